@@ -1,12 +1,14 @@
-"""Data sets of the Hugging Face Hub as sources: `org/name@REVISION`, or `org/name@REVISION/data/train-*.parquet`.
+"""Data sets and models of the Hugging Face Hub: `org/name@REVISION`, or `org/name@REVISION/data/train-*.parquet`.
 
 The revision is a commit, so that a run reads the same rows tomorrow. Files come into the Hub's own cache (HF_HOME); a
-private or gated data set needs HF_TOKEN.
+private or gated repository needs HF_TOKEN.
 """
 
+import logging
 import os
 import re
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +16,20 @@ import yaml
 
 from rubricworks.errors import TransientError, UserError
 
+logger = logging.getLogger(__name__)
 _SOURCE = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*/[\w.-]+?)(?:@(?P<revision>[^/]*)(?:/(?P<files>.+))?)?")
+_OTHER_WEIGHTS = ["*.pth", "*.pt", "*.h5", "*.msgpack", "*.onnx", "*.gguf", "*.ot", "*.tflite", "original/*", "onnx/*"]
+"""Files of a model that Transformers does not load, beside those that it does."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class HubSource(NamedTuple):
-    """A data set at one commit."""
+    """A data set or a model at one commit."""
 
     name: str
     revision: str
     files: str = ""
-    """Folder, file or pattern within the data set; empty for all of it."""
+    """Folder, file or pattern within it; empty for all of it."""
 
     @property
     def patterns(self) -> list[str] | None:
@@ -49,9 +54,19 @@ def hub_source(text: str) -> HubSource | None:
         )
     if not _COMMIT.fullmatch(match["revision"]):
         raise UserError(
-            f"{text}: revision {match['revision']!r} may move; give the 40 digits of a commit from the data set's page"
+            f"{text}: revision {match['revision']!r} may move; give the 40 digits of a commit from its page"
         )
     return HubSource(match["name"], match["revision"], match["files"] or "")
+
+
+def pinned_source(text: str) -> HubSource | None:
+    """Parse `org/name@COMMIT`, with files or without; None if it has no revision, or is a path here.
+
+    Raises:
+        UserError: its revision is no commit.
+    """
+    match = _SOURCE.fullmatch(text)
+    return hub_source(text) if match is not None and match["revision"] is not None else None
 
 
 def hub_folder(source: HubSource) -> Path:
@@ -65,6 +80,28 @@ def hub_folder(source: HubSource) -> Path:
     if source.files and not list(folder.glob(source.files)):
         raise _nothing(source)
     return folder / source.files
+
+
+def model_place(name: str) -> str:
+    """Place of a model for Transformers: of `org/name@COMMIT` the folder in the cache, fetched first; else the name.
+
+    Raises:
+        UserError: the model or revision does not exist, or the token does not open it.
+        TransientError: the Hub does not answer.
+    """
+    source = pinned_source(name)
+    if source is None:
+        return name
+    folder = Path(_ask("snapshot_download", source, kind="model", ignore_patterns=[*_OTHER_WEIGHTS, "*.bin"]))
+    if not any(folder.rglob("*.safetensors")):
+        _ask("snapshot_download", source, kind="model", ignore_patterns=_OTHER_WEIGHTS)
+    return str(folder / source.files)
+
+
+@cache
+def warn_of_unpinned(name: str, commit: str) -> None:
+    """Log, once, that a model's name on the Hub may mean other weights another day, with the commit of today."""
+    logger.warning("%s names no commit, so it may be another model tomorrow; today's is %s@%s", name, name, commit)
 
 
 def hub_files(source: HubSource) -> list[str]:
@@ -96,7 +133,7 @@ def benchmark_tasks(name: str, revision: str | None = None) -> list[str]:
         raise UserError(f"{name}: its eval.yaml names no tasks ({type(error).__name__})") from None
 
 
-def _ask(request: str, source: HubSource, **options: Any) -> Any:
+def _ask(request: str, source: HubSource, *, kind: str = "data set", **options: Any) -> Any:
     try:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import (
@@ -108,28 +145,26 @@ def _ask(request: str, source: HubSource, **options: Any) -> Any:
         )
     except ImportError:
         raise UserError(
-            f"{source.name}: data sets of the Hub need the package huggingface_hub; pip install huggingface_hub"
+            f"{source.name}: what is on the Hub needs the package huggingface_hub; pip install huggingface_hub"
         ) from None
     token = os.environ.get("HF_TOKEN") or None
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=token)
     if request != "dataset_info":
-        options["repo_type"] = "dataset"
+        options["repo_type"] = kind.replace(" ", "")
     try:
         return getattr(hub, request)(source.name, revision=source.revision, **options)
     except RemoteEntryNotFoundError:
         raise UserError(f"{source.name}: the data set has no {options['filename']}, so it is no benchmark") from None
     except RevisionNotFoundError:
-        raise UserError(
-            f"{source.name}: the data set has no commit {source.revision}; take one from its page"
-        ) from None
+        raise UserError(f"{source.name}: the {kind} has no commit {source.revision}; take one from its page") from None
     except GatedRepoError:
-        raise UserError(f"{source.name}: the data set is gated; accept its terms on the Hub and set HF_TOKEN") from None
+        raise UserError(f"{source.name}: the {kind} is gated; accept its terms on the Hub and set HF_TOKEN") from None
     except RepositoryNotFoundError:
         opened = "HF_TOKEN does not open it" if token else "it is private, which needs HF_TOKEN"
-        raise UserError(f"{source.name}: the Hub shows no such data set; check the name, or {opened}") from None
+        raise UserError(f"{source.name}: the Hub shows no such {kind}; check the name, or {opened}") from None
     except (OSError, HTTPError) as error:
         raise TransientError(
-            f"{source.name}: the Hub does not give the data set ({type(error).__name__}); check the network, or give a "
+            f"{source.name}: the Hub does not give the {kind} ({type(error).__name__}); check the network, or give a "
             "folder of its files"
         ) from None
 

@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from rubricworks.data.hub import model_place, pinned_source
 from rubricworks.errors import UserError
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -19,12 +20,14 @@ def missing_model(name: str) -> str | None:
     path = Path(name)
     if path.is_dir():
         return None if (path / "config.json").is_file() else f"{name} has no config.json"
-    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+    pinned = pinned_source(name)
+    repository, revision = (pinned.name, pinned.revision) if pinned else (name, None)
+    if pinned is None and (path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1):
         return f"{name}: there is no such model directory"
     from huggingface_hub import try_to_load_from_cache
 
     offline = any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in _OFFLINE)
-    if offline and not isinstance(try_to_load_from_cache(name, "config.json"), str):
+    if offline and not isinstance(try_to_load_from_cache(repository, "config.json", revision=revision), str):
         return f"{name} is not in the Hub's cache, and the Hub is switched off (HF_HUB_OFFLINE)"
     return None
 
@@ -76,8 +79,9 @@ def _load(name: str, field: str, processor: str) -> tuple[Any, Any]:
     import transformers
 
     try:
-        model = transformers.AutoModel.from_pretrained(name)
-        other = getattr(transformers, processor).from_pretrained(name)
+        place = model_place(name)
+        model = transformers.AutoModel.from_pretrained(place)
+        other = getattr(transformers, processor).from_pretrained(place)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{field}: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of a copy"

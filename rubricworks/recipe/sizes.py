@@ -110,7 +110,7 @@ def count_parameters(student: str) -> int | None:
     weights = list(Path(student).glob("*.safetensors"))
     if weights:
         return sum(path.stat().st_size for path in weights) // 2
-    for part in reversed(student.replace("_", "-").split("-")):
+    for part in reversed(student.partition("@")[0].replace("_", "-").split("-")):
         if part[:-1].replace(".", "", 1).isdigit() and part[-1] in "Bb":
             return int(float(part[:-1]) * 1e9)
     return None

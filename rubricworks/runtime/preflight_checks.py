@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.data.hub import hub_files, hub_source
+from rubricworks.data.hub import hub_files, hub_source, pinned_source
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
@@ -139,7 +139,9 @@ def require_model(name: str) -> str:
         if not (Path(name) / "config.json").is_file():
             raise UserError(f"{name}: no model is there (no config.json); give its folder or its name on the hub")
         return f"{name} is there"
-    if any(_hub_cache().glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json")):
+    pinned = pinned_source(name)
+    repository, revision = (pinned.name, pinned.revision) if pinned else (name, "*")
+    if any(_hub_cache().glob(f"models--{repository.replace('/', '--')}/snapshots/{revision}/config.json")):
         return f"{name} is in the cache"
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise UserError(f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set: put it there, or give its folder")
@@ -153,7 +155,9 @@ def _hub_cache() -> Path:
 
 def _require_on_hub(name: str) -> str:
     hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
-    request = urllib.request.Request(f"{hub}/{name}/resolve/main/config.json", method="HEAD")
+    pinned = pinned_source(name)
+    repository, revision = (pinned.name, pinned.revision) if pinned else (name, "main")
+    request = urllib.request.Request(f"{hub}/{repository}/resolve/{revision}/config.json", method="HEAD")
     if token := os.environ.get("HF_TOKEN"):
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:

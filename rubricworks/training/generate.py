@@ -1,4 +1,4 @@
-"""Model loading and text generation, for model directories and Hub names.
+"""Model loading and text generation, for model directories and Hub names, `org/name@COMMIT`.
 
 A vision-language model has a processor, a text model a tokenizer; `Processor` covers both.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from PIL import Image
 from transformers import (
     AutoConfig,
@@ -21,6 +22,7 @@ from transformers import (
     ProcessorMixin,
 )
 
+from rubricworks.data.hub import model_place, warn_of_unpinned
 from rubricworks.errors import UserError
 from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
@@ -43,6 +45,7 @@ def load_model(
         UserError: the model does not exist, is of neither kind, lacks an image processor or a chat template, or has
             weights of another architecture than its config names.
     """
+    path_or_name = model_place(str(path_or_name))
     processor = load_model_processor(path_or_name)
     kind = AutoModelForImageTextToText if isinstance(processor, ProcessorMixin) else AutoModelForCausalLM
     with quiet_libraries(), _load_errors(str(path_or_name)):
@@ -64,12 +67,14 @@ def load_model_processor(path_or_name: str | Path) -> Processor:
     Raises:
         UserError: as `load_model`.
     """
-    name = str(path_or_name)
+    name = model_place(str(path_or_name))
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
     with quiet_libraries(), _load_errors(name):
         reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
         processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
+    if not Path(name).is_dir() and isinstance(cached := try_to_load_from_cache(name, "config.json"), str):
+        warn_of_unpinned(name, Path(cached).parent.name)
     if reads_images and getattr(processor, "image_processor", None) is None:
         raise UserError(f"{name} has no image processor, so it cannot read images; use a vision-language model")
     if not tokenizer_of(processor).chat_template and not getattr(processor, "chat_template", None):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase, ProcessorMixin
 
+from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, decode_image, end_ids, load_model_processor
@@ -32,6 +33,7 @@ class VllmEngine:
         import vllm
 
         self.processor: Processor = load_model_processor(model)
+        model = model_place(str(model))
         processor = self.processor
         config: Any = AutoConfig.from_pretrained(str(model))
         # vLLM takes float32 weights for float16 ones, which the values of a model trained in bfloat16 may exceed.

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.evaluation.encoders import SentenceEncoder, missing_model
 from rubricworks.evaluation.scorers.gather import gather_all
@@ -68,7 +69,7 @@ class CaptureScorer(Scorer):
     judge: Endpoint | None = None
     """Text model that parses captions; by default `parser` does."""
     parser: str = "lizhuang144/flan-t5-base-VG-factual-sg"
-    """FACTUAL parser: a directory, or a name on the Hub."""
+    """FACTUAL parser: a directory, or a name on the Hub, best with its commit: org/name@COMMIT."""
     encoder: str | None = "sentence-transformers/all-mpnet-base-v2"
     """Sentence encoder of the phrases that match no other; None matches none of them."""
     synonyms: bool = True
@@ -184,7 +185,7 @@ class _FactualParser:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self._capture = CAPTURE(soft_matching=False)
         try:
-            self._capture.parser = SceneGraphParser(name, device=device)
+            self._capture.parser = SceneGraphParser(model_place(name), device=device)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"scorers.capture.parser: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of "

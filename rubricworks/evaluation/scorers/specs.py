@@ -22,7 +22,7 @@ class SpecsScorer(Scorer):
     title: ClassVar[str] = "SPECS"
 
     encoder: str
-    """Directory, or name on the Hub, of the CLIP model."""
+    """Directory of the CLIP model, or its name on the Hub, best with its commit: org/name@COMMIT."""
 
     @property
     def version(self) -> str:  # type: ignore[override]

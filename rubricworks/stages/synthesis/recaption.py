@@ -54,7 +54,7 @@ class Captioner(BaseModel):
     """Name in the table, by default the model's."""
     endpoint: ImageEndpoint | None = None
     model: str | None = Field(default=None, min_length=1)
-    """A model directory, or a name on the Hugging Face Hub."""
+    """A model directory, or a name on the Hugging Face Hub, best with its commit: org/name@COMMIT."""
     engine: EngineOptions = engine_field()
     """Engine of a `model`: `{kind: vllm}` on GPUs."""
     max_new_tokens: int = Field(default=1024, ge=1)

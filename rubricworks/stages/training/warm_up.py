@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import model_validator
 
+from rubricworks.data.hub import model_place, warn_of_unpinned
 from rubricworks.data.tables import read_samples
 from rubricworks.environment import fill
 from rubricworks.errors import TransientError, UserError
@@ -32,7 +33,7 @@ Example = tuple[bytes, str, str]
 
 class Config(StageConfig):
     student: str
-    """`tiny`, a model directory, or a model's name on the Hugging Face Hub."""
+    """`tiny`, a model directory, or a model's name on the Hugging Face Hub, best with its commit: org/name@COMMIT."""
     tiny: TinyConfig = TinyConfig()
     """Architecture of the tiny student."""
     sft: SftConfig | None = None
@@ -52,7 +53,7 @@ def run(config: Config, job: Job) -> None:
     if config.student == "tiny":
         student = _build_tiny_student(config, job, answers)
     else:
-        student = Path(fill(config.student, "warm_up.student"))
+        student = Path(model_place(fill(config.student, "warm_up.student")))
     if config.sft is None:
         if is_local_main():
             _link_student(student, job.out / "model")
@@ -137,6 +138,7 @@ def _link_student(student: Path, target: Path) -> None:
 
         try:
             folder = Path(snapshot_download(str(student)))
+            warn_of_unpinned(str(student), folder.name)
         except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, ConnectionError) as error:
             kind = UserError if isinstance(error, RepositoryNotFoundError) else TransientError
             raise kind(

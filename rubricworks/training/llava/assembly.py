@@ -27,6 +27,7 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 
+from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.config import TinyLlavaConfig
 from rubricworks.training.lora import save_plain_model
@@ -71,6 +72,7 @@ def assemble_llava(
     Raises:
         UserError: one of them cannot be loaded, or the language model speaks another chat format than ChatML.
     """
+    vision_tower, language_model = model_place(vision_tower), model_place(language_model)
     try:
         with quiet_libraries():
             tower = CLIPVisionModel.from_pretrained(vision_tower, dtype="auto")

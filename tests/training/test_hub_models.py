@@ -1,0 +1,103 @@
+"""Models of the Hub at a commit: fetched once, without other copies of their weights; a name alone is warned of."""
+
+import logging
+import threading
+from http.server import ThreadingHTTPServer
+
+import pytest
+from hub_stand_in import COMMIT, Hub
+
+from rubricworks.data.hub import model_place
+from rubricworks.errors import UserError
+from rubricworks.evaluation.encoders import SentenceEncoder, missing_model
+from rubricworks.recipe.sizes import count_parameters
+from rubricworks.runtime.preflight_checks import require_model
+from rubricworks.training.generate import load_model, load_model_processor
+from rubricworks.training.tiny.text_student import build_text_student
+
+PINNED = f"org/open@{COMMIT}"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = build_text_student(["a red ball"], tmp_path_factory.mktemp("model"))
+    stored = {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {**stored, "pytorch_model.bin": b"again", "original/weights.pth": b"and again"}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, files):
+    asked: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Models", (Hub,), {"asked": asked, "files": files}))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_model_of_a_commit_is_loaded_without_other_copies_of_its_weights(hub, files):
+    model, processor = load_model(PINNED)
+    assert model.config.vocab_size >= len(processor)
+    fetched = {path.partition(f"/resolve/{COMMIT}/")[2] for path in hub if "/resolve/" in path}
+    assert fetched == set(files) - {"pytorch_model.bin", "original/weights.pth"}
+    before = len(hub)
+    load_model_processor(PINNED)
+    assert not any("/resolve/" in path for path in hub[before:])
+
+
+def test_weights_of_the_older_kind_are_fetched_where_there_are_no_others(hub, files, monkeypatch):
+    monkeypatch.delitem(files, "model.safetensors")
+    model_place(PINNED)
+    assert any(path.endswith("/pytorch_model.bin") for path in hub)
+
+
+def test_preflight_looks_for_the_commit(hub):
+    assert f"{PINNED} is at" in require_model(PINNED)
+    model_place(PINNED)
+    assert require_model(PINNED) == f"{PINNED} is in the cache"
+
+
+def test_an_encoder_is_that_of_its_commit(hub, monkeypatch):
+    SentenceEncoder(PINNED, "scorers.capture.encoder")
+    assert any(path.endswith(f"/{COMMIT}/model.safetensors") for path in hub)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert missing_model(PINNED) is None
+    assert "is not in the Hub's cache" in missing_model(f"org/open@{'0' * 40}")
+
+
+def test_the_size_in_a_name_is_read_before_its_commit():
+    assert count_parameters(f"org/model-3B@{COMMIT}") == 3_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("org/open@main", "may move"),
+        (f"org/open@{'0' * 40}", "the model has no commit 000"),
+        (f"org/nothing@{COMMIT}", "no such model"),
+        (f"org/closed@{COMMIT}", "needs HF_TOKEN"),
+    ],
+)
+def test_what_is_no_model_of_a_commit_is_refused(hub, name, words):
+    with pytest.raises(UserError, match=words):
+        load_model(name)
+
+
+def test_a_name_without_a_commit_is_warned_of_with_todays(hub, tmp_path, monkeypatch, caplog):
+    model_place(PINNED)
+    branch = tmp_path / "cache" / "models--org--open" / "refs" / "main"
+    branch.parent.mkdir(parents=True, exist_ok=True)
+    branch.write_text(COMMIT)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with caplog.at_level(logging.WARNING, "rubricworks.data.hub"):
+        load_model_processor(PINNED)
+        assert not caplog.messages
+        load_model_processor("org/open")
+    assert caplog.messages == [
+        f"org/open names no commit, so it may be another model tomorrow; today's is {PINNED}",
+    ]
