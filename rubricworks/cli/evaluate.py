@@ -13,7 +13,9 @@ from pydantic import ValidationError
 
 from rubricworks.cli.caption import run_stage
 from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.data.hub import hub_folder, hub_source, pinned_source
 from rubricworks.data.manifest import MANIFEST, read_manifest
+from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import ModelSource
@@ -24,6 +26,7 @@ from rubricworks.evaluation.suites.official_sets import (
     read_references,
     write_exams,
     write_referenced,
+    write_rubrics,
 )
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
@@ -54,11 +57,11 @@ _RESPONSES = (".jsonl", ".parquet")
 @click.option("--against", metavar="NAME", help="Opponent of comparisons and gains; default: the first model.")
 @click.option("--decoding", "decodings", multiple=True, type=click.Choice(["greedy", "sampled"]), default=["greedy"])
 @click.option("--max-new-tokens", default=1024, show_default=True, type=click.IntRange(min=1))
-@click.option("--rubrics", type=click.Path(path_type=Path, exists=True), help="Table of rubrics; default: the run's.")
+@click.option("--rubrics", metavar="SET", help="Table or any set of rubrics, here or on the Hub; default: the run's.")
 @click.option(
     "--exams",
-    type=click.Path(path_type=Path, exists=True),
-    help="Table of exams, or CaptionQA's questions (.json); default: the run's.",
+    metavar="TABLE",
+    help="Table of exams, or CaptionQA's questions (.json), here or on the Hub; default: the run's.",
 )
 @click.option("--references", metavar="[SOURCE=]FILE", help="Reference captions in place of the samples' own.")
 @click.option("--reuse", type=click.Path(path_type=Path, exists=True), help="Earlier evaluation whose responses serve.")
@@ -73,8 +76,8 @@ def evaluate(
     against: str | None,
     decodings: tuple[Any, ...],
     max_new_tokens: int,
-    rubrics: Path | None,
-    exams: Path | None,
+    rubrics: str | None,
+    exams: str | None,
     references: str | None,
     reuse: Path | None,
     seed: int,
@@ -85,6 +88,7 @@ def evaluate(
 
     A MODEL is a model directory, a run (its policy), MODEL@URL of an OpenAI-compatible server, or a file of responses
     (JSON lines or Parquet with `sample_id` or `file_name`, and `response` or `caption`); NAME=MODEL gives it a name.
+    Models and files may be the Hub's, with their commit: org/name@COMMIT, org/name@COMMIT/FILE.
 
     A SCORER is a scorer's name, with --judge where it needs one; MODULE:FUNCTION of your own; or a recipe, or a YAML
     file, with the section `evaluation`.
@@ -107,9 +111,10 @@ def evaluate(
         samples = tables.pop("samples", None) or _prepare(out, source, settings)
         if references:
             samples = _with_references(out, samples, references)
-        if exams and exams.suffix == ".json":
-            exams = _official_exams(out, samples, exams)
-        options = {"rubrics": rubrics, "exams": exams}
+        options = {
+            "rubrics": _rubric_table(out, samples, rubrics) if rubrics else None,
+            "exams": _exam_table(out, samples, exams) if exams else None,
+        }
         inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
         if reuse:
             sources = {name: _reused(name, one, reuse) for name, one in sources.items()}
@@ -201,6 +206,10 @@ def _model_source(place: str, api_key_env: str | None, max_tokens: int) -> tuple
         endpoint = parse_endpoint(place, api_key_env, max_tokens=max_tokens)
         return ModelSource(endpoint=endpoint), endpoint.model
     path = Path(place)
+    if (on_hub := pinned_source(place)) and not on_hub.files:
+        return ModelSource(folder=place, revision=on_hub.revision), on_hub.name.rpartition("/")[2]
+    if on_hub:
+        path, place = hub_folder(on_hub), str(hub_folder(on_hub))
     if path.is_file() and path.suffix in _RESPONSES:
         return ModelSource(responses=place, revision=files_digest([path], path.parent)), path.stem
     if path.is_dir():
@@ -300,6 +309,32 @@ def _prepare(out: Path, source: str, settings: dict[str, Any]) -> str:
     return run_stage(out, "prepare", prepare.Config(source=source, held_out=1))
 
 
+def _local(place: str, option: str) -> Path:
+    """Path of an option's value, fetched from the Hub first if it names a data set there.
+
+    Raises:
+        UserError: there is nothing, here or there.
+    """
+    on_hub = hub_source(place)
+    path = hub_folder(on_hub) if on_hub else Path(place)
+    if not path.exists():
+        raise UserError(f"{option} {place}: there is no such file or folder")
+    return path
+
+
+def _rubric_table(out: Path, samples: str, place: str) -> Path:
+    """Table of rubrics: the one that is named, or one of the set that is."""
+    if (Path(place) / MANIFEST).is_file():
+        return Path(place)
+    write_rubrics(read_rubric_set(place, note=str), Path(samples), out / "rubrics", place)
+    return _finished(out / "rubrics")
+
+
+def _exam_table(out: Path, samples: str, place: str) -> Path:
+    path = _local(place, "--exams")
+    return _official_exams(out, samples, path) if path.suffix == ".json" else path
+
+
 def _official_exams(out: Path, samples: str, path: Path) -> Path:
     """Table of the exams that a benchmark's file holds for these samples."""
     exams = read_caption_qa(path)
@@ -314,9 +349,7 @@ def _official_exams(out: Path, samples: str, path: Path) -> Path:
 def _with_references(out: Path, samples: str, place: str) -> str:
     """Table of the samples with the references of a file."""
     source, equals, name = place.partition("=")
-    path = Path(name if equals else place)
-    if not path.is_file():
-        raise UserError(f"--references {place}: there is no such file")
+    path = _local(name if equals else place, "--references")
     references = read_references(path, source if equals else None)
     origin = f"{place} {files_digest([path], path.parent)}"
     if absent := write_referenced(references, Path(samples), out / "referenced", origin):

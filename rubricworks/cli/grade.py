@@ -35,8 +35,8 @@ _ROWS = pa.schema(
 
 
 @click.command()
-@click.argument("captions", type=click.Path(path_type=Path, exists=True))
-@click.argument("rubrics", type=click.Path(path_type=Path, exists=True))
+@click.argument("captions", type=click.Path(path_type=Path))
+@click.argument("rubrics", type=click.Path(path_type=Path))
 @click.option("--judge", required=True, multiple=True, metavar="MODEL@URL", help="A judge; several vote.")
 @click.option("--combine", type=click.Choice(get_args(Combine)), default="majority", show_default=True)
 @click.option("--call-per", type=click.Choice(get_args(CallPer)), default="response", show_default=True)
@@ -59,7 +59,9 @@ def grade(
     api_key_env: str | None,
     out: Path,
 ) -> None:
-    """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric): Parquet files or table folders.
+    """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric).
+
+    Each is a Parquet file, JSON lines, a table's folder, or a data set of the Hub with its commit: org/name@COMMIT.
 
     OUT is Parquet or, if it ends so, CSV. A caption that could not be judged, or has no rubric, keeps an empty reward
     with the reason beside it; it never becomes a zero. What the judges answered to it stands in OUT.dead_letters.jsonl.

@@ -1,29 +1,38 @@
-"""Rows of a command-line argument: a table's folder, or any file of Parquet or JSON lines."""
+"""Rows of a command-line argument: a table's folder, any file of Parquet or JSON lines, or a data set of the Hub."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rubricworks.data.hub import hub_folder, hub_source
 from rubricworks.data.json_faults import json_fault
+from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import read_rows, shard_paths
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
+
+_ROWS = (".parquet", ".jsonl")
 
 
 def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Iterate over the rows in order, with the given columns, a few in memory at a time.
 
     Args:
-        place: a table's folder, a Parquet file, or JSON lines.
+        place: a table's folder, a Parquet file, JSON lines, or such files of a data set of the Hub (`data.hub`).
         optional: columns that are given where the file has them.
 
     Raises:
-        UserError: the table or file is missing or damaged, or lacks a column.
+        UserError: the table or file is missing or damaged, or lacks a column; as for `hub_folder`.
+        TransientError: the Hub does not answer.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    if on_hub := hub_source(str(place)):
+        files = [file for file in source_files(str(hub_folder(on_hub)), _ROWS) if file.suffix in _ROWS]
+        if not files:
+            raise UserError(f"{place}: no Parquet and no JSON lines are in it")
+        for file in files:
+            yield from _file_rows(file, file, columns, optional)
+        return
     path = local_path(place)
     if not path.exists():
         raise UserError(f"{place}: there is no such file or folder")
@@ -35,6 +44,13 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
         except ValueError as error:
             raise UserError(f"{error}; it needs {', '.join(columns)}") from error
         return
+    yield from _file_rows(path, place, columns, optional)
+
+
+def _file_rows(path: Path, place: str | Path, columns: list[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if path.suffix == ".jsonl":
         yield from _json_rows(path, columns, optional)
         return

@@ -10,7 +10,7 @@ Images are known by their file names. An image without an entry keeps what it ha
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.rows import iter_rows
+from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import build_table, read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion
@@ -135,6 +136,24 @@ def write_referenced(references: Mapping[str, Sequence[str]], samples: Path, out
 
     _write(out, "samples", referenced(), samples, origin)
     return absent
+
+
+def write_rubrics(entries: Iterable[RubricEntry], samples: Path, out: Path, origin: str) -> None:
+    """Write the rubrics of a set as a table `rubrics`."""
+    usage = {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+    rows = (
+        {
+            "sample_id": entry.sample_id,
+            "rubric": entry.rubric.model_dump_json(),
+            "writer": origin,
+            "prompt_version": "given",
+            "coverage": "",
+            "candidates": len(entry.rubric.criteria),
+            **usage,
+        }
+        for entry in entries
+    )
+    _write(out, "rubrics", rows, samples, origin)
 
 
 def _write(out: Path, table: str, rows: Any, samples: Path, origin: str) -> None:
