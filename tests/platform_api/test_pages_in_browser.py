@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -187,12 +189,13 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
 
 
 RUN = "/runs/today-1"
+LONG_NAME = "captions-of-streets-with-a-judge-that-reads-signs-and-a-longer-warm-up-than-that-of-may-1"
 RUBRICS = f"{RUN}/rubrics/synthesize_rubrics"
 OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
 ADDRESSES = {
     "/": ["/"],
     "/runs": ["/runs", "/runs?search=nothing-of-that-name"],
-    "/runs/{run}": [RUN],
+    "/runs/{run}": [RUN, f"/runs/{LONG_NAME}"],
     "/runs/{run}/report": [f"{RUN}/report"],
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
@@ -251,6 +254,7 @@ def written_runs(folder: Path) -> Path:
     finish_tables(run)
     write_rubrics(run)
     write_rubrics(write_run(folder, "yesterday-1"), samples=("a", "b", "x"))
+    write_run(folder, LONG_NAME)
     write_audit(run / "audit")
     steps = [
         {
@@ -317,7 +321,13 @@ SCREENS = [
     (390, "light", {}),
     # Dark pages differ in their colours alone.
     (1280, "dark", {"runOnly": ["color-contrast"]}),
+    (390, "dark", {"runOnly": ["color-contrast"]}),
 ]
+CUT_OFF = """
+    [...document.querySelectorAll('.table')].filter((one) => !one.querySelector('.group, .audit-table'))
+        .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)
+"""
+"""Tables of which a part is out of sight, but those that compare columns side by side."""
 
 
 class Inspector:
@@ -336,6 +346,7 @@ class Inspector:
             page.screenshot(path=place, full_page=True)
         if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
             self.found.append(f"{name}: the window scrolls sideways")
+        self.found += [f"{name}: columns of {one} are out of sight" for one in page.evaluate(CUT_OFF)]
         self.found += [
             f"{name}: {one['id']} at {one['nodes'][0]['target']}"
             for one in self.axe.run(page, options=self.rules).response["violations"]
@@ -402,4 +413,29 @@ def test_files_of_labels_and_preferences_come_in_on_their_pages(browser, pages):
             form.get_by_role("button", name=button).click()
             expect(form.get_by_role("status")).to_contain_text(told)
     assert [one["rater"] for one in pages.get(f"{RUN[1:]}/preferences")["items"]] == ["runner-paula"]
+    page.context.close()
+
+
+def test_a_sample_without_image_leaves_no_frame_in_a_list(browser, pages):
+    page = log_in(browser, pages, "viewer-carl")
+    for path, images in ((f"{RUN}/rollouts/{STAGE}", 2), (RUBRICS, 3)):
+        page.goto(pages.pages + path)
+        expect(page.locator("img.thumb")).to_have_count(images)
+        expect(page.locator("img.thumb:visible")).to_have_count(1)
+    page.context.close()
+
+
+def test_times_are_the_readers_own(browser, pages):
+    page = log_in(browser, pages, "viewer-carl", timezone_id="Asia/Tokyo")
+    page.goto(f"{pages.pages}/changes")
+    logged = pages.get("changes?limit=1")["items"][0]["at"]
+    local = datetime.fromisoformat(logged).astimezone(timezone(timedelta(hours=9)))
+    expect(page.locator("time").first).to_have_text(f"{local:%Y-%m-%d %H:%M:%S}")
+    expect(page.locator("time").first).to_have_attribute("title", re.compile("GMT\\+9.*Z$"))
+    expect(page.get_by_text("Times: Asia/Tokyo")).to_be_visible()
+    page.goto(f"{pages.pages}/runs")
+    expect(page.locator("tbody time").first).to_have_text(re.compile("^(just now|[0-9]+ minutes? ago)$"))
+    page.clock.install(time=datetime.now(UTC) + timedelta(days=3, hours=1))
+    page.reload()
+    expect(page.locator("tbody time").first).to_have_text("3 days ago")
     page.context.close()

@@ -17,6 +17,50 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// On a small screen each row of a table stands as a card, in which a cell carries the name of its column.
+function nameCells() {
+  for (const table of document.querySelectorAll(".table > table:not(.group, .audit-table)")) {
+    const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
+    const names = heads.map((head) => (head.querySelector(".hidden") ? "" : head.textContent.trim()));
+    for (const cell of [...table.tBodies].flatMap((body) => [...body.rows]).flatMap((row) => [...row.cells])) {
+      if (!cell.textContent.trim() && !cell.children.length) cell.replaceChildren();
+      else if (cell.colSpan === 1 && names[cell.cellIndex]) cell.dataset.name = names[cell.cellIndex];
+    }
+    table.classList.add("cards");
+  }
+}
+
+// Times come in UTC and are shown in the reader's zone; those of lists as how long ago they were.
+const UNITS = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3_600], ["minute", 60]];
+const relative = new Intl.RelativeTimeFormat("en");
+function sinceThen(at) {
+  const seconds = (at - Date.now()) / 1000;
+  const [unit, length] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? [];
+  return unit ? relative.format(Math.trunc(seconds / length), unit) : "just now";
+}
+function showTimes() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (!time.title) {
+      const withSeconds = time.textContent.trim().split(":").length > 2;
+      time.title = `${at.toLocaleString("en", { dateStyle: "full", timeStyle: "long" })}, ${time.dateTime}`;
+      time.textContent = at.toLocaleString("sv", { dateStyle: "short", timeStyle: withSeconds ? "medium" : "short" });
+    }
+    if (time.matches(".ago")) time.textContent = sinceThen(at);
+  }
+}
+setInterval(showTimes, 30_000);
+const zone = document.querySelector("[data-zone]");
+if (zone) zone.textContent = `Times: ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+
+// What a page does with its content, and with content that comes later.
+function prepareContent() {
+  nameCells();
+  showTimes();
+}
+prepareContent();
+document.addEventListener("htmx:afterSwap", prepareContent);
+
 // A log follows its stage: lines come as server-sent events, and the view stays at the end unless it was moved.
 for (const log of document.querySelectorAll("[data-follow]")) {
   const events = new EventSource(log.dataset.follow);
@@ -72,6 +116,7 @@ if (live) {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(live.id);
     const now = [...live.querySelectorAll("[data-item]")].findIndex((item) => item.classList.contains("current"));
     live.replaceChildren(...fresh.childNodes);
+    prepareContent();
     live.querySelectorAll("[data-item]")[now]?.classList.add("current");
   });
 }

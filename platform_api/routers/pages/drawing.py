@@ -1,6 +1,8 @@
 """Drawing of pages from templates, for their caller; problems are pages too."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -8,11 +10,20 @@ from urllib.parse import quote
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 import rubricworks.reports
 from rubricworks import __version__
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.reports.formats import FILTERS
+
+
+def moment(at: datetime, *, seconds: bool = False, kind: str = "moment") -> Markup:
+    """A time in UTC, which the page's script turns into the reader's own."""
+    text = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    shown = text if seconds else text.rpartition(":")[0]
+    return Markup('<time class="{}" datetime="{}Z">{} UTC</time>').format(kind, text.replace(" ", "T"), shown)
+
 
 _REPORTS = Path(rubricworks.reports.__file__).parent / "templates"
 _TEMPLATES = Path(__file__).parents[2] / "pages"
@@ -27,6 +38,8 @@ _environment = Environment(
 )
 _environment.filters.update(FILTERS)
 _environment.filters["path"] = lambda text: quote(str(text), safe="")
+_environment.filters["moment"] = moment
+_environment.filters["ago"] = partial(moment, kind="ago")
 
 
 def problem_page(request: Request, status: int, title: str, detail: str, headers: Any) -> Response:
