@@ -1,9 +1,6 @@
 """Two models on the same samples, without their names: which response is better, and how often each model wins."""
 
 import asyncio
-import csv
-import hashlib
-import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,11 +8,19 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.metrics import Interval, mean_interval
 from rubricworks.platform_api.db.tables import Preference, RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.blind_choices import (
+    Standing,
+    choice_of,
+    is_swapped,
+    read_rows,
+    standing_of,
+    turn_of,
+    write_rows,
+)
 from rubricworks.platform_api.services.raters import imported_rater
 from rubricworks.platform_api.services.run_tables import iterate_rows
 from rubricworks.runs.store import RunStore
@@ -23,7 +28,7 @@ from rubricworks.runs.store import RunStore
 KIND = "responses"
 TABLE = "score/responses"
 COLUMNS = ("sample_id", "first", "second", "choice", "rater")
-_WINS = {"first": 1.0, "equal": 0.5, "second": 0.0}
+CHOICES = ("first", "equal", "second")
 _CACHED_TABLES = 4
 _responses: dict[tuple[Any, ...], dict[str, dict[str, "Answer"]]] = {}
 
@@ -43,17 +48,6 @@ class Pair(NamedTuple):
     right: Answer
     is_swapped: bool
     """The left one is the second model's."""
-
-
-class Standing(NamedTuple):
-    """Result of two models."""
-
-    share: Interval | None
-    """Share of the samples on which the first is preferred; equal ones count one half."""
-    wins: int
-    equal: int
-    losses: int
-    raters: int
 
 
 async def responses(store: RunStore, table: RunTable) -> dict[str, dict[str, Answer]]:
@@ -85,7 +79,7 @@ async def next_pair(
     open_samples = [one for one in of_first if one in of_second and one not in known]
     if not open_samples:
         return None
-    sample = min(open_samples, key=lambda one: hashlib.sha256(f"{rater}\0{one}".encode()).digest())
+    sample = min(open_samples, key=lambda one: turn_of(rater, one))
     return _pair(sample, of_first[sample], of_second[sample], first, second, rater)
 
 
@@ -130,23 +124,12 @@ async def standings(session: AsyncSession, run: str) -> dict[tuple[str, str], St
     choices: dict[tuple[str, str], list[Preference]] = {}
     for one in await list_preferences(session, run):
         choices.setdefault((one.first, one.second), []).append(one)
-    return {
-        pair: Standing(
-            mean_interval([_WINS[one.choice] for one in found], clusters=[one.sample_id for one in found]),
-            wins=sum(one.choice == "first" for one in found),
-            equal=sum(one.choice == "equal" for one in found),
-            losses=sum(one.choice == "second" for one in found),
-            raters=len({one.rater for one in found}),
-        )
-        for pair, found in choices.items()
-    }
+    return {pair: standing_of(found) for pair, found in choices.items()}
 
 
-def choice_of(left_or_right: str, pair: Pair) -> str:
+def choice_of_side(side: str, pair: Pair) -> str:
     """The model that a side stands for: `left`, `right` or `equal` → `first`, `second` or `equal`."""
-    if left_or_right == "equal":
-        return "equal"
-    return "first" if (left_or_right == "left") != pair.is_swapped else "second"
+    return choice_of(side, pair.is_swapped)
 
 
 async def pair_of(store: RunStore, table: RunTable, first: str, second: str, sample_id: str, rater: str) -> Pair:
@@ -163,12 +146,7 @@ async def pair_of(store: RunStore, table: RunTable, first: str, second: str, sam
 
 async def export_csv(session: AsyncSession, run: str) -> str:
     """All choices, one per line."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for one in reversed(await list_preferences(session, run)):
-        writer.writerow([getattr(one, name) for name in COLUMNS])
-    return out.getvalue()
+    return write_rows(COLUMNS, reversed(await list_preferences(session, run)))
 
 
 async def import_csv(session: AsyncSession, store: RunStore, by: Principal, table: RunTable, text: bytes) -> int:
@@ -178,24 +156,16 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, tabl
         BadRequest: a column is missing, or a row names no model, sample or choice of this run.
     """
     known = await responses(store, table)
-    try:
-        rows = list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadRequest(f"the file is no CSV in UTF-8: {error}") from error
     counts: Counter[str] = Counter()
-    for line, row in enumerate(rows, start=2):
-        if missing := [name for name in COLUMNS[:-1] if not row.get(name)]:
-            raise BadRequest(f"line {line}: {missing[0]} is missing; the columns are {', '.join(COLUMNS)}")
-        if row["choice"] not in _WINS:
-            raise BadRequest(f"line {line}: choice is {row['choice']!r}; write {', '.join(_WINS)}")
+    for line, row in read_rows(text, COLUMNS, CHOICES):
         for name in ("first", "second"):
             if row["sample_id"] not in known.get(row[name], {}):
                 raise BadRequest(f"line {line}: {row[name]!r} has no response to sample {row['sample_id']!r}")
-        rater = imported_rater(by, row.get("rater") or by.name)
+        rater = imported_rater(by, row["rater"] or by.name)
         counts[rater] += 1
         await _put(session, table.run, row["first"], row["second"], row["sample_id"], row["choice"], rater)
-    record(session, by, "preference.import", table.run, preferences=len(rows), raters=dict(counts))
-    return len(rows)
+    record(session, by, "preference.import", table.run, preferences=counts.total(), raters=dict(counts))
+    return counts.total()
 
 
 async def _both(
@@ -222,8 +192,8 @@ async def _put(
 
 
 def _pair(sample: str, of_first: Answer, of_second: Answer, first: str, second: str, rater: str) -> Pair:
-    is_swapped = hashlib.sha256("\0".join((sample, first, second, rater)).encode()).digest()[0] % 2 == 1
-    return Pair(sample, *((of_second, of_first) if is_swapped else (of_first, of_second)), is_swapped)
+    swapped = is_swapped(sample, first, second, rater)
+    return Pair(sample, *((of_second, of_first) if swapped else (of_first, of_second)), swapped)
 
 
 def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Answer]]:

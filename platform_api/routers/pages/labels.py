@@ -159,7 +159,7 @@ async def prefer_by_form(
     if side not in ("left", "right", "equal"):
         raise BadRequest("side: choose left, right or equal")
     pair = await preferences.pair_of(store, table, first, second, sample_id, runner.name)
-    choice = preferences.choice_of(side, pair)
+    choice = preferences.choice_of_side(side, pair)
     await preferences.prefer(
         session, store, runner, table, first=first, second=second, sample_id=sample_id, choice=choice
     )
