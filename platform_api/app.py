@@ -40,6 +40,7 @@ from rubricworks.platform_api.readiness import Dependency, check_database, check
 from rubricworks.platform_api.routers import (
     access,
     dead_letters,
+    judge_preferences,
     labels,
     leaderboards,
     live,
@@ -52,6 +53,7 @@ from rubricworks.platform_api.routers import (
     submissions,
 )
 from rubricworks.platform_api.routers.pages import access as access_pages
+from rubricworks.platform_api.routers.pages import judges as judge_pages
 from rubricworks.platform_api.routers.pages import labels as label_pages
 from rubricworks.platform_api.routers.pages import promotions as promotion_pages
 from rubricworks.platform_api.routers.pages import rollouts as rollout_pages
@@ -83,6 +85,7 @@ ROUTERS = (
     leaderboards.router,
     dead_letters.router,
     labels.router,
+    judge_preferences.router,
     promotions.router,
     access.router,
     run_pages.router,
@@ -94,6 +97,7 @@ ROUTERS = (
     leaderboards.page_router,
     dead_letters.page_router,
     label_pages.router,
+    judge_pages.router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"

@@ -371,3 +371,27 @@ class Preference(Table):
     rater: Mapped[str] = mapped_column(String(100))
     at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     __table_args__ = (UniqueConstraint("run", "first", "second", "sample_id", "rater"),)
+
+
+class JudgePreference(Table):
+    """A person's choice between two judges' verdicts on one response, made without their names."""
+
+    __tablename__ = "judge_preferences"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run: Mapped[str] = mapped_column(String(200))
+    """Run on whose page it was made."""
+    first: Mapped[str] = mapped_column(String(300))
+    """`JUDGE in RUN/STAGE`."""
+    second: Mapped[str] = mapped_column(String(300))
+    sample_id: Mapped[str] = mapped_column(String(200))
+    response: Mapped[str] = mapped_column(Text)
+    """The text, or an image's digest."""
+    item: Mapped[str] = mapped_column(String(64))
+    """Digest of sample, response and criterion, as of a label."""
+    criterion: Mapped[str] = mapped_column(Text)
+    """Empty for the whole scorecard."""
+    choice: Mapped[str] = mapped_column(String(10))
+    """`first`, `second`, `both` or `neither`."""
+    rater: Mapped[str] = mapped_column(String(100))
+    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    __table_args__ = (UniqueConstraint("run", "first", "second", "item", "rater"),)

@@ -36,8 +36,8 @@ from rubricworks.platform_api.schemas.labels import (
 from rubricworks.platform_api.services import labels, preferences, run_tables, runs
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["labels"], responses=PROBLEMS, route_class=KeyedRoute)
-_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}, "description": "One line per label"}}
-_CSV_BODY = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
+CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}, "description": "One line per label"}}
+CSV_BODY = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
 async def get_scorecards(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
@@ -96,14 +96,14 @@ async def put_labels(
     "/stages/{stage}/labels/csv",
     summary="Labels as `rubricworks agreement` reads them",
     response_class=Response,
-    responses=_CSV,
+    responses=CSV,
 )
 async def export_labels(run: RunName, stage: StageName, session: SessionOf, viewer: Viewer) -> Response:
     await runs.get_run(session, run)
     return csv_response(await labels.export_csv(session, run, stage), "labels.csv")
 
 
-@router.post("/stages/{stage}/labels/csv", summary="Store the labels of a CSV file", openapi_extra=_CSV_BODY)
+@router.post("/stages/{stage}/labels/csv", summary="Store the labels of a CSV file", openapi_extra=CSV_BODY)
 async def import_labels(
     runner: Runner,
     scorecards: ScorecardsOf,
@@ -167,13 +167,13 @@ async def put_preference(
         return PreferenceBody.model_validate(stored)
 
 
-@router.get("/preferences/csv", summary="Preferences as CSV", response_class=Response, responses=_CSV)
+@router.get("/preferences/csv", summary="Preferences as CSV", response_class=Response, responses=CSV)
 async def export_preferences(run: RunName, session: SessionOf, viewer: Viewer) -> Response:
     await runs.get_run(session, run)
     return csv_response(await preferences.export_csv(session, run), "preferences.csv")
 
 
-@router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=_CSV_BODY)
+@router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=CSV_BODY)
 async def import_preferences(
     runner: Runner, table: ResponsesOf, request: Request, database: DatabaseOf, store: StoreOf, key: IdempotencyKey
 ) -> ImportResult:

@@ -81,9 +81,12 @@ def read_rows(
         BadRequest: it is no CSV, a cell is missing, or a choice is none of these.
     """
     try:
-        rows = list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True))
+        reader = csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
+        header, rows = reader.fieldnames or (), list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadRequest(f"the file is no CSV in UTF-8: {error}") from error
+    if absent := [name for name in columns if name not in header and name != "rater"]:
+        raise BadRequest(f"line 1: there is no column {absent[0]!r}; the columns are {', '.join(columns)}")
     for line, row in enumerate(rows, start=2):
         cells = {name: row.get(name) or "" for name in columns}
         if missing := [name for name in columns if not cells[name] and name not in may_be_empty]:

@@ -197,7 +197,7 @@ def _judges(store: RunStore, scorecards: RunTable) -> list[Ratings]:
 async def _store(
     session: AsyncSession, run: str, stage: str, rater: str, items: Mapping[Item, float], step: int | None
 ) -> list[Label]:
-    digests = {item: _item_digest(item) for item in items}
+    digests = {item: item_digest(item) for item in items}
     for some in _parts(list(digests.values())):
         await session.execute(
             delete(Label).where(Label.run == run, Label.stage == stage, Label.rater == rater, Label.item.in_(some))
@@ -225,6 +225,7 @@ def _parts(values: list[str], size: int = 500) -> Iterable[list[str]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-def _item_digest(item: Item) -> str:
+def item_digest(item: Item) -> str:
+    """Digest of sample, response and criterion, by which judgements of the same are found."""
     texts: list[Any] = [normalise_text(text) for text in item]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()

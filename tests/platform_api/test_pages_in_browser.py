@@ -191,6 +191,7 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
 RUN = "/runs/today-1"
 LONG_NAME = "captions-of-streets-with-a-judge-that-reads-signs-and-a-longer-warm-up-than-that-of-may-1"
 RUBRICS = f"{RUN}/rubrics/synthesize_rubrics"
+JUDGES = f"{RUN}/compare-judges?with=yesterday-1"
 OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
 ADDRESSES = {
     "/": ["/"],
@@ -222,6 +223,7 @@ ADDRESSES = {
     "/runs/{run}/label/{stage}/{step}/{sample_id}": [f"{RUN}/label/{STAGE}/1/a"],
     "/runs/{run}/agreement/{stage}": [f"{RUN}/agreement/{STAGE}"],
     "/runs/{run}/compare": [f"{RUN}/compare"],
+    "/runs/{run}/compare-judges": [JUDGES, f"{JUDGES}&reveal=true"],
     "/promotions": ["/promotions"],
 }
 """Path of a page's route → addresses of it that are looked at."""
@@ -253,7 +255,9 @@ def written_runs(folder: Path) -> Path:
     run = write_run(folder)
     finish_tables(run)
     write_rubrics(run)
-    write_rubrics(write_run(folder, "yesterday-1"), samples=("a", "b", "x"))
+    yesterday = write_run(folder, "yesterday-1")
+    finish_tables(yesterday)
+    write_rubrics(yesterday, samples=("a", "b", "x"))
     write_run(folder, LONG_NAME)
     write_audit(run / "audit")
     steps = [
@@ -387,6 +391,26 @@ def test_a_form_with_mistakes_fits_its_screen_and_can_be_read_by_everybody(brows
     inspector.look("login-mistake")
     page.context.close()
     assert inspector.found == []
+
+
+def test_two_judges_are_compared_by_keys_and_named_at_a_wish(browser, pages):
+    page = log_in(browser, pages, "runner-otto")
+    page.goto(pages.pages + JUDGES)
+    form = page.locator("form.label-form")
+    expect(form).to_contain_text("because")
+    expect(form).not_to_contain_text("judge in")
+    expect(page.get_by_text("Result so far")).to_have_count(0)
+    shown = form.locator("input[name=response]").get_attribute("value")
+    for key in ("j", "a", "j", "n", "j", "k", "e", "s"):  # the second one's `neither` becomes `both`
+        page.keyboard.press(key)
+    expect(form.locator(f"input[name=response]:not([value='{shown}'])")).to_have_count(1)
+    mine = [one for one in pages.get(f"{RUN[1:]}/judge-preferences")["items"] if one["rater"] == "runner-otto"]
+    choices = {one["criterion"]: one["choice"] for one in mine}
+    assert choices.keys() == {NAMES[0], NAMES[1]}
+    assert (choices[NAMES[0]] in ("first", "second"), choices[NAMES[1]]) == (True, "both")
+    page.get_by_role("button", name="Reveal it now").click()
+    expect(page.get_by_role("region", name="Result so far")).to_contain_text("criteria")
+    page.context.close()
 
 
 def test_files_of_labels_and_preferences_come_in_on_their_pages(browser, pages):

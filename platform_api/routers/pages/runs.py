@@ -15,6 +15,7 @@ from rubricworks.platform_api.services import budgets, preferences, runs
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.charts import run_charts
 from rubricworks.platform_api.services.dead_letters import LETTERS
+from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.platform_api.services.run_tables import list_tables
 
@@ -72,6 +73,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
         comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
+        has_judges=viewer.may(Right.RUN) and await judge_preferences.has_judges(session, run),
         links=await runs.outside_links(session, store, run),
     )
 
