@@ -122,17 +122,19 @@ def labels(run: str, stage: str, add: Path | None) -> None:
 
 @study.command("preferences")
 @click.argument("run")
+@click.option("--judges", is_flag=True, help="Those between judges, not between models.")
 @click.option("--add", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Store those of this CSV.")
-def preferences_command(run: str, add: Path | None) -> None:
+def preferences_command(run: str, judges: bool, add: Path | None) -> None:
     """Print people's preferences among the models of RUN at the installation, or add those of a CSV.
 
     The columns are sample_id, first, second, choice (first, second or equal) and rater; rows without a rater are yours.
+    Those between judges have response and criterion, too, and the choices both and neither.
 
     \b
     rubricworks study preferences my-20261123-020900 > preferences.csv
     rubricworks study preferences my-20261123-020900 --add preferences.csv
     """
-    _csv(path_of("runs", run, "preferences", "csv"), add, "preferences")
+    _csv(path_of("runs", run, "judge-preferences" if judges else "preferences", "csv"), add, "preferences")
 
 
 def _csv(place: str, add: Path | None, name: str) -> None:

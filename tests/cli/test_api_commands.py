@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     run = write_run(folder)
     finish_tables(run)
+    finish_tables(write_run(folder, "other-2"))
     write_rubrics(run)
     answers = [{"sample_id": "a", "model": model, "response": model} for model in ("base", "policy")]
     write_table(run / "score", "scores", [])
@@ -143,6 +144,10 @@ def test_labels_and_preferences_go_out_and_in(named, home):
     assert invoke(*place)[1].splitlines()[1:] == ["a,base,policy,second,environment"]
     (home / "preferences.csv").write_text("sample_id,first,second,choice\na,base,nobody,second\n")
     assert "line 2: 'nobody' has no response" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
+    between = f"judge in today-1/{STAGE},judge in other-2/{STAGE},neither"
+    (home / "judges.csv").write_text(f"sample_id,response,criterion,first,second,choice\na,a star,,{between}\n")
+    assert invoke(*place, "--judges", "--add", str(home / "judges.csv"))[1] == "1 preferences are stored\n"
+    assert invoke(*place, "--judges")[1].splitlines()[1:] == [f"a,a star,,{between},environment"]
 
 
 def test_a_rubric_is_proposed_by_one_person_and_approved_or_rejected_by_another(named, home, monkeypatch):
