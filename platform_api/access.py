@@ -30,7 +30,7 @@ from rubricworks.platform_api.settings import ApiSettings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths of the kubelet's probes, which have no token."""
-LOGIN = "/login"
+LOGIN, LOGOUT = "/login", "/logout"
 STATIC = "/static/"
 SESSION_COOKIE = "rubricworks_session"
 LOCAL = Principal("local", "admin")
@@ -125,8 +125,8 @@ class Access:
 
 
 def is_open(path: str) -> bool:
-    """Return True for what a kubelet asks, and a browser that has not logged in."""
-    return path in OPEN_PATHS or path == LOGIN or path.startswith(STATIC)
+    """Return True for what a kubelet asks, and a browser that has not logged in, or has logged out."""
+    return path in OPEN_PATHS or path in (LOGIN, LOGOUT) or path.startswith(STATIC)
 
 
 def requires(right: Right) -> Any:

@@ -52,6 +52,7 @@ from rubricworks.platform_api.routers import (
     runs,
     submissions,
 )
+from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.routers.pages import access as access_pages
 from rubricworks.platform_api.routers.pages import judges as judge_pages
 from rubricworks.platform_api.routers.pages import labels as label_pages
@@ -137,6 +138,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
     _require_rights()
+    _require_keys()
     return app
 
 
@@ -222,6 +224,12 @@ def _require_rights() -> None:
     for route in guarded_routes():
         if not any(hasattr(one.call, "right") for one in route.dependant.dependencies):
             raise RuntimeError(f"{route.path} names no right; give it one of routers.dependencies' principals")
+
+
+def _require_keys() -> None:
+    for route in (route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)):
+        if "POST" in (route.methods or ()) and not isinstance(route, KeyedRoute):
+            raise RuntimeError(f"POST {route.path} takes no idempotency key; give its router the class KeyedRoute")
 
 
 app = create_app()

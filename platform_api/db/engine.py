@@ -29,8 +29,15 @@ class Database:
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[AsyncSession]:
-        """A session that commits at the end of the block, and rolls back if it raises."""
+    async def session(self, within: AsyncSession | None = None) -> AsyncIterator[AsyncSession]:
+        """A session that commits at the end of the block, and rolls back if it raises.
+
+        Args:
+            within: a session to use instead, which whoever opened it commits.
+        """
+        if within is not None:
+            yield within
+            return
         async with self._sessions() as session, session.begin():
             yield session
 

@@ -105,7 +105,12 @@ class KeyedAnswer(Table):
     status: Mapped[int | None]
     """None while the first request is being answered."""
     body: Mapped[str | None] = mapped_column(Text)
+    location: Mapped[str | None] = mapped_column(Text)
+    """Page that the answer to a form leads to."""
+    claim: Mapped[str | None] = mapped_column(String(32))
+    """Attempt that is being answered; another one has taken its place if it is not this one."""
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now, index=True)
+    """Time of the claim, which is renewed."""
 
 
 class Run(Table):
@@ -238,6 +243,9 @@ class Submission(Table):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     message: Mapped[str] = mapped_column(Text, default="")
     page: Mapped[str] = mapped_column(Text, default="")
+    request: Mapped[str | None] = mapped_column(String(64))
+    """Name of the request, by which its repetition knows the run again."""
+    __table_args__ = (Index("uq_submissions_request", "request", unique=True),)
 
 
 _IS_OPEN_REQUEST = "kind = 'promotion' AND state IN ('requested', 'applying')"

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.routers.dependencies import (
@@ -13,6 +14,7 @@ from rubricworks.platform_api.routers.dependencies import (
     SessionOf,
     Viewer,
 )
+from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.access import (
     Caller,
     ChangeBody,
@@ -23,7 +25,7 @@ from rubricworks.platform_api.schemas.access import (
 )
 from rubricworks.platform_api.services.access import audit_log, tokens
 
-router = APIRouter(prefix="/api/v1", tags=["access"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/v1", tags=["access"], responses=PROBLEMS, route_class=KeyedRoute)
 TokenName = Annotated[str, Path(min_length=1, max_length=100)]
 
 
@@ -38,7 +40,8 @@ async def list_tokens(session: SessionOf, admin: Admin) -> list[TokenBody]:
 
 
 @router.post("/tokens", status_code=201, summary="Create a token; its secret is shown once")
-async def create_token(asked: TokenRequest, session: SessionOf, admin: Admin) -> NewToken:
+async def create_token(asked: TokenRequest, response: Response, session: SessionOf, admin: Admin) -> NewToken:
+    response.headers["Cache-Control"] = "no-store"  # nor is the answer stored by its key
     token, secret = await tokens.create_token(session, admin, asked.name, asked.scope, asked.days)
     return NewToken.model_validate({**TokenBody.model_validate(token).model_dump(), "secret": secret})
 

@@ -9,15 +9,13 @@ from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
-    DatabaseOf,
-    IdempotencyKey,
     Limit,
     Runner,
     SessionOf,
     StoreOf,
     Viewer,
 )
-from rubricworks.platform_api.routers.keyed_route import KeyedRoute
+from rubricworks.platform_api.routers.keyed_route import FormRoute, KeyedRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
@@ -34,7 +32,7 @@ from rubricworks.platform_api.services import budgets, dead_letters, runs
 from rubricworks.platform_api.services.access.principals import Right
 
 router = APIRouter(prefix="/api/v1", tags=["dead letters"], responses=PROBLEMS, route_class=KeyedRoute)
-page_router = APIRouter(include_in_schema=False)
+page_router = APIRouter(include_in_schema=False, route_class=FormRoute)
 Folder = Annotated[str | None, Query(alias="stage", max_length=300)]
 Reason = Annotated[str | None, Query(max_length=100)]
 
@@ -76,14 +74,12 @@ async def ask_again(
     runner: Runner,
     run: RunName,
     stage: StageName,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
     service: SubmissionsOf,
-    key: IdempotencyKey,
 ) -> Reopened:
-    async with database.session() as session:
-        await runs.get_run(session, run)
-    letters, resumed = await dead_letters.ask_again(database, store, service, runner, run, stage)
+    await runs.get_run(session, run)
+    letters, resumed = await dead_letters.ask_again(session, store, service, runner, run, stage)
     command = f"rubricworks run --resume {run}"
     return Reopened(run=run, stage=stage, letters=letters, resumed=resumed, command=command)
 
@@ -140,9 +136,8 @@ async def letters_page(
 
 @page_router.post("/runs/{run}/dead-letters/{stage}/ask-again")
 async def ask_again_by_form(
-    runner: Runner, run: RunName, stage: StageName, database: DatabaseOf, store: StoreOf, service: SubmissionsOf
+    runner: Runner, run: RunName, stage: StageName, session: SessionOf, store: StoreOf, service: SubmissionsOf
 ) -> Response:
-    async with database.session() as session:
-        await runs.get_run(session, run)
-    asked = await dead_letters.ask_again(database, store, service, runner, run, stage)
+    await runs.get_run(session, run)
+    asked = await dead_letters.ask_again(session, store, service, runner, run, stage)
     return RedirectResponse(f"/submissions/{run}" if asked.resumed else f"/runs/{run}", status_code=303)

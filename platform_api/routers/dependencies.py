@@ -53,10 +53,18 @@ async def get_database(request: Request) -> Database:
     return database
 
 
-async def get_session(database: Annotated[Database, Depends(get_database)]) -> AsyncIterator[AsyncSession]:
-    """A session that commits before the answer is sent."""
+async def get_session(
+    request: Request, database: Annotated[Database, Depends(get_database)]
+) -> AsyncIterator[AsyncSession]:
+    """The request's session, which commits before the answer is sent."""
     async with database.session() as session:
+        request.state.session = session
         yield session
+
+
+async def get_request_name(request: Request) -> str:
+    """Name of a POST with its key, by which its work is known again after a kill; empty if the key is refused."""
+    return str(getattr(request.state, "request_name", ""))
 
 
 async def get_store(request: Request) -> RunStore:
@@ -76,4 +84,5 @@ async def get_store(request: Request) -> RunStore:
 
 DatabaseOf = Annotated[Database, Depends(get_database)]
 SessionOf = Annotated[AsyncSession, Depends(get_session, scope="function")]
+RequestName = Annotated[str, Depends(get_request_name)]
 StoreOf = Annotated[RunStore, Depends(get_store)]

@@ -12,8 +12,6 @@ from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
-    DatabaseOf,
-    IdempotencyKey,
     Limit,
     Runner,
     SessionOf,
@@ -79,17 +77,15 @@ async def put_labels(
     run: RunName,
     stage: StageName,
     asked: LabelRequest,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
-    key: IdempotencyKey,
 ) -> list[LabelBody]:
     if wrong := next((name for name, credit in asked.credits.items() if not 0 <= credit <= 1), None):
         raise BadRequest(f"credits.{wrong}: {asked.credits[wrong]:g} is not between 0 and 1")
-    async with database.session() as session:
-        await runs.get_run(session, run)
-        place = (run, stage, asked.step, asked.sample_id, asked.response)
-        stored = await labels.put_labels(session, store, runner, *place, asked.credits)
-        return [LabelBody.model_validate(one) for one in stored]
+    await runs.get_run(session, run)
+    place = (run, stage, asked.step, asked.sample_id, asked.response)
+    stored = await labels.put_labels(session, store, runner, *place, asked.credits)
+    return [LabelBody.model_validate(one) for one in stored]
 
 
 @router.get(
@@ -108,13 +104,11 @@ async def import_labels(
     runner: Runner,
     scorecards: ScorecardsOf,
     request: Request,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
-    key: IdempotencyKey,
 ) -> ImportResult:
     text = await request.body()
-    async with database.session() as session:
-        return ImportResult(stored=await labels.import_csv(session, store, runner, scorecards, text))
+    return ImportResult(stored=await labels.import_csv(session, store, runner, scorecards, text))
 
 
 @router.get("/stages/{stage}/agreement", summary="Agreement of people and judges on a training's responses")
@@ -158,13 +152,11 @@ async def put_preference(
     runner: Runner,
     table: ResponsesOf,
     asked: PreferenceRequest,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
-    key: IdempotencyKey,
 ) -> PreferenceBody:
-    async with database.session() as session:
-        stored = await preferences.prefer(session, store, runner, table, **asked.model_dump())
-        return PreferenceBody.model_validate(stored)
+    stored = await preferences.prefer(session, store, runner, table, **asked.model_dump())
+    return PreferenceBody.model_validate(stored)
 
 
 @router.get("/preferences/csv", summary="Preferences as CSV", response_class=Response, responses=CSV)
@@ -175,11 +167,10 @@ async def export_preferences(run: RunName, session: SessionOf, viewer: Viewer) -
 
 @router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=CSV_BODY)
 async def import_preferences(
-    runner: Runner, table: ResponsesOf, request: Request, database: DatabaseOf, store: StoreOf, key: IdempotencyKey
+    runner: Runner, table: ResponsesOf, request: Request, session: SessionOf, store: StoreOf
 ) -> ImportResult:
     text = await request.body()
-    async with database.session() as session:
-        return ImportResult(stored=await preferences.import_csv(session, store, runner, table, text))
+    return ImportResult(stored=await preferences.import_csv(session, store, runner, table, text))
 
 
 def csv_response(text: str, name: str) -> Response:

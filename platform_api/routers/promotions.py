@@ -10,7 +10,6 @@ from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Approver,
     Cursor,
-    IdempotencyKey,
     Limit,
     Runner,
     SessionOf,
@@ -89,35 +88,35 @@ async def show_promotion(number: Number, session: SessionOf, viewer: Viewer) -> 
 
 @router.post("/promotions", status_code=201, summary="Request that a version becomes the champion")
 async def request_promotion(
-    asked: PromotionRequest, service: PromotionsOf, runner: Runner, key: IdempotencyKey
+    asked: PromotionRequest, service: PromotionsOf, runner: Runner, session: SessionOf
 ) -> PromotionBody:
-    return PromotionBody.model_validate(await service.request(runner, asked.model, asked.version, asked.reason))
+    return PromotionBody.model_validate(
+        await service.request(runner, asked.model, asked.version, asked.reason, session)
+    )
 
 
 @router.post("/promotions/{number}/approve", summary="Approve a request of somebody else, and move the alias")
 async def approve_promotion(
-    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, session: SessionOf
 ) -> PromotionBody:
-    return PromotionBody.model_validate(await service.approve(approver, number, decision.reason))
+    return PromotionBody.model_validate(await service.approve(approver, number, decision.reason, session))
 
 
 @router.post("/promotions/{number}/reject", summary="Reject a request; the champion stays")
 async def reject_promotion(
-    number: Number, decision: Rejection, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+    number: Number, decision: Rejection, service: PromotionsOf, approver: Approver, session: SessionOf
 ) -> PromotionBody:
-    return PromotionBody.model_validate(await service.reject(approver, number, decision.reason))
+    return PromotionBody.model_validate(await service.reject(approver, number, decision.reason, session))
 
 
 @router.post("/promotions/{number}/confirm", summary="Confirm that the consumer serves the version")
-async def confirm_promotion(
-    number: Number, service: PromotionsOf, runner: Runner, key: IdempotencyKey
-) -> PromotionBody:
-    return PromotionBody.model_validate(await service.confirm(runner, number))
+async def confirm_promotion(number: Number, service: PromotionsOf, runner: Runner, session: SessionOf) -> PromotionBody:
+    return PromotionBody.model_validate(await service.confirm(runner, number, session))
 
 
 @router.post("/rollbacks", status_code=201, summary="Make the champion before the champion again, at once")
 async def roll_back(
-    asked: RollbackRequest, service: PromotionsOf, approver: Approver, key: IdempotencyKey
+    asked: RollbackRequest, service: PromotionsOf, approver: Approver, session: SessionOf
 ) -> PromotionBody:
-    promotion = await service.roll_back(approver, asked.model, asked.reason, champion=asked.champion)
+    promotion = await service.roll_back(approver, asked.model, asked.reason, session, champion=asked.champion)
     return PromotionBody.model_validate(promotion)

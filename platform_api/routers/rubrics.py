@@ -14,8 +14,6 @@ from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Approver,
     Cursor,
-    DatabaseOf,
-    IdempotencyKey,
     Limit,
     Runner,
     SessionOf,
@@ -200,21 +198,19 @@ async def propose_version(
     sample_id: SampleId,
     proposal: RubricProposal,
     rubric_set: SetOf,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
-    key: IdempotencyKey,
 ) -> RubricVersionBody:
-    async with database.session() as session:
-        version = await rubric_versions.propose(
-            session,
-            store,
-            runner,
-            rubric_set,
-            sample_id,
-            proposal.rubric,
-            replaces=proposal.replaces,
-            reason=proposal.reason,
-        )
+    version = await rubric_versions.propose(
+        session,
+        store,
+        runner,
+        rubric_set,
+        sample_id,
+        proposal.rubric,
+        replaces=proposal.replaces,
+        reason=proposal.reason,
+    )
     return RubricVersionBody.model_validate(version)
 
 
@@ -237,19 +233,17 @@ async def list_versions(
 
 @router.post("/rubric-versions/{number}/approve", summary="Approve a version that somebody else proposed")
 async def approve_version(
-    number: Number, decision: Decision, database: DatabaseOf, approver: Approver, key: IdempotencyKey
+    number: Number, decision: Decision, session: SessionOf, approver: Approver
 ) -> RubricVersionBody:
-    async with database.session() as session:
-        version = await rubric_versions.review(session, approver, number, "approved", decision.reason)
+    version = await rubric_versions.review(session, approver, number, "approved", decision.reason)
     return RubricVersionBody.model_validate(version)
 
 
 @router.post("/rubric-versions/{number}/reject", summary="Reject a version")
 async def reject_version(
-    number: Number, decision: Decision, database: DatabaseOf, approver: Approver, key: IdempotencyKey
+    number: Number, decision: Decision, session: SessionOf, approver: Approver
 ) -> RubricVersionBody:
-    async with database.session() as session:
-        version = await rubric_versions.review(session, approver, number, "rejected", decision.reason)
+    version = await rubric_versions.review(session, approver, number, "rejected", decision.reason)
     return RubricVersionBody.model_validate(version)
 
 

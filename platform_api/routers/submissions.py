@@ -9,8 +9,8 @@ from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
-    IdempotencyKey,
     Limit,
+    RequestName,
     Runner,
     SessionOf,
     Viewer,
@@ -56,10 +56,17 @@ KubeflowOf = Annotated[KubeflowRuns, Depends(get_kubeflow)]
 
 @router.post("/submissions", status_code=201, summary="Check a recipe and start a run of it")
 async def submit(
-    asked: SubmissionRequest, service: SubmissionsOf, runner: Runner, key: IdempotencyKey
+    asked: SubmissionRequest, service: SubmissionsOf, runner: Runner, session: SessionOf, request: RequestName
 ) -> SubmissionBody:
     submission = await service.submit(
-        runner, asked.recipe, run=asked.run, overrides=asked.overrides, arm=asked.arm, place=asked.place
+        runner,
+        asked.recipe,
+        session=session,
+        request=request,
+        run=asked.run,
+        overrides=asked.overrides,
+        arm=asked.arm,
+        place=asked.place,
     )
     return SubmissionBody.model_validate(submission)
 
@@ -82,8 +89,8 @@ async def show_submission(run: RunName, session: SessionOf, viewer: Viewer) -> S
 
 
 @router.post("/runs/{run}/stop", summary="Stop a run; what its stages committed stays")
-async def stop_run(run: RunName, service: SubmissionsOf, runner: Runner, key: IdempotencyKey) -> StopBody:
-    return StopBody.model_validate({"run": run, "place": await service.stop(runner, run)})
+async def stop_run(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> StopBody:
+    return StopBody.model_validate({"run": run, "place": await service.stop(runner, run, session)})
 
 
 @router.get("/kubeflow/runs", summary="List the newest runs on Kubeflow")

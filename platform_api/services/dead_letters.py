@@ -9,7 +9,6 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import Conflict
 from rubricworks.platform_api.services.access.audit_log import record
@@ -80,7 +79,7 @@ class AskedAgain(NamedTuple):
 
 
 async def ask_again(
-    database: Database, store: RunStore, submissions: Submissions, by: Principal, run: str, stage: str
+    session: AsyncSession, store: RunStore, submissions: Submissions, by: Principal, run: str, stage: str
 ) -> AskedAgain:
     """Reopen a stage for its dead letters, and resume the run, which asks them again, if it was submitted here.
 
@@ -109,6 +108,5 @@ async def ask_again(
         await (submissions.resume(by, run, reopen) if resumed else asyncio.to_thread(reopen))
     except UserError as error:
         raise Conflict(str(error)) from error
-    async with database.session() as session:
-        record(session, by, "run.ask_again", run, stage=stage, letters=count, resumed=resumed)
+    record(session, by, "run.ask_again", run, stage=stage, letters=count, resumed=resumed)
     return AskedAgain(count, resumed)

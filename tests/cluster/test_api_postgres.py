@@ -20,7 +20,8 @@ from migrated_rows import REVISIONS, check_upgrade
 from object_store import free_port
 from odd_run import check_odd_run, write_odd_run
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, exchange, served, wait_for
+from repeated_posts import check_posts_at_once
+from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
 from trained_run import STAGE, write_run
 
 from rubricworks.platform_api.app import guarded_routes
@@ -181,6 +182,16 @@ def test_a_run_with_texts_that_postgres_refuses_keeps_no_other_from_the_index(po
         check_odd_run(f"{url}/api/v1")
 
 
+def test_posts_of_one_key_at_once_have_one_effect_and_the_same_answer(postgres, tmp_path):
+    write_run(tmp_path)
+    database = SecretStr(postgres.new_database("posts"))
+    asyncio.run(migrate_database(database))
+    settings = ApiSettings(token=SecretStr(TOKEN), database=database, storage=str(tmp_path), index_seconds=0.05)
+    with served(settings) as url:
+        wait_for_rollouts(url, **bearer())
+        check_posts_at_once(Caller(url), times=16)
+
+
 def hostile_paths() -> Iterator[str]:
     """Every GET route with a character in one of its parameters that Postgres does not store."""
     good = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "digest": "0" * 64}
@@ -210,6 +221,10 @@ def test_a_character_that_postgres_does_not_store_is_no_fault_of_the_service(pos
 
 
 async def migrated(postgres: Postgres) -> None:
-    database = Database(postgres.url().get_secret_value())
+    await migrate_database(postgres.url())
+
+
+async def migrate_database(url: SecretStr) -> None:
+    database = Database(url.get_secret_value())
     await migrate(database)
     await database.close()

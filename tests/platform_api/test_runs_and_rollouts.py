@@ -203,7 +203,7 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
         f"{parts.path}/tokens",
         body=iter([b"x" * 1_000_000] * 3),
         encode_chunked=True,
-        headers={"Transfer-Encoding": "chunked"},
+        headers={"Transfer-Encoding": "chunked", "Idempotency-Key": "a-large-body"},
     )
     assert connection.getresponse().status == 413
     connection.close()

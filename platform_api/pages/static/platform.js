@@ -92,6 +92,9 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
   });
 }
 
+// A page that the browser kept, as it stood before its form was sent, is fetched anew: each form is sent under a new key.
+addEventListener("pageshow", (event) => event.persisted && document.querySelector("form[method=post]") && location.reload());
+
 // A mistake leads to its line in the recipe.
 document.addEventListener("click", (event) => {
   const line = Number(event.target.dataset?.line);

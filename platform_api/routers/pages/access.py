@@ -1,18 +1,19 @@
 """Pages of tokens, the audit log, and logging in and out."""
 
 from typing import Annotated
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.access import SESSION_COOKIE, session_cookie
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
-from rubricworks.platform_api.routers.dependencies import Admin, Cursor, DatabaseOf, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import Admin, Cursor, SessionOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
+from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.services.access import audit_log, tokens
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/tokens")
@@ -34,14 +35,14 @@ async def login_page(request: Request, next: Annotated[str, Query(max_length=500
 
 
 @router.post("/login")
-async def log_in(request: Request, database: DatabaseOf) -> Response:
-    fields = parse_qs((await request.body()).decode(errors="replace"))
-    secret, target = fields.get("token", [""])[0].strip(), _own_path(fields.get("next", ["/"])[0])
-    async with database.session() as session:
-        principal = await tokens.principal_of_secret(session, secret)
-        cookie = await tokens.open_session(session, principal) if principal else None
-    if cookie is None:
+async def log_in(request: Request, session: SessionOf) -> Response:
+    fields = await form_fields(request)
+    secret, target = fields.get("token", ""), _own_path(fields.get("next", "/"))
+    principal = await tokens.principal_of_secret(session, secret)
+    if principal is None:
         return draw_page(request, None, "login.html", status=401, next=target, wrong=True)
+    key = await FormRoute.key_of(request) or ""
+    cookie = await tokens.open_session(session, principal, secret, key)
     answer = RedirectResponse(target, status_code=303)
     public_url = request.app.state.settings.public_url or ""
     answer.set_cookie(
@@ -56,10 +57,9 @@ async def log_in(request: Request, database: DatabaseOf) -> Response:
 
 
 @router.post("/logout")
-async def log_out(request: Request, database: DatabaseOf, viewer: Viewer) -> Response:
+async def log_out(request: Request, session: SessionOf) -> Response:
     if cookie := session_cookie({name.lower(): value for name, value in request.headers.items()}):
-        async with database.session() as session:
-            await tokens.close_session(session, cookie)
+        await tokens.close_session(session, cookie)
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 import rubricworks.reports
 from rubricworks import __version__
+from rubricworks.platform_api.routers.pages.forms import KEY_FIELD
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.reports.formats import FILTERS
 
@@ -40,6 +42,14 @@ _environment.filters.update(FILTERS)
 _environment.filters["path"] = lambda text: quote(str(text), safe="")
 _environment.filters["moment"] = moment
 _environment.filters["ago"] = partial(moment, kind="ago")
+
+
+def _once() -> Markup:
+    """The field by which a form that is sent twice has one effect: a new idempotency key."""
+    return Markup('<input type="hidden" name="{}" value="{}">').format(KEY_FIELD, uuid4().hex)
+
+
+_environment.globals["once"] = _once
 
 
 def problem_page(request: Request, status: int, title: str, detail: str, headers: Any) -> Response:

@@ -7,6 +7,8 @@ from fastapi import Request
 from rubricworks.platform_api.problems import BadRequest
 
 _LONGEST = 10_000
+KEY_FIELD = "idempotency_key"
+"""Field of a form's idempotency key."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:

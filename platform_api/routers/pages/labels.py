@@ -7,6 +7,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.labels import OtherRuns, ResponsesOf, get_scorecards
 from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
@@ -15,7 +16,7 @@ from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import labels, preferences, rollouts, run_tables, runs
 from rubricworks.platform_api.services.samples import find_sample
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _CREDITS = {"met": 1.0, "partly": 0.5, "not met": 0.0}
 _MOST_RUNS = 50
 Model = Annotated[str | None, Query(max_length=200)]

@@ -1,4 +1,4 @@
-"""Page of promotions, and its forms; a form sent twice meets a decision that is made, so it needs no key."""
+"""Page of promotions, and its forms."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
@@ -18,7 +19,7 @@ from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.redaction import redact
 from rubricworks.tracking.gate import to_findings
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _PAGE = "/promotions"
 
 
@@ -50,34 +51,40 @@ async def promotions_page(
 
 
 @router.post("/promotions/request")
-async def request_by_form(request: Request, service: PromotionsOf, runner: Runner) -> Response:
+async def request_by_form(request: Request, service: PromotionsOf, runner: Runner, session: SessionOf) -> Response:
     fields = await _fields(request)
-    await service.request(runner, fields["model"], _number("version", fields["version"]), fields["reason"])
+    await service.request(runner, fields["model"], _number("version", fields["version"]), fields["reason"], session)
     return RedirectResponse(_PAGE, status_code=303)
 
 
 @router.post("/promotions/{number}/approve")
-async def approve_by_form(number: Number, request: Request, service: PromotionsOf, approver: Approver) -> Response:
-    await service.approve(approver, number, (await _fields(request))["reason"])
+async def approve_by_form(
+    number: Number, request: Request, service: PromotionsOf, approver: Approver, session: SessionOf
+) -> Response:
+    await service.approve(approver, number, (await _fields(request))["reason"], session)
     return RedirectResponse(_PAGE, status_code=303)
 
 
 @router.post("/promotions/{number}/reject")
-async def reject_by_form(number: Number, request: Request, service: PromotionsOf, approver: Approver) -> Response:
+async def reject_by_form(
+    number: Number, request: Request, service: PromotionsOf, approver: Approver, session: SessionOf
+) -> Response:
     reason = (await _fields(request))["reason"].strip()
     if not reason:
         problem = "a rejection needs a reason, which the requester reads"
         fields_missing = [{"field": "reason", "problem": problem}]
         raise Problem(422, "Invalid request", f"reason: {problem}", fields=fields_missing)
-    await service.reject(approver, number, reason)
+    await service.reject(approver, number, reason, session)
     return RedirectResponse(_PAGE, status_code=303)
 
 
 @router.post("/promotions/roll-back")
-async def roll_back_by_form(request: Request, service: PromotionsOf, approver: Approver) -> Response:
+async def roll_back_by_form(
+    request: Request, service: PromotionsOf, approver: Approver, session: SessionOf
+) -> Response:
     fields = await _fields(request)
     champion = _number("champion", fields["champion"])
-    await service.roll_back(approver, fields["model"], fields["reason"], champion=champion)
+    await service.roll_back(approver, fields["model"], fields["reason"], session, champion=champion)
     return RedirectResponse(_PAGE, status_code=303)
 
 

@@ -12,6 +12,7 @@ from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.promotions import Number
@@ -31,7 +32,7 @@ from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
 from rubricworks.rubrics import Rubric
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _EDITED = ("criterion", "description", "evaluation_rule", "weight", "reference")
 _BLANK = dict.fromkeys(_EDITED, "") | {"weight": "1"}
 _MOST_CRITERIA = 100

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.problems import NotFound, Problem
-from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import RequestName, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName
 from rubricworks.platform_api.routers.submissions import KubeflowOf, SubmissionsOf
@@ -16,7 +17,7 @@ from rubricworks.platform_api.services.submission import submissions
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/new-run")
@@ -35,13 +36,17 @@ async def new_run_page(
 
 
 @router.post("/new-run")
-async def submit_by_form(request: Request, session: SessionOf, service: SubmissionsOf, runner: Runner) -> Response:
+async def submit_by_form(
+    request: Request, session: SessionOf, service: SubmissionsOf, runner: Runner, name: RequestName
+) -> Response:
     sent = parse_qs((await request.body()).decode(errors="replace"))
     fields = {name: sent.get(name, [""])[0] for name in ("recipe", "run", "overrides", "arm", "place")}
     try:
         submission = await service.submit(
             runner,
             fields["recipe"].replace("\r\n", "\n"),
+            session=session,
+            request=name,
             run=fields["run"].strip() or None,
             overrides=[line.strip() for line in fields["overrides"].splitlines() if line.strip()],
             arm=fields["arm"].strip() or None,
@@ -61,8 +66,8 @@ async def submission_page(
 
 
 @router.post("/runs/{run}/stop")
-async def stop_by_form(run: RunName, service: SubmissionsOf, runner: Runner) -> Response:
-    place = await service.stop(runner, run)
+async def stop_by_form(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> Response:
+    place = await service.stop(runner, run, session)
     return RedirectResponse("/kubeflow-runs" if place == "kubeflow" else f"/submissions/{run}", status_code=303)
 
 

@@ -1,18 +1,27 @@
 """Idempotency keys: a POST sent again, because its answer was lost, changes nothing again and gets the same answer.
 
-The key is claimed in a transaction of its own before the change, so of two requests at once one is refused (409), and
-gets its answer in another one after it. A service that is killed before the answer leaves a claim that expires, and
-then the request is carried out again. So a change must not depend on its key alone: a rollback names the champion that
-it takes back, a decision the request that it ends.
+The key is claimed in a transaction of its own before the change; the answer is stored in the transaction that makes the
+change, so both are there or neither is. Of two requests at once the second waits for the answer of the first. A service
+renews its claims as long as it works; the claim of a killed one expires, and then the request is carried out again.
+
+What a killed request did outside the database stays once all the same. A submission knows its run again by the request
+(`submissions`). A promotion in `applying` is ended by what the registry says, with its message to the consumer, which
+has one id (`promotions`); a rollback names the champion that it takes back. A run that is stopped, or resumed for its
+dead letters, is so already.
 """
 
+import asyncio
+import contextlib
 import hashlib
-import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import delete
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, delete, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.engine import Database
@@ -22,6 +31,18 @@ from rubricworks.platform_api.services.access.principals import Principal
 
 _CLAIM = timedelta(minutes=2)
 _LIFETIME = timedelta(days=1)
+_RENEWED_EVERY = 30.0
+_PATIENCE, _POLL = 20.0, 0.05
+"""Seconds that a second request waits for the answer of the first, and seconds between two looks."""
+_log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """An answer as it is stored: JSON, or the page that it leads to; neither if it held a secret."""
+
+    status: int
+    body: str | None
+    location: str | None
 
 
 class Keyed:
@@ -29,51 +50,110 @@ class Keyed:
 
     def __init__(self, by: Principal, key: str, request: str) -> None:
         self.by, self.key, self.request = by, key, request
+        self._claim = uuid.uuid4().hex
 
-    async def claim(self, database: Database) -> dict[str, Any] | None:
+    @property
+    def name(self) -> str:
+        """Name of the request among those of all callers, by which its work is known again."""
+        return hashlib.sha256(f"{self.by.name}\0{self.key}".encode()).hexdigest()
+
+    async def claim(self, database: Database) -> Answer | None:
         """Claim the key; return the stored answer if the request was answered before.
 
         Raises:
             BadRequest: the key came with another request.
-            Conflict: the same request is being answered.
+            Conflict: the same request is being answered for long, or its answer held a secret.
         """
-        async with database.session() as session:
-            await session.execute(delete(KeyedAnswer).where(KeyedAnswer.created_at < utc_now() - _LIFETIME))
-            known = await session.get(KeyedAnswer, (self.by.name, self.key))
-            if known is not None and known.status is None and known.created_at < utc_now() - _CLAIM:
-                await session.delete(known)
-                await session.flush()
-                known = None
-            if known is None:
-                session.add(KeyedAnswer(who=self.by.name, key=self.key, request=self.request))
-                try:
-                    await session.flush()
-                except IntegrityError as error:
-                    raise self._in_flight() from error
+        end = time.monotonic() + _PATIENCE
+        while True:
+            known = await self._find(database)
+            if known is not None and known.request != self.request:
+                raise BadRequest(
+                    "Idempotency-Key: it came with another request before; take a new key for each, or load the page "
+                    "of the form anew"
+                )
+            if known is not None and known.status is not None:
+                if known.body is None and known.location is None:
+                    raise Conflict(
+                        "this request was carried out before, and its answer held a secret, which is shown once; "
+                        "revoke the token and create another one"
+                    )
+                return Answer(known.status, known.body, known.location)
+            if await self._try(database, known):
                 return None
-        if known.request != self.request:
-            raise BadRequest("Idempotency-Key: it came with another request before; take a new key for each")
-        if known.status is None:
-            raise self._in_flight()
-        return {"status": known.status, "body": json.loads(known.body or "null")}
+            if time.monotonic() > end:
+                raise Conflict("a request with this Idempotency-Key is being answered; ask again in a moment")
+            await asyncio.sleep(_POLL)
 
-    async def answer(self, session: AsyncSession, status: int, body: Any) -> None:
-        """Store the answer."""
-        row = await session.get(KeyedAnswer, (self.by.name, self.key))
-        if row is not None:
-            row.status, row.body = status, json.dumps(body)
+    @contextlib.asynccontextmanager
+    async def renewed(self, database: Database) -> AsyncIterator[None]:
+        """Keep the claim from expiring while the block runs."""
+        renewing = asyncio.create_task(self._renew(database))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+
+    async def answer(self, session: AsyncSession, answer: Answer) -> None:
+        """Store the answer in the session of the change.
+
+        Raises:
+            Conflict: the claim expired, and the same request is carried out by another process.
+        """
+        stored = update(KeyedAnswer).where(self._is_claimed()).values(answer._asdict())
+        if await session.scalar(stored.returning(KeyedAnswer.key)) is None:
+            raise Conflict("this request took too long and was carried out again; look at what it changed")
 
     async def release(self, database: Database) -> None:
         """Give the key back after a request that changed nothing."""
         async with database.session() as session:
-            row = await session.get(KeyedAnswer, (self.by.name, self.key))
-            if row is not None and row.status is None:
-                await session.delete(row)
+            await session.execute(delete(KeyedAnswer).where(self._is_claimed()))
 
-    def _in_flight(self) -> Conflict:
-        return Conflict("a request with this Idempotency-Key is being answered; ask again in a moment")
+    async def _find(self, database: Database) -> KeyedAnswer | None:
+        async with database.session() as session:
+            found: KeyedAnswer | None = await session.get(KeyedAnswer, (self.by.name, self.key))
+        return found
+
+    async def _try(self, database: Database, known: KeyedAnswer | None) -> bool:
+        """Claim the key, anew or in place of an expired claim; return False if another request has it."""
+        now = utc_now()
+        if known is not None and known.created_at >= now - _CLAIM:
+            return False
+        values = {"request": self.request, "claim": self._claim, "created_at": now}
+        try:
+            async with database.session() as session:
+                if known is not None:
+                    is_expired = KeyedAnswer.status.is_(None) & (KeyedAnswer.created_at < now - _CLAIM)
+                    taken = update(KeyedAnswer).where(self._is_own() & is_expired).values(values)
+                    return await session.scalar(taken.returning(KeyedAnswer.key)) is not None
+                await session.execute(delete(KeyedAnswer).where(KeyedAnswer.created_at < now - _LIFETIME))
+                session.add(KeyedAnswer(who=self.by.name, key=self.key, **values))
+        except IntegrityError:
+            return False
+        return True
+
+    async def _renew(self, database: Database) -> None:
+        while True:
+            await asyncio.sleep(_RENEWED_EVERY)
+            try:
+                async with database.session() as session:
+                    await session.execute(update(KeyedAnswer).where(self._is_claimed()).values(created_at=utc_now()))
+            except SQLAlchemyError as error:
+                _log.warning("the claim of a request was not renewed: %s", type(error).__name__)
+
+    def _is_own(self) -> ColumnElement[bool]:
+        return (KeyedAnswer.who == self.by.name) & (KeyedAnswer.key == self.key)
+
+    def _is_claimed(self) -> ColumnElement[bool]:
+        return self._is_own() & KeyedAnswer.status.is_(None) & (KeyedAnswer.claim == self._claim)
 
 
-def request_digest(method: str, path: str, body: bytes) -> str:
-    """Digest by which a repeated request is known."""
-    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).hexdigest()
+def request_digest(method: str, target: str, body: bytes) -> str:
+    """Digest by which a repeated request is known.
+
+    Args:
+        target: path and query.
+    """
+    return hashlib.sha256(b"\0".join((method.encode(), target.encode(), body))).hexdigest()

@@ -3,7 +3,9 @@
 A secret is 32 random bytes, so its SHA-256 needs no salt; the database never has the secret itself.
 """
 
+import contextlib
 import hashlib
+import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
@@ -76,13 +78,21 @@ async def principal_of_secret(session: AsyncSession, secret: str) -> Principal |
     return _principal(await session.scalar(select(Token).where(Token.digest == digest_of(secret))))
 
 
-async def open_session(session: AsyncSession, principal: Principal) -> str:
-    """Begin a browser's session; return the value of its cookie."""
-    secret = secrets.token_urlsafe(32)
+async def open_session(session: AsyncSession, principal: Principal, secret: str, key: str) -> str:
+    """Begin a browser's session; return the value of its cookie.
+
+    Args:
+        secret: the token's.
+        key: idempotency key of the login; the same login again gets the same cookie, though no database has it.
+    """
+    cookie = hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()
     expires = utc_now() + timedelta(hours=SESSION_HOURS)
     await session.execute(delete(Session).where(Session.expires_at < utc_now()))
-    session.add(Session(digest=digest_of(secret), token_id=principal.token_id, expires_at=expires))
-    return secret
+    if await session.get(Session, digest_of(cookie)) is None:
+        with contextlib.suppress(IntegrityError):  # the same login, at the same moment
+            async with session.begin_nested():
+                session.add(Session(digest=digest_of(cookie), token_id=principal.token_id, expires_at=expires))
+    return cookie
 
 
 async def close_session(session: AsyncSession, cookie: str) -> None:

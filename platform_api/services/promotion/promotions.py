@@ -80,7 +80,11 @@ class Registry(Protocol):
 
 
 class Promotions:
-    """Promotions of one registry."""
+    """Promotions of one registry.
+
+    The last step of each change is written `within` the request's session, in which its answer is stored too; without
+    one, in a session of its own.
+    """
 
     def __init__(
         self, database: Database, registry: Registry, *, has_consumer: bool, self_approval: Sequence[str] = ()
@@ -101,7 +105,9 @@ class Promotions:
         """Every model with its aliases."""
         return await asyncio.to_thread(self._registry.standings)
 
-    async def request(self, by: Principal, model: str, version: int, reason: str) -> Promotion:
+    async def request(
+        self, by: Principal, model: str, version: int, reason: str, within: AsyncSession | None = None
+    ) -> Promotion:
         """Request that a version becomes the champion.
 
         Raises:
@@ -117,11 +123,13 @@ class Promotions:
                 f"{candidate.gate or 'it was never held against a gate'}"
             )
         try:
-            return await self._open(by, model, candidate, standing.champion, "promotion", reason)
+            return await self._open(by, model, candidate, standing.champion, "promotion", reason, within)
         except IntegrityError as error:
             raise Conflict(f"another request for {model} is open; look at it first") from error
 
-    async def roll_back(self, by: Principal, model: str, reason: str, *, champion: int) -> Promotion:
+    async def roll_back(
+        self, by: Principal, model: str, reason: str, within: AsyncSession | None = None, *, champion: int
+    ) -> Promotion:
         """Make the champion before the champion again, at once: an outage does not wait for a second person.
 
         Args:
@@ -142,9 +150,9 @@ class Promotions:
             promotion = await self._open(by, model, candidate, champion, "rollback", reason)
         except IntegrityError as error:
             raise _applying(model) from error
-        return await self._move(by, promotion)
+        return await self._move(by, promotion, within)
 
-    async def approve(self, by: Principal, number: int, reason: str) -> Promotion:
+    async def approve(self, by: Principal, number: int, reason: str, within: AsyncSession | None = None) -> Promotion:
         """Approve a request and move the alias.
 
         Raises:
@@ -171,23 +179,23 @@ class Promotions:
                 promotion = await get_promotion(session, number)
         except IntegrityError as error:
             raise _applying(promotion.model) from error
-        return await self._move(by, promotion)
+        return await self._move(by, promotion, within)
 
-    async def reject(self, by: Principal, number: int, reason: str) -> Promotion:
+    async def reject(self, by: Principal, number: int, reason: str, within: AsyncSession | None = None) -> Promotion:
         """Reject a request; the champion stays."""
-        async with self._database.session() as session:
+        async with self._database.session(within) as session:
             await self._enter(session, number, "requested", "rejected", by, reason)
             promotion = await get_promotion(session, number)
             record(session, by, "promotion.reject", _subject(promotion), reason=reason)
         return promotion
 
-    async def confirm(self, by: Principal, number: int) -> Promotion:
+    async def confirm(self, by: Principal, number: int, within: AsyncSession | None = None) -> Promotion:
         """Note that the consumer serves the version; a second time changes nothing.
 
         Raises:
             Conflict: the alias has not moved to this version.
         """
-        async with self._database.session() as session:
+        async with self._database.session(within) as session:
             promotion = await get_promotion(session, number)
             if promotion.state == "confirmed":
                 return promotion
@@ -222,7 +230,14 @@ class Promotions:
                 _log.warning("promotion %d cannot be ended yet: %s", promotion.id, error)
 
     async def _open(
-        self, by: Principal, model: str, candidate: Candidate, champion: int | None, kind: str, reason: str
+        self,
+        by: Principal,
+        model: str,
+        candidate: Candidate,
+        champion: int | None,
+        kind: str,
+        reason: str,
+        within: AsyncSession | None = None,
     ) -> Promotion:
         """Write a request, which waits for a decision, or a rollback, which nobody else decides.
 
@@ -232,7 +247,7 @@ class Promotions:
         state: dict[str, Any] = {"state": "requested"}
         if kind == "rollback":
             state = {"state": "applying", "decided_by": by.name, "decided_at": utc_now(), "decision": reason}
-        async with self._database.session() as session:
+        async with self._database.session(within) as session:
             query = select(Promotion).where(Promotion.model == model, Promotion.state.in_(_OPEN)).limit(1)
             if (other := await session.scalar(query)) is not None and kind == "promotion":
                 raise Conflict(f"{model} version {other.version} is {other.state} already (promotion {other.id})")
@@ -253,7 +268,7 @@ class Promotions:
             record(session, by, f"{kind}.request", _subject(promotion), reason=reason)
         return promotion
 
-    async def _move(self, by: Principal, promotion: Promotion) -> Promotion:
+    async def _move(self, by: Principal, promotion: Promotion, within: AsyncSession | None) -> Promotion:
         """Move the alias as a promotion in `applying` says, and end it.
 
         Raises:
@@ -269,7 +284,7 @@ class Promotions:
         except UserError as error:
             # It may have failed before the alias moved, or after.
             try:
-                ended = await self._end_by_registry(by, promotion, str(error))
+                ended = await self._end_by_registry(by, promotion, str(error), within)
             except UserError as unknown:
                 raise Problem(
                     503, "Registry unavailable", f"{unknown}; promotion {promotion.id} is ended once it answers"
@@ -277,8 +292,10 @@ class Promotions:
             if ended.state == "failed":
                 raise Conflict(str(error)) from error
             return ended
-        ended = await self._finish(by, promotion.id)
+        ended = await self._finish(by, promotion.id, within)
         if ended.state == "failed":
+            if within is not None:  # the requests that it ended stay ended
+                await within.commit()
             raise Conflict(
                 f"promotion {ended.id} was given up while the registry did not answer, and another one was decided; "
                 f"the alias of {ended.model} moved all the same: look at it"
@@ -294,7 +311,9 @@ class Promotions:
         except SQLAlchemyError as error:
             _log.warning("promotion %d: the database does not answer: %s", number, type(error).__name__)
 
-    async def _end_by_registry(self, by: Principal, promotion: Promotion, reason: str) -> Promotion:
+    async def _end_by_registry(
+        self, by: Principal, promotion: Promotion, reason: str, within: AsyncSession | None = None
+    ) -> Promotion:
         """End a promotion in `applying` as the alias says.
 
         Raises:
@@ -302,12 +321,12 @@ class Promotions:
         """
         standing = await asyncio.to_thread(self._registry.standing, promotion.model)
         if standing.champion == promotion.version:
-            return await self._finish(by, promotion.id)
+            return await self._finish(by, promotion.id, within)
         return await self._give_up(by, promotion.id, reason)
 
-    async def _finish(self, by: Principal, number: int) -> Promotion:
+    async def _finish(self, by: Principal, number: int, within: AsyncSession | None) -> Promotion:
         """Note that the alias has moved, also after `recover` gave the promotion up, unless a later one was decided."""
-        async with self._database.session() as session:
+        async with self._database.session(within) as session:
             # The requests first: who approves one meanwhile locks it before it meets the promotion that is applied.
             await self._end_requests_before(session, by, number)
             later = aliased(Promotion)

@@ -66,6 +66,17 @@ class KubeflowRuns:
         self._list = (0.0, self._list[1])
         return await asyncio.to_thread(self._start, recipe, run)
 
+    async def page_of(self, run: str) -> str | None:
+        """Page of the newest run of a name; None if there is none.
+
+        Raises:
+            UserError: Kubeflow does not answer.
+        """
+        from rubricworks.kubeflow.remote_runs import list_runs
+
+        found = await asyncio.to_thread(lambda: list_runs(self._connect(), limit=1, name=run))
+        return found[0].page if found else None
+
     async def stop(self, run: str) -> "RemoteRun":
         """Stop a run by its name or Kubeflow's id.
 

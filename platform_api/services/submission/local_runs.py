@@ -40,11 +40,13 @@ class LocalRuns:
         """Start a run; None if another one is going.
 
         Raises:
-            FileExistsError: a run of that name was submitted before.
+            FileExistsError: a run of that name began before.
         """
 
         def prepare() -> None:
-            (self._folder / run).mkdir()
+            if self.has_begun(run):
+                raise FileExistsError(run)
+            (self._folder / run).mkdir(exist_ok=True)
             (self._folder / run / "recipe.yaml").write_text(recipe, encoding="utf-8")
 
         return self._launch(run, ["recipe.yaml", "--run", run], environment, prepare)
@@ -108,6 +110,11 @@ class LocalRuns:
         except ProcessLookupError:
             return False
         return True
+
+    def has_begun(self, run: str) -> bool:
+        """Return True for a submitted run whose child was started."""
+        current = self.current()
+        return (current is not None and current.run == run) or bool(self.output(run)) or (self._runs / run).exists()
 
     def output(self, run: str) -> str:
         """End of what a run printed; empty if it was not submitted."""

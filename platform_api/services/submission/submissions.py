@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -22,7 +23,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
-from rubricworks.platform_api.services.access.audit_log import record
+from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
@@ -87,6 +88,8 @@ class Submissions:
         by: Principal,
         text: str,
         *,
+        session: AsyncSession,
+        request: str,
         run: str | None = None,
         overrides: Sequence[str] = (),
         arm: str | None = None,
@@ -94,49 +97,54 @@ class Submissions:
     ) -> Submission:
         """Check a recipe and start a run of it.
 
+        Args:
+            session: the request's, in which the last step is written.
+            request: name of the request; if it was killed before, its run is taken up, and started if it never began.
         Raises:
             BadRecipe: it has mistakes, or reaches what no admin admitted.
             Conflict: the name is taken, another run is going here, or there is no place to run it.
         """
         recipe = await asyncio.to_thread(self._check, text, overrides, arm)
-        chosen = self._choose_place(place)
-        name = run or f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
-        try:
-            check_run_name(name, "run")
-        except UserError as error:
-            raise BadRequest(str(error)) from error
-        if self._runs is not None and (self._runs / name).exists():
-            raise Conflict(f"there is a run {name} already; choose another name")
-        await self._take_name(by, name, chosen, text)
-        try:
-            page = await self._start(by, name, recipe, chosen)
-        except BaseException:
-            async with self._database.session() as session:
-                await revoke_run_tokens(session, name)
-                await session.execute(delete(Submission).where(Submission.run == name))
-            raise
-        async with self._database.session() as session:
-            submission = await get_submission(session, name)
+        async with self._database.session() as looking:
+            before: Submission | None = await looking.scalar(select(Submission).where(Submission.request == request))
+        if before is not None:
+            name, chosen, page = before.run, before.place, await self._page_of_begun(before)
+        else:
+            chosen = self._choose_place(place)
+            name, page = self._choose_name(run, recipe), None
+        if page is None:
+            await self._take_name(by, name, chosen, text, request)
+            try:
+                page = await self._start(by, name, recipe, chosen)
+            except BaseException:
+                async with self._database.session() as undoing:
+                    await revoke_run_tokens(undoing, name)
+                    await undoing.execute(delete(Submission).where(Submission.run == name))
+                raise
+        submission = await get_submission(session, name)
+        if submission.state == "starting":
             submission.state, submission.page = "going", page
+        if not await list_changes(session, before=None, limit=1, action="run.submit", subject=name):
             record(session, by, "run.submit", name, place=chosen, recipe=recipe.name)
         return submission
 
-    async def stop(self, by: Principal, run: str) -> str:
+    async def stop(self, by: Principal, run: str, within: AsyncSession) -> str:
         """Stop a run; what its stages committed stays. Returns where it was going.
 
+        Args:
+            within: the request's session, in which the stop is written.
         Raises:
             Conflict: it is not going, is being stopped, or was started in a terminal.
         """
         async with self._database.session() as session:
             submission = await _find(session, run)
         if submission is None or submission.place == "kubeflow":
-            return await self._stop_on_kubeflow(by, run, submission)
-        async with self._database.session() as session:
-            going = update(Submission).where(Submission.run == run, Submission.state == "going")
-            stopping = await session.scalar(going.values(state="stopping").returning(Submission.run))
-            if stopping is None:
-                raise Conflict(f"{run} is {submission.state} already; only a run that is going is stopped")
-            record(session, by, "run.stop", run, place="here")
+            return await self._stop_on_kubeflow(by, run, submission, within)
+        going = update(Submission).where(Submission.run == run, Submission.state == "going")
+        stopping = await within.scalar(going.values(state="stopping").returning(Submission.run))
+        if stopping is None:
+            raise Conflict(f"{run} is {submission.state} already; only a run that is going is stopped")
+        record(within, by, "run.stop", run, place="here")
         if self._local is not None:
             await asyncio.to_thread(self._local.stop, run)
         return "here"
@@ -250,14 +258,31 @@ class Submissions:
             )
         return place or places[0]
 
-    async def _take_name(self, by: Principal, name: str, place: str, text: str) -> None:
+    def _choose_name(self, run: str | None, recipe: Recipe) -> str:
+        name = run or f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            check_run_name(name, "run")
+        except UserError as error:
+            raise BadRequest(str(error)) from error
+        if self._runs is not None and (self._runs / name).exists():
+            raise Conflict(f"there is a run {name} already; choose another name")
+        return name
+
+    async def _page_of_begun(self, submission: Submission) -> str | None:
+        """Page of a run whose request was killed, empty for one here; None if it never began."""
+        if submission.place == "kubeflow":
+            return await self._kubeflow.page_of(submission.run) if self._kubeflow else None
+        has_begun = self._local is not None and await asyncio.to_thread(self._local.has_begun, submission.run)
+        return "" if has_begun else None
+
+    async def _take_name(self, by: Principal, name: str, place: str, text: str, request: str) -> None:
+        """Take the name of a run; that of a request whose run never began is taken again."""
+        values: dict[str, Any] = {"place": place, "recipe": text, "submitted_by": by.name, "request": request}
+        values |= {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
         try:
             async with self._database.session() as session:
-                session.add(
-                    Submission(
-                        run=name, place=place, state="starting", recipe=text, submitted_by=by.name, service=_SERVICE
-                    )
-                )
+                await session.execute(delete(Submission).where(Submission.request == request))
+                session.add(Submission(run=name, **values))
         except IntegrityError as error:
             raise Conflict(f"a run {name} was submitted already; choose another name") from error
 
@@ -293,18 +318,19 @@ class Submissions:
             "wait for its end"
         )
 
-    async def _stop_on_kubeflow(self, by: Principal, run: str, submission: Submission | None) -> str:
+    async def _stop_on_kubeflow(
+        self, by: Principal, run: str, submission: Submission | None, within: AsyncSession
+    ) -> str:
         if self._kubeflow is None:
             raise Conflict(f"{run} was not started by this service; stop it where it was started")
         try:
             await self._kubeflow.stop(run)
         except UserError as error:
             raise Conflict(str(error)) from error
-        async with self._database.session() as session:
-            if submission is not None:
-                row = await get_submission(session, run)
-                row.state = "stopping"
-            record(session, by, "run.stop", run, place="kubeflow")
+        if submission is not None:
+            row = await get_submission(within, run)
+            row.state = "stopping"
+        record(within, by, "run.stop", run, place="kubeflow")
         return "kubeflow"
 
 

@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,6 +51,8 @@ def exchange(url: str, *, method: str = "GET", body: Any = None, **headers: str)
     sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     if sent is not None:
         headers.setdefault("Content-Type", "application/json")
+    if method == "POST":
+        headers.setdefault("Idempotency-Key", uuid.uuid4().hex)
     try:
         connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body=sent, headers=headers)
         answer = connection.getresponse()
