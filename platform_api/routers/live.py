@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
+from rubricworks.platform_api.event_streams import event_stream
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import runs
@@ -37,16 +38,15 @@ async def follow_log(
     await runs.get_run(session, run)
     known = request.headers.get("last-event-id", "")
     begin = int(known) if known.isdecimal() and len(known) < 17 else after
-    return StreamingResponse(_lines(request, store, run, stage, begin), media_type="text/event-stream")
+    return event_stream(_lines(request, store, run, stage, begin))
 
 
-async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncIterator[str]:
+async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncIterator[str | None]:
     for _ in range(int(_FOR_SECONDS / _SECONDS)):
         async with request.app.state.database.session() as session:
             is_going = (await runs.get_run(session, run)).state == "going"
         text, begin = await runs.log_after(store, run, stage, begin)
-        if text:
-            yield f"id: {begin}\nevent: lines\ndata: {json.dumps(text)}\n\n"
+        yield f"id: {begin}\nevent: lines\ndata: {json.dumps(text)}\n\n" if text else None
         if not is_going:
             yield "event: end\ndata: {}\n\n"
             return

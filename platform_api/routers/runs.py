@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.event_streams import event_stream
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State
@@ -75,10 +76,10 @@ async def show_log(run: RunName, stage: StageName, session: SessionOf, store: St
 )
 async def follow_run(run: RunName, request: Request, session: SessionOf, viewer: Viewer) -> StreamingResponse:
     await runs.get_run(session, run)
-    return StreamingResponse(_events(request, run), media_type="text/event-stream")
+    return event_stream(_events(request, run))
 
 
-async def _events(request: Request, name: str) -> AsyncIterator[str]:
+async def _events(request: Request, name: str) -> AsyncIterator[str | None]:
     database, last = request.app.state.database, None
     for _ in range(int(_EVENTS_FOR_SECONDS / _EVENT_SECONDS)):
         async with database.session() as session:
@@ -86,6 +87,8 @@ async def _events(request: Request, name: str) -> AsyncIterator[str]:
         if run != last:
             last = run
             yield f"event: run\ndata: {json.dumps(run.model_dump(mode='json'))}\n\n"
+        else:
+            yield None
         if run.state != "going":
             return
         await asyncio.sleep(_EVENT_SECONDS)

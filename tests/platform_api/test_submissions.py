@@ -1,17 +1,25 @@
 """Submitted runs over HTTP: mistakes by field, one run at a time, stop, a service that was started again."""
 
+import contextlib
+import http.client
+import itertools
 import json
 import sys
 import textwrap
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 from test_runs_and_rollouts import wait_for
 
+from rubricworks.platform_api import event_streams
+from rubricworks.platform_api.routers import live
+from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
+from rubricworks.runs.folder_lock import lock_folder
 
 QUICKSTART = recipe_path("quickstart").read_text()
 CHILD = """
@@ -206,3 +214,20 @@ def test_a_log_comes_as_events_and_goes_on_where_it_stopped(stand_in):
         assert events[0].splitlines() == ["id: 28", "event: lines", 'data: "one\\nkey ***\\n"']
         assert events[1].startswith("event: end")
         assert exchange(place, **bearer(), **{"Last-Event-ID": "28"})[2].decode().startswith("event: end")
+
+
+@pytest.mark.parametrize("path", ["stages/score/log/events", "events"])
+def test_a_stream_that_has_nothing_new_sends_comments_that_keep_proxies_from_cutting_it(stand_in, monkeypatch, path):
+    monkeypatch.setattr(event_streams, "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(live, "_SECONDS", 0.02)
+    monkeypatch.setattr(runs_router, "_EVENT_SECONDS", 0.02)
+    with lock_folder(stand_in / "today"), served(settings(stand_in)) as url:
+        (stand_in / "today" / "recipe.yaml").write_text("name: x\n")
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today", **bearer())[1].get("state") == "going")
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/api/v1/runs/today/{path}", headers=bearer())
+            answer = connection.getresponse()
+            lines = iter(answer.readline, b"")
+            assert any(line.startswith(b":") for line in itertools.islice(lines, 8))
+            assert answer.headers["x-accel-buffering"] == "no"
