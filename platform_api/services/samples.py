@@ -10,12 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.db.tables import SampleFile, SamplePlace
 from rubricworks.platform_api.services.runs import check_name
 from rubricworks.platform_api.services.stored_parquet import read_row_group
+from rubricworks.platform_api.services.thumbnail_cache import RowGroup, image_in_group
 from rubricworks.runs.store import RunStore
 
 _TEXTS = ["sample_id", "prompt", "question", "image_digest"]
-_CACHED_BYTES, _CACHED_GROUPS = 8 * 1024 * 1024, 8
-"""Size and number of row groups of images that are remembered: a page of thumbnails asks for one many times."""
-_cached: dict[tuple[RunStore, str, "Place"], dict[str, bytes | None]] = {}
 
 
 class SampleText(NamedTuple):
@@ -55,9 +53,9 @@ async def find_image(session: AsyncSession, store: RunStore, run: str, sample_id
     """
     check_name(run)
     for place in await _places(session, run, sample_id):
-        images = await _images(store, run, place)
-        if images.get(sample_id) is not None:
-            return images[sample_id]
+        image = await image_in_group(RowGroup(store, run, *place), sample_id)
+        if image is not None:
+            return image
     return None
 
 
@@ -69,17 +67,3 @@ async def _places(session: AsyncSession, run: str, sample_id: str) -> Sequence[P
         .order_by(SampleFile.path)
     )
     return [Place(*row) for row in await session.execute(query)]
-
-
-async def _images(store: RunStore, run: str, place: Place) -> dict[str, bytes | None]:
-    key = (store, run, place)
-    if key in _cached:
-        return _cached[key]
-    columns = ["sample_id", "image"]
-    found = await asyncio.to_thread(read_row_group, store, run, place.path, place.size, place.group, columns)
-    images = dict(zip(*(found[name] for name in columns), strict=True)) if found else {}
-    if sum(len(image or b"") for image in images.values()) <= _CACHED_BYTES:
-        _cached[key] = images
-        while len(_cached) > _CACHED_GROUPS:
-            _cached.pop(next(iter(_cached)))
-    return images

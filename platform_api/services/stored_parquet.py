@@ -2,7 +2,7 @@
 
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,22 @@ def read_row_group(
         return None
     table = _read(file, f"{run}/{path}", group, columns)
     return None if table is None else table.to_pydict()
+
+
+def read_in_batches(
+    store: RunStore, run: str, path: str, size: int, group: int, columns: list[str], *, rows: int
+) -> Iterator[dict[str, list[Any]]]:
+    """Columns of a row group, so many rows at a time; ends, with a line in the log, where `read_row_group` has None."""
+    import pyarrow as pa
+
+    file = _open(store, run, path, size, columns)
+    if file is None or group >= file.num_row_groups:
+        return
+    try:
+        for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns, use_threads=False):
+            yield batch.to_pydict()
+    except (pa.ArrowException, OSError):
+        _log.warning("%s/%s is damaged, or was replaced", run, path)
 
 
 def groups_of_values(store: RunStore, run: str, path: str, size: int, column: str) -> dict[str, int]:

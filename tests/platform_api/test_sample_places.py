@@ -12,6 +12,7 @@ from trained_run import png, write_run
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import SamplePlace
+from rubricworks.platform_api.services import thumbnail_cache
 from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.samples import find_image, find_sample
 from rubricworks.runs.store import open_run_store
@@ -109,3 +110,41 @@ def test_files_that_are_replaced_or_deleted_and_rows_that_no_page_could_name_are
         return found, (await session.scalars(select(SamplePlace.sample_id))).all()
 
     assert with_index(run, work) == (["? new", "", "", ""], ["new"])
+
+
+def write_group(run, number, images):
+    rows = [sample(f"g{number}{place}") for place in range(images)]
+    pq.write_table(pa.Table.from_pylist(rows), run / "prepare" / f"part-{number:05}.parquet", row_group_size=images)
+    return {row["sample_id"]: row["image"] for row in rows}
+
+
+def test_thumbnails_of_a_large_group_are_read_once_even_if_all_are_asked_for_together(run):
+    images = write_group(run, 2, 32)  # 9.6 MB
+
+    async def work(session, store, _):
+        before = store.count
+        shown = await asyncio.gather(*(find_image(session, store, "today-1", one) for one in images))
+        return shown, store.count - before
+
+    shown, count = with_index(run, work)
+    assert shown == list(images.values())
+    assert count < 33 * LARGE
+
+
+def test_kept_thumbnails_take_a_bounded_place_and_a_group_beyond_it_is_shown_all_the_same(run, monkeypatch):
+    monkeypatch.setattr(thumbnail_cache, "_MOST_BYTES", 3 * LARGE)
+    monkeypatch.setattr(thumbnail_cache, "_kept", {})
+    large, small = write_group(run, 2, 5), write_group(run, 3, 2)
+
+    async def work(session, store, _):
+        counts, sizes = [], []
+        for name, image in [*large.items(), *small.items(), *list(small.items())[:1]]:
+            before = store.count
+            assert await find_image(session, store, "today-1", name) == image
+            counts.append(store.count - before)
+            sizes.append(sum(one.size for one in thumbnail_cache._kept.values()))
+        return counts, sizes
+
+    counts, sizes = with_index(run, work)
+    assert max(sizes) <= 3 * LARGE
+    assert [count > 0 for count in counts] == [True, False, True, True, True, True, False, False]
