@@ -72,7 +72,12 @@ from rubricworks.platform_api.services.run_storage import RunStorage
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
 from rubricworks.platform_api.services.submission.submissions import Submissions
-from rubricworks.platform_api.settings import ApiSettings, settings_from_environment
+from rubricworks.platform_api.settings import (
+    ApiSettings,
+    has_own_file,
+    make_database_folder,
+    settings_from_environment,
+)
 from rubricworks.storage import is_remote, local_path
 
 ROUTERS = (
@@ -106,6 +111,8 @@ _REPORT_TEMPLATES = Path(rubricworks.reports.__file__).parent / "templates"
 _REPORT_STYLES = ("report.css", "tables.css", "leaderboard.css", "audit.css")
 _THREADS = 16
 """As many as the storage's client keeps connections."""
+_AGAIN_AFTER = 5.0
+"""Seconds between attempts to open a database file that could not be opened."""
 _log = logging.getLogger(__name__)
 
 
@@ -149,12 +156,10 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state.settings, state.dependencies = settings, []
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
-    if state.database.is_sqlite:  # Postgres is migrated by a Job: `rubricworks server migrate`
-        try:
-            await migrate(state.database)
-        except UserError as error:  # /readyz says so too
-            _log.error("%s", error)
-    if settings.database is not None:
+    # Postgres is migrated by a Job: `rubricworks server migrate`
+    if state.database.is_sqlite and not await _prepare_sqlite(settings, state.database):
+        stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database)))
+    if settings.database is not None or has_own_file(settings):
         probe = open_probe(state.database)
         stack.callback(probe.dispose)
         state.dependencies.append(Dependency("database", partial(check_database, probe)))
@@ -182,6 +187,26 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     if state.storage is not None:
         following = asyncio.create_task(_follow_runs(state.database, state.storage, settings.index_seconds))
         stack.push_async_callback(_end, following)
+
+
+async def _prepare_sqlite(settings: ApiSettings, database: Database) -> bool:
+    """Migrate a database that is a file; return False, and log the reason, if it cannot be written."""
+    try:
+        make_database_folder(settings)
+        await migrate(database)
+    except UserError as error:  # /readyz says so too
+        _log.error("%s", error)
+        return False
+    return True
+
+
+async def _prepare_sqlite_later(settings: ApiSettings, database: Database) -> None:
+    """Migrate a database whose folder was not there at the start, once it is."""
+    while True:
+        await asyncio.sleep(_AGAIN_AFTER)
+        if await _prepare_sqlite(settings, database):
+            _log.info("the database is ready now")
+            return
 
 
 def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:

@@ -98,7 +98,7 @@ async def _user_error(request: Request, error: Exception) -> Response:
 async def database_away(request: Request, error: Exception) -> Response:
     """The answer while the database is away."""
     _log.warning("the database does not answer: %s", type(error).__name__)
-    detail = "the database does not answer; try again in a moment"
+    detail = "the database does not answer; /readyz says why, ask again in a moment"
     return _answer(request, 503, "Database unavailable", detail, headers={"Retry-After": "2"})
 
 

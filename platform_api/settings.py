@@ -92,13 +92,18 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
     )
 
 
+def has_own_file(settings: ApiSettings) -> bool:
+    """Return True if the database is a file in the folder of runs, as it is where no other one is set."""
+    return settings.database is None and settings.storage is not None and not is_remote(settings.storage)
+
+
 def make_database_folder(settings: ApiSettings) -> None:
     """Make the folder of runs, where the database's file lies unless another one is set.
 
     Raises:
         UserError: it cannot be written.
     """
-    if settings.database is not None or settings.storage is None or is_remote(settings.storage):
+    if not has_own_file(settings) or settings.storage is None:
         return
     folder = local_path(settings.storage)
     try:

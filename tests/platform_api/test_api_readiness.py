@@ -5,10 +5,12 @@ import logging
 import threading
 
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, served
+from served_api import TOKEN, ask, bearer, served, wait_for
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api import app, readiness
 from rubricworks.platform_api.readiness import Dependency
+from rubricworks.platform_api.services import run_storage
 from rubricworks.platform_api.settings import ApiSettings
 
 PASSWORD = "p4ssword-of-the-tests"
@@ -55,6 +57,23 @@ def test_a_storage_that_cannot_be_written(tmp_path):
         status, body = ask(url + "/readyz", **bearer())
     assert status == 503
     assert str(in_the_way) in body["checks"]["storage"]["detail"]
+
+
+def test_a_database_in_a_folder_that_comes_later_is_told_and_made_once_it_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "_AGAIN_AFTER", 0.02)
+    monkeypatch.setattr(readiness, "_FAILURE_SECONDS", 0.02)
+    monkeypatch.setattr(run_storage, "_AGAIN_AFTER", 0.02)
+    in_the_way = tmp_path / "mount"  # a place that cannot be made, also by root
+    in_the_way.write_text("")
+    with served(settings(storage=str(in_the_way / "runs"))) as url:
+        status, body = ask(url + "/readyz", **bearer())
+        assert (status, body["checks"]["database"]["status"]) == (503, "failed")
+        assert "unable to open database file" in body["checks"]["database"]["detail"]
+        status, body = ask(url + "/api/v1/runs", **bearer())
+        assert (status, "/readyz says why" in body["detail"]) == (503, True)
+        in_the_way.unlink()
+        wait_for(lambda: ask(url + "/api/v1/runs", **bearer()) == (200, {"items": [], "next_cursor": None}))
+        wait_for(lambda: ask(url + "/readyz")[0] == 200)
 
 
 def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:
