@@ -5,16 +5,18 @@ in place: Kubeflow starts the stages that did not succeed, and each resumes from
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow
-from rubricworks.kubeflow.versions import PipelineVersion
+from rubricworks.kubeflow.versions import PipelineVersion, find_pipeline
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.runtime.run_uri import resolve_run_id
 from rubricworks.strict_yaml import parse_yaml
@@ -23,6 +25,13 @@ ACTIVE_STATES = frozenset({"PENDING", "RUNNING", "CANCELING", "PAUSED"})
 FAILURE_STATES = frozenset({"FAILED", "CANCELED"})
 
 _PAGE = 100
+_NO_TASK = re.compile(
+    r"root|executor(\(\d+\))?|.*driver|(exit-handler|condition|condition-branches|for-loop|parallel-for|iteration|"
+    r"iteration-item)(-\d+)+"
+)
+"""Names of Argo's nodes that are no task of a pipeline: Kubeflow's drivers, groups, and the pod inside each task."""
+_STAGE_POD = "system-container-impl-"
+"""Part of the name of a pod that runs a task's own code."""
 
 
 class StageState(BaseModel):
@@ -36,6 +45,8 @@ class StageState(BaseModel):
     ended: datetime | None = None
     error: str = ""
     """Kubeflow's message; the stage's own message is in the run's error.json."""
+    log: str = ""
+    """URL of its pod's log; empty if it has none, or Kubeflow does not name the pod."""
 
 
 class RemoteRun(BaseModel):
@@ -108,6 +119,50 @@ def list_runs(kubeflow: Kubeflow, *, limit: int = 20, name: str = "") -> list[Re
     return [_run(kubeflow, run) for run in islice(runs, limit)]
 
 
+class RemotePage(NamedTuple):
+    """Some runs, the newest first, and Kubeflow's token for those after them; empty if there are none."""
+
+    runs: list[RemoteRun]
+    token: str
+
+
+def list_page(
+    kubeflow: Kubeflow,
+    *,
+    limit: int,
+    token: str = "",
+    states: Sequence[str] = (),
+    pipeline: str = "",
+    name_part: str = "",
+) -> RemotePage:
+    """List one page of the namespace's runs, which Kubeflow filters.
+
+    Args:
+        limit: runs at most; Kubeflow gives 200 at most.
+        token: token of the page before, which holds its filter.
+        states: states of Kubeflow's, any of which a run may have.
+        pipeline: name of a pipeline.
+        name_part: part of the run's name, in small or capital letters.
+    """
+    predicates: list[dict[str, Any]] = []
+    if states:
+        predicates.append({"operation": "IN", "key": "state", "string_values": {"values": [*states]}})
+    if name_part:
+        predicates.append({"operation": "IS_SUBSTRING", "key": "display_name", "string_value": name_part})
+    if pipeline and not token:
+        pipeline_id = find_pipeline(kubeflow, pipeline)
+        if pipeline_id is None:
+            return RemotePage([], "")
+        predicates.append({"operation": "EQUALS", "key": "pipeline_id", "string_value": pipeline_id})
+    # A token comes alone: Kubeflow compares its filter to one that is sent with it, and takes equal lists for different.
+    query = {"page_token": token} if token else {"sort_by": "created_at desc", "filter": _filter(predicates)}
+    with kubeflow.request("list runs") as client:
+        page = client.list_runs(page_size=limit, namespace=kubeflow.namespace, **query)
+    runs = [_run(kubeflow, run) for run in page.runs or []]
+    # Kubeflow takes % and _ for any letters.
+    return RemotePage([run for run in runs if name_part.lower() in run.name.lower()], page.next_page_token or "")
+
+
 def show_run(kubeflow: Kubeflow, run: str) -> RemoteRun:
     """Read a run with its stages.
 
@@ -154,10 +209,8 @@ def _run_id(kubeflow: Kubeflow, run: str) -> str:
 
 def _runs(kubeflow: Kubeflow, *, sort_by: str = "", key: str = "", value: str = "") -> Iterator[Any]:
     """Iterate over the runs page by page, without archived ones."""
-    predicates = [{"operation": "NOT_EQUALS", "key": "storage_state", "stringValue": "ARCHIVED"}]
-    if key:
-        predicates.append({"operation": "EQUALS", "key": key, "stringValue": value})
-    run_filter, token = json.dumps({"predicates": predicates}), ""
+    run_filter = _filter([{"operation": "EQUALS", "key": key, "string_value": value}] if key else [])
+    token = ""
     while True:
         with kubeflow.request("list runs") as client:
             page = client.list_runs(token, _PAGE, sort_by, namespace=kubeflow.namespace, filter=run_filter)
@@ -165,6 +218,12 @@ def _runs(kubeflow: Kubeflow, *, sort_by: str = "", key: str = "", value: str = 
         token = page.next_page_token or ""
         if not token:
             return
+
+
+def _filter(predicates: Iterable[dict[str, Any]]) -> str:
+    """Filter in Kubeflow's form, without archived runs."""
+    is_there = {"operation": "NOT_EQUALS", "key": "storage_state", "string_value": "ARCHIVED"}
+    return json.dumps({"predicates": [is_there, *predicates]})
 
 
 def _run(kubeflow: Kubeflow, response: Any) -> RemoteRun:
@@ -180,7 +239,7 @@ def _run(kubeflow: Kubeflow, response: Any) -> RemoteRun:
         ended=_time(response.finished_at),
         schedule=response.recurring_run_id or "",
         error=_line(response.error),
-        stages=tuple(_stages(details or [])),
+        stages=tuple(_stages(kubeflow, response, details or [])),
         page=kubeflow.run_page(response.run_id),
     )
 
@@ -194,9 +253,14 @@ def _pipeline(parameters: Mapping[str, Any]) -> str:
         return ""
 
 
-def _stages(details: list[Any]) -> list[StageState]:
-    """Tasks that are stages, without Kubeflow's drivers and task groups."""
-    groups = {task.parent_task_id for task in details}
+def _stages(kubeflow: Kubeflow, response: Any, details: list[Any]) -> list[StageState]:
+    """Tasks that are stages.
+
+    Kubeflow 2 lists the nodes of Argo's workflow by their names, without the nodes that they are part of: the workflow,
+    its groups, and for each task a driver, a node of the task's name, and an `executor` with its attempts.
+    """
+    groups = {task.parent_task_id for task in details if task.parent_task_id}
+    workflows = {_node(child.pod_name)[0] for task in details for child in task.child_tasks or [] if child.pod_name}
     stages = [
         StageState(
             stage=task.display_name.replace("-", "_"),
@@ -204,11 +268,46 @@ def _stages(details: list[Any]) -> list[StageState]:
             started=_time(task.start_time),
             ended=_time(task.end_time),
             error=_line(task.error),
+            log=_log(kubeflow, response, _pod(task, details)),
         )
         for task in details
-        if task.display_name and task.task_id not in groups and not task.display_name.endswith("driver")
+        if task.display_name
+        and task.task_id not in groups
+        and task.display_name not in workflows
+        and not _NO_TASK.fullmatch(task.display_name)
     ]
     return sorted(stages, key=lambda stage: (stage.started is None, stage.started or datetime.min))
+
+
+def _node(name: str) -> tuple[str, str]:
+    """Name of a workflow and number of the node in it, from the node's id or its pod's name."""
+    workflow, _, number = name.rpartition("-")
+    return workflow, number
+
+
+def _pod(task: Any, details: list[Any]) -> str:
+    """Name of the pod of a task's last attempt; empty if Kubeflow does not name it."""
+    pods = {_node(one.pod_name)[1]: one for one in details if one.pod_name}
+    pod, todo = "", [task]
+    while todo:
+        one = todo.pop(0)
+        if _STAGE_POD in (one.pod_name or ""):
+            pod = one.pod_name
+        # An executor's children are the tasks after it, unless they are its attempts.
+        children = [pods.get(_node(child.pod_name or "")[1]) for child in one.child_tasks or []]
+        todo += [child for child in children if child is not None and (child.display_name or "").startswith("executor")]
+    return pod
+
+
+def _log(kubeflow: Kubeflow, response: Any, pod: str) -> str:
+    if not pod:
+        return ""
+    query = {"podname": pod, "runid": response.run_id}
+    if kubeflow.namespace:
+        query["podnamespace"] = kubeflow.namespace
+    if response.created_at:
+        query["createdat"] = f"{response.created_at:%Y-%m-%d}"  # the folder of an archived log
+    return f"{kubeflow.pages}/k8s/pod/logs?{urlencode(query)}"
 
 
 def _time(time: datetime | None) -> datetime | None:

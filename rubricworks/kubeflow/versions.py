@@ -59,7 +59,7 @@ def push(kubeflow: Kubeflow, package: Path, *, revision: str, name: str | None =
     name = name or f"{pipeline}-{digest[:12]}-{revision}"
     if not _NAME.fullmatch(name):
         raise UserError(f"version {name!r}: a name is small letters, digits, - and . inside, at most 100 of them")
-    pipeline_id = _pipeline_id(kubeflow, pipeline)
+    pipeline_id = find_pipeline(kubeflow, pipeline)
     if pipeline_id is None:
         pipeline_id = _create_pipeline(kubeflow, pipeline)
     for version in _versions(kubeflow, pipeline_id):
@@ -107,7 +107,7 @@ def _git(folder: Path, *command: str) -> str | None:
     return process.stdout.strip() if process.returncode == 0 else None
 
 
-def _pipeline_id(kubeflow: Kubeflow, name: str) -> str | None:
+def find_pipeline(kubeflow: Kubeflow, name: str) -> str | None:
     """Id of the pipeline of that name in the namespace; a shared pipeline of the same name does not count."""
     name_filter = {"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]}
     with kubeflow.request("list pipelines") as client:

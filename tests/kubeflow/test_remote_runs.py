@@ -1,10 +1,12 @@
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from kubeflow_api import FakeKubeflow
 from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import connect
-from rubricworks.kubeflow.remote_runs import list_runs, retry_run, show_run, start_run, stop_run
+from rubricworks.kubeflow.remote_runs import list_page, list_runs, retry_run, show_run, start_run, stop_run
 from rubricworks.kubeflow.versions import push
 from rubricworks.recipe.kubeflow import KubeflowConfig
 
@@ -52,6 +54,55 @@ def test_runs_are_listed_newest_first_over_all_pages(kubeflow, begin):
     names = [begin(f"run-{number}").name for number in range(7)]
     assert [run.name for run in list_runs(kubeflow)] == names[::-1]
     assert [run.name for run in list_runs(kubeflow, limit=2)] == names[:-3:-1]
+
+
+def test_pages_of_runs_are_the_whole_list_under_its_filters(kubeflow, fake, begin):
+    runs = [begin(f"run-{number}") for number in range(9)]
+    begin("other")
+    for run in runs[::2]:
+        fake.end(run.id, "SUCCEEDED")
+    fake.kept["runs"][runs[1].id]["state"] = "RUNNING"
+
+    def names(**filters):
+        page = list_page(kubeflow, limit=2, **filters)
+        found = [page.runs]
+        while page.token:
+            page = list_page(kubeflow, limit=2, token=page.token, **filters)
+            found.append(page.runs)
+        assert all(len(one) <= 2 for one in found)
+        return [run.name for one in found for run in one]
+
+    assert names() == ["other", *(f"run-{number}" for number in reversed(range(9)))]
+    assert names(states=["SUCCEEDED"]) == ["run-8", "run-6", "run-4", "run-2", "run-0"]
+    assert names(states=["PENDING", "RUNNING"], name_part="RUN") == ["run-7", "run-5", "run-3", "run-1"]
+    assert names(pipeline="small") == names()
+    assert names(pipeline="rubicap") == []
+    assert names(name_part="r_n") == names(name_part="%") == [], "Kubeflow's wildcards are letters here"
+    with pytest.raises(UserError, match="Invalid package token"):
+        list_page(kubeflow, limit=2, token="another list's")
+
+
+@pytest.mark.parametrize("attempts", [0, 2])
+def test_a_stage_has_a_link_to_the_log_of_its_last_pod(kubeflow, fake, begin, attempts):
+    run = begin("monday")
+    tasks = {"prepare": "SUCCEEDED", "warm-up": "FAILED", "train-policy": "PENDING"}
+    fake.end(run.id, "FAILED", tasks, attempts=attempts)
+    prepare, warm_up, train = show_run(kubeflow, "monday").stages
+    pods = {one["pod_name"] for one in fake.only("runs")["run_details"]["task_details"]}
+    names = [parse_qs(urlsplit(stage.log).query)["podname"][0] for stage in (prepare, warm_up)]
+    assert len(pods.intersection(names)) == 2
+    assert all("system-container-impl" in name for name in names)
+    last = {0: "executor", 2: "executor(1)"}[attempts]
+    details = {one["pod_name"]: one["display_name"] for one in fake.only("runs")["run_details"]["task_details"]}
+    assert [details[name] for name in names] == [last, last]
+    assert prepare.log.startswith("https://kubeflow.example/pipeline/k8s/pod/logs?")
+    assert (train.log, train.started, train.ended) == ("", None, None)
+    fake.end(run.id, "FAILED", tasks, attempts=attempts, names_pods=False)
+    assert [(stage.stage, stage.log) for stage in show_run(kubeflow, "monday").stages] == [
+        ("prepare", ""),
+        ("warm_up", ""),
+        ("train_policy", ""),
+    ]
 
 
 def test_a_run_is_shown_by_name_or_id_with_its_stages(kubeflow, fake, begin):

@@ -4,6 +4,7 @@ Nothing runs in it: a test says how its runs go on (`end`, `begin_of`). What it 
 API's description by the tests that put prism in front of it.
 """
 
+import base64
 import email
 import email.policy
 import json
@@ -21,6 +22,16 @@ import yaml
 
 LONG_AGO = "1970-01-01T00:00:00Z"
 """What the API server says of a time that it does not know."""
+
+NEVER = "0001-01-01T00:00:00Z"
+"""What the API server says of the time of a node that has not come to it: Go's zero."""
+RUN_FIELDS = {
+    *("run_id", "display_name", "created_at", "finished_at", "description", "scheduled_at", "storage_state"),
+    *("namespace", "experiment_id", "state", "recurring_run_id", "pipeline_id"),
+}
+"""Fields that runs are filtered by, as `backend/src/apiserver/model/run.go` of kubeflow/pipelines lists them."""
+PAGE_SIZES = (20, 200)
+"""Default and largest size of a page, by `backend/src/apiserver/list/list.go`."""
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -92,16 +103,47 @@ class FakeKubeflow:
         (one,) = self.kept[kind].values()
         return one
 
-    def end(self, run_id: str, state: str, tasks: dict[str, str] | None = None) -> None:
-        """Let a run come to an end; `tasks` are its stages and their states, in order."""
+    def end(
+        self, run_id: str, state: str, tasks: dict[str, str] | None = None, *, attempts: int = 0, names_pods: bool = True
+    ) -> None:
+        """Let a run come to an end; `tasks` are its stages and their states, in order.
+
+        Its details are the nodes of Argo's workflow, as `NodeStatuses` of `backend/src/common/util/workflow.go` has them
+        and `toApiPipelineTaskDetail` tells them: without parents and errors, and with nodes' ids as children.
+
+        Args:
+            attempts: pods of each task, below its executor; 0 if it is the pod.
+            names_pods: a detail has the name of its pod, as RetrievePodName makes it.
+        """
         run = self.kept["runs"][run_id]
         run |= {"state": state, "finished_at": self._now()}
-        details = [{"task_id": "root", "run_id": run_id, "display_name": "root", "state": state}]
+        workflow, count, details = f"pipeline-{run_id[:5]}", 0, []
+
+        def node(name: str, template: str, of_node: str, children: tuple[str, ...] = ()) -> str:
+            nonlocal count
+            count += 1
+            began, ended = (NEVER, NEVER) if of_node == "PENDING" else (self._now(), self._now())
+            detail = {"task_id": str(uuid.uuid4()), "run_id": run_id, "display_name": name, "state": of_node}
+            detail |= {"create_time": began, "start_time": began, "end_time": NEVER if of_node == "RUNNING" else ended}
+            detail |= {"child_tasks": [{"pod_name": child} for child in children], "execution_id": "0"}
+            if names_pods:
+                detail["pod_name"] = f"{workflow}-{template}-{1000 + count}" if template else workflow
+            details.append(detail)
+            return f"{workflow}-{1000 + count}"
+
+        firsts = []
         for stage, of_task in (tasks or {}).items():
-            for name in (f"{stage}-driver", stage):
-                detail = {"task_id": str(uuid.uuid4()), "run_id": run_id, "display_name": name, "state": of_task}
-                detail |= {"parent_task_id": "root", "create_time": self._now(), "start_time": self._now()}
-                details.append(detail | {"end_time": self._now()})
+            inner: tuple[str, ...] = ()
+            if of_task not in ("SKIPPED", "PENDING"):
+                impl = "retry-system-container-impl" if attempts else "system-container-impl"
+                each = tuple(node(f"executor({number})", impl, of_task) for number in range(attempts))
+                inner = (node("executor", impl, of_task, each),)
+            task = node(stage, "system-container-executor", of_task, inner)
+            firsts.append(node(f"{stage}-driver", "system-container-driver", of_task, (task,)))
+        group = node("exit-handler-1", "comp-exit-handler-1", state, tuple(firsts[:1]))
+        of_group = node("exit-handler-1-driver", "system-dag-driver", state, (group,))
+        root = node("root", "root", state, (of_group,))
+        node(workflow, "", state, (node("root-driver", "system-dag-driver", state, (root,)),))
         run["run_details"] = {"task_details": details}
 
     def begin_of(self, schedule_id: str) -> dict[str, Any]:
@@ -221,14 +263,30 @@ class FakeKubeflow:
         return list(self.kept[kind].values())
 
     def _page(self, name: str, items: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
-        for one in json.loads(query.get("filter") or "{}").get("predicates", []):
-            equal = {"EQUALS": True, 1: True, "NOT_EQUALS": False, 2: False}[one["operation"]]
-            items = [have for have in items if (have.get(one["key"]) == one["stringValue"]) == equal]
-        if query.get("sort_by") == "created_at desc":
+        asked = {"sort": query.get("sort_by", ""), "filter": query.get("filter", "")}
+        begin = 0
+        if token := query.get("page_token"):
+            try:
+                known = json.loads(base64.b64decode(token, validate=True))
+            except ValueError:
+                raise Refusal(400, 3, "Invalid input error: Invalid package token") from None
+            # A list of values is of another type once the token is read again, so it never equals the one that came.
+            is_same = {one: known[one] for one in asked} == asked and '"IN"' not in asked["filter"]
+            if any(asked.values()) and not is_same:
+                raise Refusal(400, 3, "Invalid input error: page token does not match the supplied sort by and/or filter")
+            begin, asked = known["begin"], {one: known[one] for one in asked}
+        for one in json.loads(asked["filter"] or "{}").get("predicates", []):
+            if name == "runs" and one["key"] not in RUN_FIELDS:
+                raise Refusal(400, 3, f"Invalid input error: no support for filtering on unrecognized field {one['key']}")
+            items = [have for have in items if _holds(one, have)]
+        if asked["sort"] == "created_at desc":
             items = sorted(items, key=lambda have: have["created_at"], reverse=True)
-        begin, size = int(query.get("page_token") or 0), min(int(query.get("page_size") or 10), self.page_size)
+        size = min(int(query.get("page_size") or PAGE_SIZES[0]), PAGE_SIZES[1], self.page_size)
         page = {name: items[begin : begin + size], "total_size": len(items)} if items else {}
-        return page | ({"next_page_token": str(begin + size)} if begin + size < len(items) else {})
+        if begin + size < len(items):
+            token = base64.b64encode(json.dumps({**asked, "begin": begin + size}).encode()).decode()
+            page["next_page_token"] = token
+        return page
 
     page_size = 3
     """It gives no longer pages than this, so that tests see several."""
@@ -241,3 +299,22 @@ class FakeKubeflow:
     def _now(self) -> str:
         self._clock += timedelta(seconds=1)
         return self._clock.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _holds(predicate: dict[str, Any], item: dict[str, Any]) -> bool:
+    """Return True if an item is as a predicate says; texts are compared in small letters, as the database does."""
+    key = predicate["key"]
+    value = item.get("pipeline_version_reference", item) if key == "pipeline_id" else item
+    have = str(value.get(key)).lower()
+    text = str(predicate.get("string_value", predicate.get("stringValue"))).lower()
+    match predicate["operation"]:
+        case "EQUALS" | 1:
+            return have == text
+        case "NOT_EQUALS" | 2:
+            return have != text
+        case "IN":
+            return have in [one.lower() for one in predicate["string_values"]["values"]]
+        case "IS_SUBSTRING":  # by LIKE, whose wildcards are not escaped
+            return re.search(re.escape(text).replace("%", ".*").replace("_", "."), have) is not None
+        case other:
+            raise Refusal(400, 3, f"Invalid input error: invalid predicate operation: {other}")
