@@ -12,8 +12,8 @@ configuration and call them by keyword, one image at a time:
 A row's `ground_truth` is the prompt and `extra_info.rubric` its rubric (JSON), which `write_prompt_rubrics` writes. An
 image that could not be judged is graded again, up to `tries` times, and then raises: keep `required`, or verl-omni
 counts it as 0, which is a score. `unjudged` sets its reward instead. `adapters.verl.RubricRewardManager` does the same
-as a manager. Written against the reward rules of verl-omni as of 2026; the package is on no index, so that tests play
-its managers.
+as a manager. The judge of an image is always shown its prompt, so that there is no `subject`. Written against the
+reward rules of verl-omni as of 2026; the package is on no index, so that tests play its managers.
 """
 
 import asyncio
@@ -44,7 +44,8 @@ async def compute_score(
 
     Args:
         data_source: not used.
-        solution_image: pixels in [0, 1], channels first, or one such image in a batch of its own.
+        solution_image: pixels, channels first, or one such image in a batch of its own: bytes from 0 to 255, or, of
+            older versions, numbers in [0, 1].
         ground_truth: the prompt.
         extra_info: holds the rubric, and `sample_id` if the row has one.
         options: fields of `VerlOptions` but `exposure`, `subject` and `criteria`; others, such as the router's address,
@@ -86,13 +87,14 @@ def _reward(options: str) -> tuple[VerlOptions, RubricReward]:
 
 
 def _png(pixels: Any, name: str) -> Response:
-    """Encode pixels in [0, 1] as PNG.
+    """Encode pixels as PNG: bytes as they are, numbers in [0, 1] times 255.
 
     Raises:
         UserError: they are not finite, or not one RGB image.
     """
     from PIL import Image
 
+    is_bytes = str(getattr(pixels, "dtype", "")).endswith("uint8")
     values = np.asarray(pixels.float().cpu() if hasattr(pixels, "cpu") else pixels, dtype=np.float64)
     if values.ndim == 4 and len(values) == 1:
         values = values[0]
@@ -103,5 +105,7 @@ def _png(pixels: Any, name: str) -> Response:
     if not np.isfinite(values).all():
         raise UserError(f"sample {name}: the decoder gave pixels that are not finite; they are no image")
     buffer = io.BytesIO()
-    Image.fromarray((values * 255).round().clip(0, 255).astype(np.uint8)).save(buffer, format="PNG")
+    Image.fromarray((values if is_bytes else values * 255).round().clip(0, 255).astype(np.uint8)).save(
+        buffer, format="PNG"
+    )
     return Response.of_image(buffer.getvalue())

@@ -1,7 +1,8 @@
 """The scorer as verl-omni's reward managers call it: by keyword, one image at a time, a dictionary back.
 
 verl-omni is on no package index, so its managers are played here, as its reward rules state the contract: parameters by
-name, pixels as a float tensor in [0, 1] with channels first, further options forwarded, a dictionary with `score`.
+name, pixels as a tensor with channels first, of bytes or in [0, 1], further options forwarded, a dictionary with
+`score`.
 """
 
 import asyncio
@@ -51,6 +52,15 @@ def test_the_judge_sees_the_pixels_and_the_score_comes_back_as_numbers(serve, sh
     assert pixels.shape == (16, 24, 3)
     assert pixels[0, 0].tolist() == [255, 0, 64]
     assert result["judged"] == 1.0
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray])
+def test_bytes_are_the_pixels_as_they_are(serve, kind):
+    server = serve(colour_judge)
+    image = torch.tensor([255, 1, 64], dtype=torch.uint8).view(3, 1, 1).expand(3, 16, 24)
+    call(server, image if kind is torch.Tensor else image.numpy())
+    (png,) = images_in(server.chats[0].body)
+    assert np.asarray(Image.open(io.BytesIO(png)))[0, 0].tolist() == [255, 1, 64]
 
 
 def test_a_red_image_scores_more_than_a_blue_one(serve):
