@@ -9,10 +9,14 @@ A row of the data holds `rubric` (JSON, an object or a list of criteria) beside 
           entrypoint: app.py
           judges: [{url: "http://judge:8000/v1", model: judge}]
 
+With `subject: answer` the judge is shown the row's whole input. Of a response of several turns the last message is
+graded, or with `view: full_trace` all of them, with calls of functions and their outputs, but without reasoning.
+
 A response that could not be judged raises Gym's own `JudgeError`: Gym sets `mask_sample`, and no measure counts it. The
 metrics of a row are its criteria, `criterion/TITLE`. Written against nemo-gym 0.7.
 """
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +30,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.judge import JudgeError
 from pydantic import ConfigDict
 
+from rubricworks.adapters.rows import View
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import CallPer, Combine, Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
@@ -39,6 +44,8 @@ class RubricServerConfig(BaseResourcesServerConfig):  # type: ignore[misc, unuse
     judges: tuple[Endpoint, ...]
     subject: Subject = "caption"
     """`answer`: the judge is shown the row's input and its `answer`, the reference answer."""
+    view: View = "last_reply"
+    """Part of a response that is graded."""
     call_per: CallPer = "response"
     combine: Combine = "majority"
 
@@ -69,7 +76,8 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
     def reward(self) -> RubricReward:
         clients = [ChatClient(judge, purpose="judge") for judge in self.config.judges]
         config = self.config
-        return RubricReward(Grader(clients, subject=config.subject, call_per=config.call_per, combine=config.combine))
+        grader = Grader(clients, subject=config.subject, call_per=config.call_per, combine=config.combine)
+        return RubricReward(grader, view=config.view)
 
     async def verify(self, body: RubricVerifyRequest) -> RubricVerifyResponse:
         """Grade one response.
@@ -78,9 +86,11 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
             UserError: the row's rubric is none.
             JudgeError: a criterion could not be judged.
         """
-        prompt = _text(body.responses_create_params.input)
+        asked = body.responses_create_params
+        instructions = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
+        turns = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else _turns(asked.input)
         columns = {"rubric": [body.rubric], "sample_id": [body.sample_id], "answer": [body.answer]}
-        scores = await self.reward.score([prompt], [_text(body.response.output)], **columns)
+        scores = await self.reward.score([[*instructions, *turns]], [list(_turns(body.response.output))], **columns)
         reward, card = scores.rewards[0], scores.scorecards[0]
         if reward is None:
             failed = next(one for one in card.verdicts if one.error is not None)
@@ -89,11 +99,22 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
         return RubricVerifyResponse(**body.model_dump(), **credits, reward=reward)
 
 
-def _text(items: Any) -> str:
-    """Text of a Responses object's input or output: of its last message."""
-    if isinstance(items, str):
-        return items
-    messages = [item if isinstance(item, dict) else item.model_dump() for item in items]
-    contents = [message["content"] for message in messages if message.get("content")]
-    last = contents[-1] if contents else ""
-    return last if isinstance(last, str) else "".join(part.get("text") or "" for part in last)
+def _turns(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Messages, calls of functions and their outputs of a Responses object as turns of a chat."""
+    for item in items:
+        fields = item if isinstance(item, dict) else item.model_dump()
+        kind = fields.get("type") or "message"
+        if kind == "function_call":
+            call = {"name": fields["name"], "arguments": fields["arguments"]}
+            yield {"role": "assistant", "content": "", "tool_calls": [call]}
+        elif kind == "function_call_output":
+            yield {"role": "tool", "content": _text(fields["output"])}
+        elif kind == "message":
+            yield {"role": fields["role"], "content": _text(fields["content"])}
+
+
+def _text(content: Any) -> str:
+    """Text of a message's parts, and of a refusal, which is a reply, too."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or part.get("refusal") or "" for part in content)

@@ -1,20 +1,27 @@
 """Readers for TRL rows: a completion as a response or a text, the bytes of an image, the samples of a batch."""
 
 import io
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 
+View = Literal["last_reply", "full_trace"]
+"""Part of a conversation that is graded, by verifiers' names: the policy's last reply, or all turns after the prompt,
+with the calls and answers of tools and what users say in between."""
 
-def completion_response(completion: Any, sample_id: str) -> Response:
+
+def completion_response(completion: Any, sample_id: str, view: View = "last_reply") -> Response:
     """Response of a completion: its text, or the image that it is.
 
     An image comes as a `Response`, as encoded bytes, a `{"bytes": …}` record or a PIL image, or as an image part of the
     last message in conversational form: `{"type": "image", "image": …}`.
 
+    Args:
+        view: part of a completion in conversational form; see `View`.
     Raises:
         UserError: the image is none of these; the message names the sample.
     """
@@ -26,7 +33,9 @@ def completion_response(completion: Any, sample_id: str) -> Response:
     for part in content if isinstance(content, list | tuple) else ():
         if part.get("type") == "image":
             return _image_response(part.get("image"), sample_id)
-    return Response(completion_text(completion))
+    if view == "full_trace":
+        return Response(conversation_text(completion))
+    return Response(completion_text([turn for turn in completion if turn.get("role", "assistant") == "assistant"]))
 
 
 def completion_text(completion: Any) -> str:
@@ -45,11 +54,22 @@ def completion_text(completion: Any) -> str:
     return "".join(part.get("text") or "" for part in content or [] if part.get("type") == "text")
 
 
-def conversation_text(prompt: Any) -> str:
-    """Text of a whole prompt: of its only message, or all turns, each as `role: text`."""
-    if isinstance(prompt, str) or len(prompt) < 2:
-        return completion_text(prompt)
-    return "\n\n".join(f"{turn['role']}: {completion_text([turn])}" for turn in prompt)
+def conversation_text(turns: Any) -> str:
+    """Text of a whole conversation: of its only message, or all turns, each as `role: text` with its calls of tools."""
+    if isinstance(turns, str) or len(turns) < 2:
+        return completion_text(turns)
+    return "\n\n".join(_turn_text(turn) for turn in turns)
+
+
+def _turn_text(turn: Mapping[str, Any]) -> str:
+    speaker = f"{turn['role']} {turn['name']}" if turn.get("name") else turn["role"]
+    lines = [text] if (text := completion_text([turn])) else []
+    for call in turn.get("tool_calls") or []:
+        function = call.get("function") or call
+        arguments = function.get("arguments")
+        shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        lines.append(f"[tool_call {function['name']}({shown})]")
+    return f"{speaker}: " + "\n".join(lines)
 
 
 def image_bytes(pixels: Any, sample_id: str) -> bytes:

@@ -4,10 +4,10 @@ The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; the judge of a
 grader with `subject="answer"` is shown the whole prompt and the column `answer`, the reference answer; `image` or
 `images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
-`rows.completion_response`. The reward of a response that could not be judged is None, which TRL excludes from the
-baseline and the loss. Two rewards depend on the whole group: `ContrastReward` weighs criteria by how they separate it,
-`GroupReward` is RLR³'s. All can be pickled, as AsyncGRPOTrainer needs, which scores in a process of its own; the
-verdicts stand in TRL's table of completions.
+`rows.completion_response`; of several turns the last reply is graded, or all with `view="full_trace"`. The reward of a
+response that could not be judged is None, which TRL excludes from the baseline and the loss. Two rewards depend on the
+whole group: `ContrastReward` weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as
+AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts stand in TRL's table of completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from rubricworks.adapters.rows import completion_response, completion_text, conversation_text, image_bytes
+from rubricworks.adapters.rows import View, completion_response, completion_text, conversation_text, image_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
@@ -63,6 +63,7 @@ class RubricReward:
         reduce: Reduce = signed_reward,
         criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
+        view: View = "last_reply",
     ) -> None:
         """
         Args:
@@ -71,8 +72,10 @@ class RubricReward:
                 where all weights are positive, and takes away a met pitfall, a criterion of negative weight.
             criterion: key, or title, of the criteria whose passes are logged (TRL's `log_extra`, column `passes`).
             sink: called with the scorecards of each batch that `__call__` rewards.
+            view: what is graded of a completion of several turns; see `rows.View`.
         """
         self.grader = grader
+        self.view: View = view
         self.criterion = criterion
         self.rubric_column = rubric_column
         self.reduce = reduce
@@ -96,7 +99,7 @@ class RubricReward:
         samples = self._samples(prompts, len(completions), columns)
         scorecards = await asyncio.gather(
             *(
-                self.grader.grade(sample, completion_response(completion, sample.sample_id), rubric)
+                self.grader.grade(sample, completion_response(completion, sample.sample_id, self.view), rubric)
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )

@@ -199,6 +199,39 @@ def test_the_judge_of_an_answer_reads_the_whole_conversation_and_the_reference(s
     assert "<reference_answer>\n4\n</reference_answer>" in user
 
 
+CONVERSATION = [
+    {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "look", "arguments": {"at": "red"}}}]},
+    {"role": "tool", "name": "look", "content": "a circle"},
+    {"role": "assistant", "content": "a square"},
+    {"role": "user", "content": "Which colour?"},
+    {"role": "assistant", "content": "none"},
+]
+
+
+def test_of_a_conversation_the_last_reply_is_graded_or_all_turns(serve):
+    columns = {"rubric": [RUBRIC.model_dump_json()]}
+    server = serve(word_judge)
+    assert reward_rows(server, [CONVERSATION], columns)[0] == [0.0]
+    values, (card,) = reward_rows(server, [CONVERSATION], columns, view="full_trace")
+    assert values == [1.0]
+    assert card.response == (
+        'assistant: [tool_call look({"at": "red"})]\n\ntool look: a circle\n\nassistant: a square\n\n'
+        "user: Which colour?\n\nassistant: none"
+    )
+
+
+def test_what_a_tool_said_last_is_no_reply(serve):
+    columns = {"rubric": [RUBRIC.model_dump_json()]}
+    values, (card,) = reward_rows(serve(word_judge), [CONVERSATION[2:3] + CONVERSATION[1:2]], columns)
+    assert (values, card.response) == ([0.0], "a square")
+
+
+def test_one_reply_reads_the_same_in_both_views(serve):
+    columns = {"rubric": [RUBRIC.model_dump_json()]}
+    _, (card,) = reward_rows(serve(word_judge), [CONVERSATION[2:3]], columns, view="full_trace")
+    assert card.response == "a square"
+
+
 @pytest.mark.parametrize(("credits", "passes"), [((0.98, 0.03), True), ((0.4, 0.03), False), ((0.98, 0.7), False)])
 def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
     """`credits: logprob` gives no credit of exactly 1, and refilled groups need passes."""

@@ -33,6 +33,15 @@ def judge(_, body):
     return say(json.dumps({"verdicts": scores}))
 
 
+def answer_judge(_, body):
+    """The same of an answer, which stands apart from its prompt."""
+    text = body["messages"][1]["content"]
+    answer = text.split("<response>\n")[1]
+    criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+    scores = [{"id": c["id"], "reasoning": "", "score": int(c["criterion"].split()[-1] in answer)} for c in criteria]
+    return say(json.dumps({"verdicts": scores}))
+
+
 def run(peer, program, url):
     if not (PEERS / peer).is_dir():
         pytest.skip(f"{peer} is not installed; tests/cluster/install.sh does it")
@@ -82,6 +91,57 @@ def test_inspect_runs_the_example_and_leaves_out_what_was_not_judged(serve, tmp_
         "credits": {"names the cat": 1.0},
         "mean": 0.5,
     }
+
+
+CONVERSATION = '''
+import json, os
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import generate, system_message, use_tools
+from inspect_ai.tool import tool
+from rubricworks.adapters.inspect_ai import rubric_scorer
+from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient
+
+@tool
+def look():
+    async def execute(at: str):
+        """Look at a place.
+
+        Args:
+            at: place to look at.
+        """
+        return f"on the {at} lies a cat"
+    return execute
+
+criteria = [{"criterion": f"names the {name}", "weight": 1} for name in ("cat", "shelf", "dog")]
+given = [ChatMessageUser(content="I am on the roof."), ChatMessageAssistant(content="The dog is here."),
+    ChatMessageUser(content="Who is there?")]
+samples = [Sample(id="s1", input=given, metadata={"rubric": {"criteria": criteria}})]
+results = []
+for view in ("last_reply", "full_trace"):
+    call = ModelOutput.for_tool_call("mockllm/model", "look", {"at": "shelf"})
+    answers = [call, ModelOutput.from_content("mockllm/model", "Nobody.")]
+    for answer in answers:
+        answer.usage = ModelUsage()
+    model = get_model("mockllm/model", custom_outputs=answers, memoize=False)
+    scorer = rubric_scorer(Grader(ChatClient(os.environ["JUDGE_URL"], "judge"), subject="answer"), view=view)
+    task = Task(dataset=samples, solver=[system_message("Be brief."), use_tools(look()), generate()], scorer=scorer)
+    (log,) = eval(task, model=model, display="none", log_dir=LOGS)
+    (score,) = log.samples[0].scores.values()
+    results.append([score.answer, score.metadata["credits"]])
+print(json.dumps(results))
+'''
+
+
+def test_inspect_has_a_conversation_graded_whole_after_the_input_that_it_shows(serve, tmp_path):
+    server = serve(answer_judge)
+    last, whole = run("inspect", CONVERSATION.replace("LOGS", repr(str(tmp_path))), server.url)
+    assert last == ["Nobody.", {"names the cat": 0.0, "names the shelf": 0.0, "names the dog": 0.0}]
+    assert whole == ["Nobody.", {"names the cat": 1.0, "names the shelf": 1.0, "names the dog": 0.0}]
+    shown = [chat.body["messages"][1]["content"] for chat in server.chats]
+    assert all("user: I am on the roof.\n\nassistant: The dog is here." in text for text in shown)
 
 
 VERIFIERS = """
@@ -271,6 +331,57 @@ def test_nemo_gym_serves_the_rubric_and_masks_what_was_not_judged(serve):
     assert (judged["criterion/names the cat"], judged["criterion/names the mat"]) == (1.0, 0.0)
     assert (unjudged["mask_sample"], unjudged["failure_kind"]) == (True, "judge_failed")
     assert "'names the cat' could not be judged (transport)" in unjudged["failure_reason"]
+
+
+NEMO_GYM_CONVERSATION = """
+import json, os
+from fastapi.testclient import TestClient
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.server_utils import ServerClient
+from omegaconf import OmegaConf
+from rubricworks.adapters.nemo_gym import RubricResourcesServer, RubricServerConfig
+
+def message(text):
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"id": "m1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+
+thought = {"type": "reasoning", "id": "t1", "summary": [{"type": "summary_text", "text": "the dog?"}]}
+call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": json.dumps({"at": "shelf"})}
+seen = {"type": "function_call_output", "call_id": "c1", "output": "there lies a cat"}
+parameters = {"instructions": "Be brief.", "input": [
+    {"role": "user", "content": "I am on the roof."}, message("The dog is here."),
+    {"role": "user", "type": "message", "content": [{"type": "input_text", "text": "Who is there?"}]}]}
+
+def verify(view, *output):
+    config = RubricServerConfig(name="rubric", host="127.0.0.1", port=1, entrypoint="app.py", view=view,
+        judges=[{"url": os.environ["JUDGE_URL"], "model": "judge"}], subject="answer")
+    client = ServerClient(head_server_config=BaseServerConfig(host="127.0.0.1", port=2),
+        global_config_dict=OmegaConf.create({}))
+    server = RubricResourcesServer(config=config, server_client=client)
+    body = {"responses_create_params": parameters, "response": {"id": "r1", "created_at": 0, "model": "policy",
+        "object": "response", "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
+        "rubric": [{"criterion": f"names the {name}", "weight": 1} for name in ("cat", "shelf", "dog")]}
+    with TestClient(server.setup_webserver()) as web:
+        answer = web.post("/verify", json=body).json()
+    return [answer[f"criterion/names the {name}"] for name in ("cat", "shelf", "dog")]
+
+print(json.dumps([
+    verify("last_reply", thought, call, seen, message("Nobody.")),
+    verify("full_trace", thought, call, seen, message("Nobody.")),
+    verify("last_reply", message("A cat."), call, seen),
+]))
+"""
+
+
+def test_nemo_gym_has_a_response_of_several_turns_graded_whole_after_the_input_that_it_shows(serve):
+    server = serve(answer_judge)
+    last, whole, cut_off = run("nemo-gym", NEMO_GYM_CONVERSATION, server.url)
+    assert last == [0.0, 0.0, 0.0]
+    assert whole == [1.0, 1.0, 0.0]
+    # Cut off after a call: the reply is the call's own turn, which says nothing, and not what the function returned.
+    assert cut_off == [0.0, 0.0, 0.0]
+    prompt = "system: Be brief.\n\nuser: I am on the roof.\n\nassistant: The dog is here.\n\nuser: Who is there?"
+    assert all(f"<prompt>\n{prompt}\n</prompt>" in chat.body["messages"][1]["content"] for chat in server.chats)
 
 
 NEMO_GYM_EXAMPLE = """
