@@ -81,6 +81,22 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
         raise RecipeError([explain_mistake(locate, cls, item) for item in mistakes(error)]) from error
 
 
+def locate_field(path: Path, overrides: Sequence[str], arm: str | None, field: str) -> str:
+    """Place of a valid recipe's field: the override or the arm's change that sets it, else its line in the file.
+
+    A default has the line of its section; without one, it has no line.
+    """
+    tree, data = parse_yaml(path.read_text(encoding="utf-8"))
+    loc: list[str | int] = [int(part) if part.isdigit() else part for part in field.split(".")]
+    of_arm = [str(key) for key in _arm_changes(data).get(arm or "", {}) if f"{field}.".startswith(f"{key}.")]
+    if of_arm:
+        key = of_arm[-1]
+        loc = ["arms", str(arm), key, *loc[len(key.split(".")) :]]
+    if loc[0] not in data and not any(override.startswith(f"{loc[0]}.") for override in overrides):
+        return str(path)
+    return _locate(path, tree, overrides, loc)
+
+
 def _arm_changes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Arm → its changes; entries of another form are left to the validation of the recipe."""
     arms = data.get("arms")

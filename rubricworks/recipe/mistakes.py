@@ -14,6 +14,9 @@ from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact
 from rubricworks.runtime.config import StageConfig
 
+_MANY, _NEAREST = 12, 5
+"""Fields that a message lists whole, and those that it names of more."""
+
 
 class Mistake(NamedTuple):
     """One mistake in a recipe."""
@@ -58,9 +61,7 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         if place := _new_place(recipe_class, loc):
             return Mistake(where, f"{field}: no such field any more; write {place}", field)
         fields = _fields_at(recipe_class, loc[:-1])
-        close = difflib.get_close_matches(str(loc[-1]), fields, 1)
-        hint = f"did you mean {close[0]}?" if close else f"the fields there are {', '.join(fields)}"
-        return Mistake(where, f"{field}: no such field; {hint}", field)
+        return Mistake(where, f"{field}: no such field; {_hint(str(loc[-1]), fields)}", field)
     if item["type"] == "missing":
         return Mistake(where, f"{field} is missing; add it", field)
     message = item["msg"].removeprefix("Value error, ")
@@ -73,6 +74,16 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         value = HIDDEN if is_secret_name(str(loc[-1] if loc else "")) else redact(value)
     suffix = f" (given: {json.dumps(value)})" if isinstance(value, str | int | float | bool) else ""
     return Mistake(where, f"{field}: {message}{suffix}", field)
+
+
+def _hint(name: str, fields: Sequence[str]) -> str:
+    """The field that was meant, or those there are: of many, the ones with the most similar names."""
+    if close := difflib.get_close_matches(name, fields, 1):
+        return f"did you mean {close[0]}?"
+    if len(fields) <= _MANY:
+        return f"the fields there are {', '.join(fields)}"
+    nearest = difflib.get_close_matches(name, fields, _NEAREST, cutoff=0)
+    return f"the nearest of {len(fields)} are {', '.join(nearest)}; `rubricworks recipes schema` lists them all"
 
 
 def _new_place(recipe: type[Recipe], loc: Sequence[Any]) -> str:

@@ -66,10 +66,14 @@ def test_a_typo_within_a_list_and_one_at_the_top_are_found_at_once(tmp_path):
     assert second == "19: promotoin: no such field; did you mean promotion?"
 
 
-def test_a_field_like_no_other_is_answered_with_the_fields_there_are(tmp_path):
-    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  xyz: 2\n  steps: 2"))
-    assert line.startswith("16: policy.xyz: no such field; the fields there are ")
-    assert "group_size" in line
+def test_a_field_like_no_other_is_answered_with_the_fields_there_are_or_with_the_nearest_of_many(tmp_path):
+    (line,) = mistakes(tmp_path, RECIPE.replace("  held_out: 4", "  held_out: 4\n  xyz: 2"))
+    assert line.startswith("5: data.xyz: no such field; the fields there are ")
+    assert "source" in line
+    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  rollout_count_of_group: 2\n  steps: 2"))
+    assert line.startswith("16: policy.rollout_count_of_group: no such field; the nearest of ")
+    assert line.endswith("; `rubricworks recipes schema` lists them all")
+    assert len(line) < 250
 
 
 @pytest.mark.parametrize(

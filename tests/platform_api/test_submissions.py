@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 import textwrap
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -165,6 +165,35 @@ def test_mistakes_are_told_by_field_and_line(stand_in):
         status, _, page = exchange(f"{url}/new-run", method="POST", body=form, **head, **bearer())
         assert (status, b"<code>policy.group_size</code>" in page, b'class="wrong"' in page) == (422, True, True)
         assert not (stand_in / "x").exists()
+
+
+def test_what_is_not_admitted_is_told_with_its_line_or_its_change(quiet_url):
+    address = "${RUBRICWORKS_WORLD_URL}/oracle"
+    text = QUICKSTART.replace(address, "http://10.0.0.1:99", 1)
+    _, body = submit(quiet_url, "x", text)
+    (mistake,) = body["fields"]
+    assert mistake["line"] == text[: text.index("http://10.0.0.1:99")].count("\n") + 1
+    change = "policy.judge={url: http://10.0.0.1:99, model: m}"
+    _, body = submit(quiet_url, "x", overrides=[change])
+    assert [(one["field"], one["line"]) for one in body["fields"]] == [("policy.judge.url", None)]
+    text = QUICKSTART + "arms:\n  away:\n    policy.judge: {url: 'http://10.0.0.1:99', model: m}\n"
+    _, body = submit(quiet_url, "x", text, arm="away")
+    lines = {one["field"]: one["line"] for one in body["fields"]}
+    assert lines["policy.judge.url"] == text.count("\n")
+
+
+def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
+    form = urlencode({"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.steps=1", "arm": "x"})
+    head = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form.encode(), **head, **bearer())
+    assert status == 422
+    for kept in (
+        "<option selected>retrain</option>",
+        'value="mine"',
+        "policy.steps=1</textarea>",
+        'name="arm" value="x"',
+    ):
+        assert kept in page.decode()
 
 
 @pytest.mark.parametrize(

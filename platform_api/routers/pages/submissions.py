@@ -18,6 +18,8 @@ from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
+_FIELDS = ("recipe", "begin", "run", "overrides", "arm", "place")
+"""Fields of the form; `begin` is the recipe that it began with."""
 
 
 @router.get("/new-run")
@@ -31,8 +33,8 @@ async def new_run_page(
     known = {path.stem: path for path in built_in_recipes()}
     if recipe not in known:
         raise NotFound(f"there is no recipe {recipe!r}; there are {', '.join(known)}")
-    fields = {"recipe": known[recipe].read_text(encoding="utf-8"), "run": "", "overrides": "", "arm": "", "place": ""}
-    return await _form(request, session, service, runner, fields, begin=recipe)
+    fields = dict.fromkeys(_FIELDS, "") | {"recipe": known[recipe].read_text(encoding="utf-8"), "begin": recipe}
+    return await _form(request, session, service, runner, fields)
 
 
 @router.post("/new-run")
@@ -40,7 +42,7 @@ async def submit_by_form(
     request: Request, session: SessionOf, service: SubmissionsOf, runner: Runner, name: RequestName
 ) -> Response:
     sent = parse_qs((await request.body()).decode(errors="replace"))
-    fields = {name: sent.get(name, [""])[0] for name in ("recipe", "run", "overrides", "arm", "place")}
+    fields = {name: sent.get(name, [""])[0] for name in _FIELDS}
     try:
         submission = await service.submit(
             runner,
@@ -84,7 +86,6 @@ async def _form(
     runner: Principal,
     fields: dict[str, str],
     *,
-    begin: str = "",
     problem: Problem | None = None,
 ) -> Response:
     mistakes: list[dict[str, Any]] = problem.more.get("fields", []) if problem else []
@@ -94,7 +95,6 @@ async def _form(
         "new_run.html",
         status=problem.status if problem else 200,
         recipes=[path.stem for path in built_in_recipes()],
-        begin=begin,
         fields=fields,
         places=service.places,
         mistakes=mistakes,

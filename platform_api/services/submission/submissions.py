@@ -8,6 +8,7 @@ listens on loopback alone: whoever can reach it then has this machine already.
 import asyncio
 import logging
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -31,7 +32,7 @@ from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
-from rubricworks.recipe.files import load_recipe
+from rubricworks.recipe.files import load_recipe, locate_field
 from rubricworks.recipe.mistakes import Mistake, RecipeError
 from rubricworks.redaction import redact
 from rubricworks.runs.run_name import check_run_name
@@ -40,6 +41,7 @@ from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 _POLL = 0.5
 _log = logging.getLogger(__name__)
 _RECIPE = "recipe.yaml"
+_LINE = re.compile(rf"(?!--set ).*?{re.escape(_RECIPE)}:(\d+)")
 
 
 class BadRecipe(Problem):
@@ -239,8 +241,9 @@ class Submissions:
                 raise BadRecipe(error.mistakes) from error
             except UserError as error:
                 raise BadRecipe([Mistake("", str(error).replace(str(path), _RECIPE))]) from error
-        if violations := self._policy.violations(recipe):
-            raise BadRecipe(violations)
+            if violations := self._policy.violations(recipe):
+                places = (locate_field(path, overrides, arm, one.field) for one in violations)
+                raise BadRecipe([one._replace(where=place) for one, place in zip(violations, places, strict=True)])
         return recipe
 
     def _choose_place(self, place: str | None) -> str:
@@ -360,9 +363,9 @@ async def _find(session: AsyncSession, run: str) -> Submission | None:
 
 
 def _line(where: str) -> int | None:
-    """Line of a mistake's place, `recipe.yaml:12`."""
-    _, _, line = where.rpartition(":")
-    return int(line) if line.isdecimal() else None
+    """Line of a mistake's place, `recipe.yaml:12`; an override has none, whatever port it names."""
+    found = _LINE.match(where)
+    return int(found[1]) if found else None
 
 
 _SERVICE = f"{os.getpid()}-{time.time_ns()}"
