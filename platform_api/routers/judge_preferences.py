@@ -9,8 +9,6 @@ from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
-    DatabaseOf,
-    IdempotencyKey,
     Limit,
     Runner,
     SessionOf,
@@ -90,17 +88,13 @@ async def put_judge_preferences(
     runner: Runner,
     run: RunName,
     asked: JudgePreferenceRequest,
-    database: DatabaseOf,
+    session: SessionOf,
     store: StoreOf,
-    key: IdempotencyKey,
 ) -> list[JudgePreferenceBody]:
-    async with database.session() as session:
-        await runs.get_run(session, run)
-        pair = await judge_preferences.find_pair(session, store, run, asked.first, asked.second)
-        stored = await judge_preferences.choose(
-            session, runner, run, pair, asked.sample_id, asked.response, asked.choices
-        )
-        return [JudgePreferenceBody.model_validate(one) for one in stored]
+    await runs.get_run(session, run)
+    pair = await judge_preferences.find_pair(session, store, run, asked.first, asked.second)
+    stored = await judge_preferences.choose(session, runner, run, pair, asked.sample_id, asked.response, asked.choices)
+    return [JudgePreferenceBody.model_validate(one) for one in stored]
 
 
 @router.get("/csv", summary="Choices between judges as CSV", response_class=Response, responses=CSV)
@@ -111,9 +105,8 @@ async def export_judge_preferences(run: RunName, session: SessionOf, viewer: Vie
 
 @router.post("/csv", summary="Store the choices of a CSV file", openapi_extra=CSV_BODY)
 async def import_judge_preferences(
-    runner: Runner, run: RunName, request: Request, database: DatabaseOf, store: StoreOf, key: IdempotencyKey
+    runner: Runner, run: RunName, request: Request, session: SessionOf, store: StoreOf
 ) -> ImportResult:
     text = await request.body()
-    async with database.session() as session:
-        await runs.get_run(session, run)
-        return ImportResult(stored=await judge_preferences.import_csv(session, store, runner, run, text))
+    await runs.get_run(session, run)
+    return ImportResult(stored=await judge_preferences.import_csv(session, store, runner, run, text))

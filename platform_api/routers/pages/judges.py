@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Runner, SessionOf, StoreOf
 from rubricworks.platform_api.routers.judge_preferences import Reveal
+from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.labels import OtherRuns
 from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
@@ -17,7 +18,7 @@ from rubricworks.platform_api.services.blind_choices import choice_of
 from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.samples import find_sample
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _MOST_RUNS = 50
 _SIDES = {"left": "A", "right": "B", "both": "both", "neither": "neither"}
 _WHOLE = "scorecard"

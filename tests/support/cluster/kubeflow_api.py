@@ -104,7 +104,13 @@ class FakeKubeflow:
         return one
 
     def end(
-        self, run_id: str, state: str, tasks: dict[str, str] | None = None, *, attempts: int = 0, names_pods: bool = True
+        self,
+        run_id: str,
+        state: str,
+        tasks: dict[str, str] | None = None,
+        *,
+        attempts: int = 0,
+        names_pods: bool = True,
     ) -> None:
         """Let a run come to an end; `tasks` are its stages and their states, in order.
 
@@ -273,11 +279,15 @@ class FakeKubeflow:
             # A list of values is of another type once the token is read again, so it never equals the one that came.
             is_same = {one: known[one] for one in asked} == asked and '"IN"' not in asked["filter"]
             if any(asked.values()) and not is_same:
-                raise Refusal(400, 3, "Invalid input error: page token does not match the supplied sort by and/or filter")
+                raise Refusal(
+                    400, 3, "Invalid input error: page token does not match the supplied sort by and/or filter"
+                )
             begin, asked = known["begin"], {one: known[one] for one in asked}
         for one in json.loads(asked["filter"] or "{}").get("predicates", []):
             if name == "runs" and one["key"] not in RUN_FIELDS:
-                raise Refusal(400, 3, f"Invalid input error: no support for filtering on unrecognized field {one['key']}")
+                raise Refusal(
+                    400, 3, f"Invalid input error: no support for filtering on unrecognized field {one['key']}"
+                )
             items = [have for have in items if _holds(one, have)]
         if asked["sort"] == "created_at desc":
             items = sorted(items, key=lambda have: have["created_at"], reverse=True)
