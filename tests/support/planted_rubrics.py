@@ -3,12 +3,13 @@
 Each scene has captions by the five teachers; the strict writer writes a rubric from them, with its guards. A fault is
 put into one criterion, or into the rubric as a whole: written by the lenient writer without guards, which listing
 guesses satisfies; generic, so that any scene's caption meets it; or with those criteria alone that half a caption
-meets. Leaks are not planted: they are found by the text alone, and this judge grades no references.
+meets. Each fault has two wordings: the flags were written against the first, and the second was written before they
+were changed and is never used for a choice.
 """
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit import make_probes
@@ -24,6 +25,7 @@ FAULTS = (
     "contradicts",
     "always met",
     "never met",
+    "leaks",
     "parroted",
     "presence only",
     "not about it",
@@ -31,6 +33,9 @@ FAULTS = (
 )
 OF_RUBRICS = ("presence only", "not about it", "indifferent")
 """Faults of a rubric as a whole."""
+
+
+Wording = Literal["first", "second"]
 
 
 class PlantedRubric(NamedTuple):
@@ -43,13 +48,16 @@ class PlantedRubric(NamedTuple):
     """Criterion that was put there; empty if the fault is the rubric's, or there is none."""
 
 
-def planted_rubrics(count: int, *, seed: int = 0, clean: float = 0.4) -> list[PlantedRubric]:
+def planted_rubrics(
+    count: int, *, seed: int = 0, clean: float = 0.4, wording: Wording = "first"
+) -> list[PlantedRubric]:
     """Rubrics of `count` scenes, a share of them without a fault."""
     rng = random.Random(seed)
-    return [_planted(scene, f"scene-{at}", rng, clean) for at, scene in enumerate(generate_scenes(seed, count))]
+    scenes = generate_scenes(seed, count)
+    return [_planted(scene, f"scene-{at}", rng, clean, wording) for at, scene in enumerate(scenes)]
 
 
-def _planted(scene, name: str, rng: random.Random, clean: float) -> PlantedRubric:
+def _planted(scene, name: str, rng: random.Random, clean: float, wording: Wording) -> PlantedRubric:
     captions = {model: teacher_caption(model, scene, name) for model in TEACHERS}
     fault = "" if rng.random() < clean else rng.choice(FAULTS)
     lenient = fault == "presence only"
@@ -57,11 +65,12 @@ def _planted(scene, name: str, rng: random.Random, clean: float) -> PlantedRubri
     written = [_criterion(fields) for fields in write_rubric(task, lenient=lenient)]
     faulty, title = written, ""
     if fault == "not about it":
-        faulty = [_generic(count) for count in (1, 2)]
+        faulty = [_generic(count, wording) for count in (1, 2)]
     elif fault == "indifferent":
         faulty = _met_by_half(written, next(iter(captions.values())))
     elif fault and not lenient:
-        faulty, title = plant(written, fault, rng)
+        caption = next(iter(captions.values()))
+        faulty, title = (plant if wording == "first" else plant_in_other_words)(written, fault, rng, caption)
     entry = RubricEntry(name, Rubric(criteria=tuple(faulty)))
     return PlantedRubric(entry, list(captions.values()), fault, title)
 
@@ -70,9 +79,10 @@ def _criterion(fields) -> Criterion:
     return Criterion(**{**fields, "reference_teachers": tuple(fields["reference_teachers"])})
 
 
-def _generic(count: int) -> Criterion:
+def _generic(count: int, wording: Wording) -> Criterion:
     rule = f"Passes if the caption says that there are {count} objects or names at least {count}. Fails otherwise."
-    return Criterion(criterion=f"Names {count} or more objects", evaluation_rule=rule, weight=2)
+    title = f"Names {count} or more objects" if wording == "first" else f"At least {count} of what is seen is mentioned"
+    return Criterion(criterion=title, evaluation_rule=rule, weight=2)
 
 
 def _met_by_half(criteria: Sequence[Criterion], caption: str) -> list[Criterion]:
@@ -85,21 +95,26 @@ def _met_by_half(criteria: Sequence[Criterion], caption: str) -> list[Criterion]
     return met if sum(one.weight > 0 for one in met) > 1 else list(criteria)
 
 
-def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tuple[list[Criterion], str]:
-    """Criteria with one fault more, and the title of the one that has it."""
+def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str) -> tuple[list[Criterion], str]:
+    """Criteria with one fault more, and the title of the one that has it.
+
+    Args:
+        caption: the best response, which a leak quotes.
+    """
+    if fault == "leaks":
+        sentence = rng.choice(_sentences(caption))
+        return _in_place(criteria, rng.choice(criteria), {"criterion": f'Says "{sentence}"'})
     named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
     coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
     chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
     title = chosen.criterion
     if fault == "compound":
         other = rng.choice([one for one in criteria if one is not chosen])
-        joined = f"{title} and {other.criterion[0].lower()}{other.criterion[1:]}"
-        made = chosen.model_copy(update={"criterion": joined})
-        return [made if one is chosen else one for one in criteria], joined
+        joined = f"{title} and {_lower(other.criterion)}"
+        return _in_place(criteria, chosen, {"criterion": joined})
     if fault == "parroted":
         act = f"Describes {title.removeprefix('Names ').removeprefix('Says that ')}"
-        made = chosen.model_copy(update={"criterion": act})
-        return [made if one is chosen else one for one in criteria], act
+        return _in_place(criteria, chosen, {"criterion": act})
     if fault == "overlaps":
         made = chosen.model_copy(update={"criterion": f"{title}, as it is seen"})
     elif fault == "contradicts":
@@ -116,3 +131,69 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random) -> tupl
         rule = "Passes if the caption conveys the photographer's mood on that day. Fails otherwise."
         made = Criterion(criterion="Conveys the mood of the photographer", evaluation_rule=rule, weight=2)
     return [*criteria, made], made.criterion
+
+
+def plant_in_other_words(
+    criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str
+) -> tuple[list[Criterion], str]:
+    """`plant` in the second wording: other verbs and joints, and rules that end otherwise."""
+    named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
+    coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
+    chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
+    stem = chosen.criterion.removeprefix("Names ").removeprefix("Says that ")
+    rule = f"{chosen.evaluation_rule.partition('. ')[0]}. Otherwise the caption fails."
+    if fault == "leaks":
+        quoted = rng.choice([" ".join(_sentences(caption)[:2]), _sentences(caption)[-1]])
+        told = rng.choice(["The reference reads: {}", "As the best answer puts it, {}", "Expected text: {}"])
+        return _in_place(criteria, chosen, {"description": told.format(quoted)})
+    if fault == "compound":
+        other = _lower(rng.choice([one for one in criteria if one is not chosen]).criterion)
+        joints = ("{}; {}", "{}, and also {}", "{}. It also {}", "Both {} and {}", "{}, and it {}", "{} while it {}")
+        joint = rng.choice(joints)
+        first = _lower(chosen.criterion) if joint.startswith("Both") else chosen.criterion
+        return _in_place(criteria, chosen, {"criterion": joint.format(first, other)})
+    if fault == "parroted":
+        acts = (
+            "Comments on {}",
+            "Goes into {}",
+            "Gives an account of {}",
+            "Talks about {}",
+            "Clarifies {}",
+            "Examines {}",
+        )
+        return _in_place(criteria, chosen, {"criterion": rng.choice(acts).format(stem)})
+    if fault == "overlaps":
+        told = rng.choice(("It can be read from the caption that {}", "Makes clear: {}", "A reader learns of {}"))
+        fields = {"criterion": told.format(stem), "evaluation_rule": rule, "description": ""}
+        made = chosen.model_copy(update=fields)
+    elif fault == "contradicts":
+        colour = chosen.criterion.split()[-1]
+        other_colour = rng.choice([one for one in COLOURS if one != colour]) if coloured else "another"
+        told = rng.choice(("Calls it: {}", "Has it that {}", "Makes out that {}"))
+        fields = {
+            "criterion": told.format(stem.replace(colour, other_colour)),
+            "evaluation_rule": rule.replace(f"is {colour}", f"is {other_colour}"),
+            "description": "",
+        }
+        made = chosen.model_copy(update=fields)
+    elif fault == "always met":
+        rule = "Passes if the caption says that there are 0 objects or names at least 0. No caption fails."
+        title = rng.choice(("Is a caption of the picture", "Says what it says", "Is written in words"))
+        made = Criterion(criterion=title, evaluation_rule=rule, weight=1)
+    else:
+        asked = rng.choice(("the name of the camera", "what stood there the day before", "the price of the print"))
+        made = Criterion(criterion=f"Tells {asked}", evaluation_rule=f"The caption has to tell {asked}.", weight=3)
+    return [*criteria, made], made.criterion
+
+
+def _in_place(criteria: Sequence[Criterion], chosen: Criterion, update: dict[str, str]) -> tuple[list[Criterion], str]:
+    made = chosen.model_copy(update=update)
+    return [made if one is chosen else one for one in criteria], made.criterion
+
+
+def _sentences(caption: str) -> list[str]:
+    return [part.strip() for part in caption.split(" .") if part.strip()]
+
+
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:]

@@ -72,7 +72,7 @@ def is_true(flag, title, rubric, captions, others):
     if flag == "always met":
         return all(credits(rubric, probe.text)[at] for probe in probes if probe.kind not in ("reversed", "impossible"))
     if flag == "overlaps":
-        rules = [criterion.evaluation_rule for criterion in rubric.criteria]
+        rules = [parse_rule(criterion.evaluation_rule) for criterion in rubric.criteria]
         return rules[at] in rules[:at]
     return False
 
@@ -117,7 +117,9 @@ def still_there(planted, fixes):
         if one.fault in OF_RUBRICS:
             left[one.fault] += is_true(one.fault, "", rubric, one.captions, others_of(planted, at))
         elif one.fault:
-            left[one.fault] += one.title in [criterion.criterion for criterion in rubric.criteria]
+            (faulty,) = (criterion for criterion in one.entry.rubric.criteria if criterion.criterion == one.title)
+            texts = [(criterion.criterion, criterion.description) for criterion in rubric.criteria]
+            left[one.fault] += (one.title, faulty.description) in texts
     return +left
 
 
