@@ -41,15 +41,29 @@ _SHORT_JUDGMENTS = frozenset({"1", "0", "y", "n", "t", "f", "pass", "fail", "ok"
 _JUDGING = re.compile(r"\b(?:correctly|accurately|properly|rightly)\s+\w+\s+that\b|\bwhether\b")
 _WORD = re.compile(r"\w+")
 _ASSERT = (
-    r"(?:states?|says?|gives?|names?|identifies|describes|mentions|explains|lists|notes|reads|shows|calculates|computes|"
-    r"finds|counts|concludes|derives|determines|recogni[sz]es|provides|specifies|indicates|points out)"
+    r"(?:acknowledges?|adds?|advises?|asks?|calculates?|cites?|comments?|computes?|concludes?|contains?|counts?|"
+    r"derives?|describes?|determines?|discuss(?:es)?|explains?|finds?|flags?|gives?|identif(?:ies|y)|includes?|"
+    r"indicates?|lists?|mentions?|names?|notes?|outlines?|points? out|provides?|reads?|recogni[sz]es?|recommends?|"
+    r"reports?|says?|shows?|specif(?:ies|y)|states?|suggests?|warns?)"
 )
+_FIRST_ASSERTION = rf"\b{_ASSERT}\s+(?!and\b)\S+"
 _SECOND_ASSERTION = re.compile(
-    rf"\b{_ASSERT}\s+(?!and\b)\S+.*?\b(?:and|as well as|but)\s+(?:also\s+|then\s+)?(?:{_ASSERT}|that|whether|how)\b"
+    rf"{_FIRST_ASSERTION}.*?\b(?:and|as well as|but|while|plus)\s+(?:also\s+|then\s+)?(?:{_ASSERT}|that|whether|how)\b"
 )
 """States … and gives …; states that … and that …. Two verbs with one object ("finds and names the star") are one."""
-_NEXT_SENTENCE = re.compile(rf"[.;]\s+(?:it|the (?:final )?(?:response|answer))\s+(?:also\s+)?{_ASSERT}\b")
-_ENUMERATION = re.compile(r"(?:\(1\)|\b1[.)]\s).*(?:\(2\)|\b2[.)]\s)")
+_NEXT_CLAUSE = re.compile(
+    rf"{_FIRST_ASSERTION}.*?(?:;|\s[-\u2013\u2014]|\b(?:then|also|further|additionally|moreover)|"
+    rf"(?<!\bthat )(?<!\bwhat )(?<!\bhow )(?<!\bwhere )(?<!\bwhen )(?<!\bif )\bit|"
+    rf"(?<=[.;] )the (?:final )?(?:response|answer|caption))\s+(?:also\s+|further\s+)?{_ASSERT}\b"
+)
+"""States …; it also gives …: a clause of its own."""
+_EXAMPLES = re.compile(
+    r"\([^()]{3,}\)|\(?\bjustification:.*|\b(?:representative )?examples?\b[^:.]{0,80}:.*|"
+    r"\bfor (?:example|instance)\b.*"
+)
+"""Parts of a criterion that ask for nothing: what stands in brackets, examples and reasons."""
+_NEXT_DEMAND = re.compile(r"\b(?:should|must|has to)\b[^.]*\.\s.*\b(?:should|must|has to)\b")
+_ENUMERATION = re.compile(r"(?:\(1\)|\b1[.)]\s|\bstep 1\b).*(?:\(2\)|\b2[.)]\s|\bstep 2\b)")
 
 
 def lint_checklist(
@@ -177,8 +191,8 @@ def is_judgment(criterion: str, call: VerifierCall) -> bool:
 
 def joins_assertions(criterion: str) -> bool:
     """Return True if a criterion makes several assertions, of which a response may meet only some."""
-    text = " ".join(criterion.lower().split())
-    return any(pattern.search(text) for pattern in (_SECOND_ASSERTION, _NEXT_SENTENCE, _ENUMERATION))
+    text = _EXAMPLES.sub("", " ".join(criterion.lower().split()))
+    return any(pattern.search(text) for pattern in (_SECOND_ASSERTION, _NEXT_CLAUSE, _NEXT_DEMAND, _ENUMERATION))
 
 
 def _plain_words(text: str) -> str:

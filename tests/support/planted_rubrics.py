@@ -3,8 +3,8 @@
 Each scene has captions by the five teachers; the strict writer writes a rubric from them, with its guards. A fault is
 put into one criterion, or into the rubric as a whole: written by the lenient writer without guards, which listing
 guesses satisfies; generic, so that any scene's caption meets it; or with those criteria alone that half a caption
-meets. Each fault has two wordings: the flags were written against the first, and the second was written before they
-were changed and is never used for a choice.
+meets. Each fault has four wordings: the flags were written against the first, and changed twice after what they missed
+of the second and of the third; the fourth was written after the last change, and nothing was changed for it.
 """
 
 import random
@@ -35,7 +35,57 @@ OF_RUBRICS = ("presence only", "not about it", "indifferent")
 """Faults of a rubric as a whole."""
 
 
-Wording = Literal["first", "second"]
+Wording = Literal["first", "second", "third", "fourth"]
+
+
+class _Phrases(NamedTuple):
+    """Frames of a wording, each with a place for what is asked."""
+
+    leaks: tuple[str, ...]
+    compound: tuple[str, ...]
+    parroted: tuple[str, ...]
+    overlaps: tuple[str, ...]
+    contradicts: tuple[str, ...]
+
+
+_PHRASES = {
+    "second": _Phrases(
+        leaks=("The reference reads: {}", "As the best answer puts it, {}", "Expected text: {}"),
+        compound=("{}; {}", "{}, and also {}", "{}. It also {}", "Both {} and {}", "{}, and it {}", "{} while it {}"),
+        parroted=(
+            *("Comments on {}", "Goes into {}", "Gives an account of {}", "Talks about {}"),
+            *("Clarifies {}", "Examines {}"),
+        ),
+        overlaps=("It can be read from the caption that {}", "Makes clear: {}", "A reader learns of {}"),
+        contradicts=("Calls it: {}", "Has it that {}", "Makes out that {}"),
+    ),
+    "third": _Phrases(
+        leaks=("Should come close to: {}", "Model answer: {}", "(Gold: {})"),
+        compound=(
+            *("{}, in addition to which it {}", "{} - and {}", "{}, then {}", "Not only {} but {}"),
+            *("{}. The caption further {}", "{}, besides which it {}"),
+        ),
+        parroted=(
+            *("Deals with {}", "Sheds light on {}", "Pays attention to {}", "Dwells on {}"),
+            *("Is informative about {}", "Treats {} in depth"),
+        ),
+        overlaps=("Leaves no doubt that {}", "Tells the reader: {}", "Whoever reads it knows {}"),
+        contradicts=("Claims {}", "Would have us believe: {}", "Shows {}"),
+    ),
+    "fourth": _Phrases(
+        leaks=("A full answer is: {}", "{} (as in the key)", "Compare: {}"),
+        compound=(
+            *("{}, on top of which it {}", "{} and, secondly, {}", "It {} as well as it {}", "{} / {}"),
+            *("{}. In the same text it {}", "{}, not forgetting that it {}"),
+        ),
+        parroted=(
+            *("Gets to grips with {}", "Puts {} in context", "Devotes a sentence to {}", "Brings up {}"),
+            *("Makes sense of {}", "Has something on {}"),
+        ),
+        overlaps=("One finds in it that {}", "Conveys the following: {}", "The text has {}"),
+        contradicts=("Insists on {}", "Paints it thus: {}", "The text has {}"),
+    ),
+}
 
 
 class PlantedRubric(NamedTuple):
@@ -70,7 +120,11 @@ def _planted(scene, name: str, rng: random.Random, clean: float, wording: Wordin
         faulty = _met_by_half(written, next(iter(captions.values())))
     elif fault and not lenient:
         caption = next(iter(captions.values()))
-        faulty, title = (plant if wording == "first" else plant_in_other_words)(written, fault, rng, caption)
+        phrases = _PHRASES.get(wording)
+        if phrases is None:
+            faulty, title = plant(written, fault, rng, caption)
+        else:
+            faulty, title = _plant_in_other_words(written, fault, rng, caption, phrases)
     entry = RubricEntry(name, Rubric(criteria=tuple(faulty)))
     return PlantedRubric(entry, list(captions.values()), fault, title)
 
@@ -133,10 +187,10 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random, caption
     return [*criteria, made], made.criterion
 
 
-def plant_in_other_words(
-    criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str
+def _plant_in_other_words(
+    criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str, phrases: _Phrases
 ) -> tuple[list[Criterion], str]:
-    """`plant` in the second wording: other verbs and joints, and rules that end otherwise."""
+    """`plant` in another wording: other verbs and joints, and rules that end otherwise."""
     named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
     coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
     chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
@@ -144,32 +198,22 @@ def plant_in_other_words(
     rule = f"{chosen.evaluation_rule.partition('. ')[0]}. Otherwise the caption fails."
     if fault == "leaks":
         quoted = rng.choice([" ".join(_sentences(caption)[:2]), _sentences(caption)[-1]])
-        told = rng.choice(["The reference reads: {}", "As the best answer puts it, {}", "Expected text: {}"])
-        return _in_place(criteria, chosen, {"description": told.format(quoted)})
+        return _in_place(criteria, chosen, {"description": rng.choice(phrases.leaks).format(quoted)})
     if fault == "compound":
         other = _lower(rng.choice([one for one in criteria if one is not chosen]).criterion)
-        joints = ("{}; {}", "{}, and also {}", "{}. It also {}", "Both {} and {}", "{}, and it {}", "{} while it {}")
-        joint = rng.choice(joints)
-        first = _lower(chosen.criterion) if joint.startswith("Both") else chosen.criterion
+        joint = rng.choice(phrases.compound)
+        first = chosen.criterion if joint.startswith("{") else _lower(chosen.criterion)
         return _in_place(criteria, chosen, {"criterion": joint.format(first, other)})
     if fault == "parroted":
-        acts = (
-            "Comments on {}",
-            "Goes into {}",
-            "Gives an account of {}",
-            "Talks about {}",
-            "Clarifies {}",
-            "Examines {}",
-        )
-        return _in_place(criteria, chosen, {"criterion": rng.choice(acts).format(stem)})
+        return _in_place(criteria, chosen, {"criterion": rng.choice(phrases.parroted).format(stem)})
     if fault == "overlaps":
-        told = rng.choice(("It can be read from the caption that {}", "Makes clear: {}", "A reader learns of {}"))
+        told = rng.choice(phrases.overlaps)
         fields = {"criterion": told.format(stem), "evaluation_rule": rule, "description": ""}
         made = chosen.model_copy(update=fields)
     elif fault == "contradicts":
         colour = chosen.criterion.split()[-1]
         other_colour = rng.choice([one for one in COLOURS if one != colour]) if coloured else "another"
-        told = rng.choice(("Calls it: {}", "Has it that {}", "Makes out that {}"))
+        told = rng.choice(phrases.contradicts)
         fields = {
             "criterion": told.format(stem.replace(colour, other_colour)),
             "evaluation_rule": rule.replace(f"is {colour}", f"is {other_colour}"),

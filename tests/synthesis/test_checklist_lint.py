@@ -173,6 +173,10 @@ def test_only_the_tasks_verifiers_may_be_called():
         "The response names the bird; it also counts the nests.",
         "The response names the bird. The response gives its colour.",
         "The response (1) names the bird (2) counts the nests.",
+        "The response names the bird, and it then counts the nests.",
+        "The response comments on the bird and suggests a place to see it.",
+        "Step 1: Does it name the bird? Step 2: Does it count the nests?",
+        "It should name the bird. Each item must give the colour.",
     ],
 )
 def test_a_criterion_of_several_assertions_is_dropped(criterion):
@@ -187,6 +191,9 @@ def test_a_criterion_of_several_assertions_is_dropped(criterion):
         "The final answer gives the length and unit of the wall.",
         "The final answer gives the length. Units do not matter.",
         "The response names the bird between the nest and the tree.",
+        "The response names a bird of the lake. Representative examples: 1) the swan 2) the grebe.",
+        "The response names a bird (it gives a name, says where it lives, and so on).",
+        "The response notes the value that it gives.",
     ],
 )
 def test_a_criterion_of_one_assertion_stays_however_it_is_put(criterion):

@@ -4,9 +4,9 @@ Flags of a criterion:
     compound       it asks for several things at once
     always met     an empty text, another sample's and one with everything thrown in meet it, and all others but one
     never met      none of the sample's own responses meets it
-    overlaps       another criterion has the same rule, and the same verdicts on all probes but one
-    contradicts    another one has nearly the same words, and no probe meets both
-    leaks          its text states its own reference
+    overlaps       another criterion passes for the same, by its rule or its words, and verdicts do not tell them apart
+    contradicts    another one asks for another value of the same, and no probe but one meets both
+    leaks          its text states its own reference, or quotes a response of the sample word by word
     parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it
 A negated criterion, which is met where its statement does not hold, is neither "always met" nor "parroted".
 Flags of the rubric:
@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit.probes import Probe, is_negated, statements
 from rubricworks.grading.requests import describe_target
 from rubricworks.rewards import signed_reward
@@ -53,26 +54,39 @@ ADVICE: Mapping[str, str] = {
     "contradicts": "it and another one cannot both be met",
     "overlaps": "it counts what another one counts already",
     "compound": "it joins several assertions: split it",
-    "leaks": "its text states its own reference",
+    "leaks": "its text states the reference, or quotes a response: ask for what is to be found, in other words",
     "parroted": "saying that it is done meets it: ask for what is to be said",
 }
 """Flag → advice for the rubric's author."""
-_ALIKE = 0.75
-"""Share of words in common above which two criteria are about the same."""
+_QUOTED = 8
+"""Words in a row that a criterion and a response have in common by quoting, not by chance."""
+_DIFFER = 0.2
+"""Share of verdicts by which two criteria with one rule differ through a judge's errors."""
 _KEPT = 0.8
 """Share of the best response's reward from which a worse response counts as rewarded like it."""
-_ACT = re.compile(
-    r"\b(?:explains?|describes?|discuss(?:es)?|address(?:es)?|provides?|acknowledges?|considers?|demonstrates?|conveys?|"
-    r"covers?|justif(?:y|ies)|analy[sz]es?|reflects?|summari[sz]es?|elaborates?)\b(?! that\b)",
+_OPENING = re.compile(
+    r"^(?:\w+ criteri(?:a|on):\s*)?(?:(?:the|its?|a) \w+\s+)?(?:(?:should|must|has to)\s+|\w+ly\s+)*"
+    r"(?P<verb>[a-z]+)\b\s*(?P<object>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Verb of a criterion, after its category, its subject and adverbs, and what follows it."""
+_TELLS = re.compile(
+    r"(?:advis|ask|call|cit|claim|conclud|contain|correct|count|enumerat|find|get|giv|has|identif|includ|indicat|is|are|list|"
+    r"mention|nam|not|point|quot|read|recogni[sz]|recommend|report|say|specif|stat|suggest|tell|us|warn|writ|calculat|"
+    r"comput|determin|deriv|avoid|refrain|fail|do)(?:e|s|es|y|ies)?",
     re.IGNORECASE,
 )
-"""Verbs of criteria whose claim states no fact: "explains how …" against "says that the cup is red"."""
+"""Verbs whose claim states the content: "says that the cup is red"."""
+_TOLD = re.compile(r"(?:\w+ ){0,4}that\b|(?:it )?(?:clear|plain|known)\b", re.IGNORECASE)
+"""What follows a verb of any kind where it introduces what is told: "makes it clear that …"."""
+_TOPIC = re.compile(r"an? (?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE)
 _OF_THE_JUDGE = ("reversed", "impossible")
 """Kinds of probes that test the judge, not the rubric."""
 _WORD = re.compile(r"\w+")
 _NEGATION = re.compile(r"\b(?:not?|none|never|nothing|without|avoids?|refrains?)\b", re.IGNORECASE)
 
 
+_FAILS = re.compile(r"(?<=[.;])\s+(?:it |the \w+ |otherwise,? )*fails\b|(?<=[.;])\s+otherwise\b")
 _SMALL = frozenset({"a", "an", "any", "the", "do", "does"})
 """Words that a negation brings along."""
 
@@ -97,6 +111,8 @@ class RubricFinding(BaseModel):
     flags: tuple[CriterionFlag, ...]
     rewards: dict[str, float | None]
     """Reward of each kind of probe; for `response`, of the first one, which the changed ones are made of."""
+    claimed: float | None = None
+    """Reward of the parroted text for acts alone: the claim that a fact holds states the fact."""
     criteria: int = 0
     """Criteria that were judged in both orders."""
     order_changes: int
@@ -116,7 +132,7 @@ class RubricFinding(BaseModel):
     @property
     def gap(self) -> float | None:
         """Reward of the best response minus that of the best-rewarded bad probe."""
-        bad = [self.rewards[kind] for kind in ("everything", "other", "empty")]
+        bad = [*(self.rewards[kind] for kind in ("everything", "other", "empty")), self.claimed]
         judged = [reward for reward in bad if reward is not None]
         best = self.rewards["response"]
         return None if best is None or not judged else best - max(judged)
@@ -131,6 +147,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     """Judge a rubric by the scorecards of its probes, which are in their order."""
     both = list(zip(probes, cards, strict=True))
     pairs = [(probe, card) for probe, card in both if card.complete]
+    own = [probe.text for probe in probes if probe.kind == "response"]
     plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in _OF_THE_JUDGE]
     everything = [(probe, card.credits) for probe, card in both if probe.kind not in _OF_THE_JUDGE]
     rewards: dict[str, float | None] = dict.fromkeys(
@@ -140,7 +157,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         if rewards[probe.kind] is None:
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
     outcomes = [_verdict_flags(rubric.criteria, everything), _reward_flags(rewards, len(rubric.criteria))]
-    flags = [*_text_flags(rubric.criteria), *(flag for outcome in outcomes for flag in outcome.flags)]
+    flags = [*_text_flags(rubric.criteria, own), *(flag for outcome in outcomes for flag in outcome.flags)]
     untested = dict.fromkeys(name for outcome in outcomes for name in outcome.untested)
     best = next((credits for probe, credits in plain if probe.kind == "response"), None)
     turned = next((card.credits[::-1] for probe, card in pairs if probe.kind == "reversed"), None)
@@ -149,6 +166,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         sample_id=sample_id,
         flags=tuple(flags),
         rewards=rewards,
+        claimed=_claimed_reward(rubric, plain),
         criteria=len(rubric.criteria) if best and turned else 0,
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
         impossible_credited=None if impossible is None else impossible > 0,
@@ -157,14 +175,48 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     )
 
 
-def _text_flags(criteria: Sequence[Criterion]) -> list[CriterionFlag]:
+def _claimed_reward(rubric: Rubric, plain: Sequence[tuple[Probe, list[float | None]]]) -> float | None:
+    """Reward of a text that only claims the acts that are asked for; what takes away is left as it is judged."""
+    credits = next((credits for probe, credits in plain if probe.kind == "parroted"), None)
+    if credits is None:
+        return None
+    kept = [
+        credit if one.weight < 0 or asks_for_act(one) else 0.0
+        for one, credit in zip(rubric.criteria, credits, strict=True)
+    ]
+    return signed_reward(kept, rubric.weights)
+
+
+def asks_for_act(criterion: Criterion) -> bool:
+    """Return True if a criterion asks for an act about a topic, whose claim states nothing: "explains how …".
+
+    It opens with a verb in the third person, or after "should", that is none of telling, and no clause with "that".
+    """
+    opening = _OPENING.match(statements(criterion)[-1].strip())
+    if opening is None or is_negated(criterion):
+        return False
+    verb, rest = opening["verb"], opening["object"]
+    if _TOLD.match(rest) or not rest:
+        return False
+    if _TELLS.fullmatch(verb):
+        return _TOPIC.match(rest) is not None
+    demanded = re.search(r"\b(?:should|must|has to)\b", opening[0][: opening.start("object")]) is not None
+    return (demanded or verb.endswith("s")) and not verb.endswith("ss")
+
+
+def _text_flags(criteria: Sequence[Criterion], responses: Sequence[str]) -> list[CriterionFlag]:
     flags = []
+    quotable = {words for text in responses for words in _runs(text)}
     for one in criteria:
         if any(map(joins_assertions, statements(one))):
             flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason="it joins several assertions"))
         target = describe_target(one.reference) if one.verifier else one.reference
-        if target and gives_away(f"{one.criterion} {one.description}", target):
+        text = f"{one.criterion} {one.description}"
+        if target and gives_away(text, target):
             flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=f"it states {target!r:.60}"))
+        elif quote := next((words for words in _runs(text) if words in quotable), None):
+            reason = f"it quotes a response: {' '.join(quote)!r:.80}"
+            flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=reason))
     return flags
 
 
@@ -175,7 +227,6 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
     kinds = [probe.kind for probe, _ in plain]
     for criterion, met in zip(criteria, columns, strict=True):
         title = criterion.criterion
-        asks_for_act = any(map(_ACT.search, statements(criterion))) and not is_negated(criterion)
         judged = [one for one in met if one is not None]
         own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
         by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
@@ -191,27 +242,23 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
         untested += ["never met"] * (not own)
         if own and not any(own):
             flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
-        elif asks_for_act and by_claim is not False and when_empty is not True:
+        elif asks_for_act(criterion) and by_claim is not False and when_empty is not True:
             if by_claim is None or when_empty is None:
                 untested.append("parroted")
             else:
                 flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))
     for (first, a), (second, b) in combinations(zip(criteria, columns, strict=True), 2):
-        shared = likeness(first, second)
-        if shared < _ALIKE:
+        repeated, excluded = same_rule(first, second), _excludes(first, second)
+        if not repeated and not excluded:
             continue
         both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-        differ = sum(x != y for x, y in both)
-        repeated, excluded = same_words(first, second), _excludes(first, second)
+        together = sum(x and y for x, y in both)
         if 2 * len(both) < len(a):
-            if repeated:
-                untested.append("overlaps")
-            if excluded:
-                untested.append("contradicts")
-        elif differ <= 1 and 0 < sum(x for x, _ in both) < len(both) and repeated:
-            reason = f"same verdicts and {shared:.0%} of its words as {first.criterion!r:.80}"
+            untested.append("overlaps" if repeated else "contradicts")
+        elif repeated and sum(x != y for x, y in both) <= max(1, _DIFFER * len(both)):
+            reason = f"it asks for the same as {first.criterion!r:.80}"
             flags.append(CriterionFlag(flag="overlaps", criterion=second.criterion, reason=reason))
-        elif not any(x and y for x, y in both) and excluded:
+        elif excluded and together <= 1:
             reason = f"no probe meets both it and {first.criterion!r:.80}"
             flags.append(CriterionFlag(flag="contradicts", criterion=second.criterion, reason=reason))
     return _Outcome(flags, untested)
@@ -241,16 +288,9 @@ def _reward_flags(rewards: dict[str, float | None], count: int) -> _Outcome:
     return _Outcome(flags, untested)
 
 
-def likeness(first: Criterion, second: Criterion) -> float:
-    """Share of words that two criteria have in common, of title and rule (Jaccard)."""
-    a, b = _words(first), _words(second)
-    return len(a & b) / len(a | b)
-
-
-def same_words(first: Criterion, second: Criterion) -> bool:
-    """Return True if two criteria differ in words of their titles alone, or in nothing but order and case."""
-    rule_a, rule_b = _bag(first.evaluation_rule), _bag(second.evaluation_rule)
-    return rule_a == rule_b if rule_a or rule_b else _words(first) == _words(second)
+def same_rule(first: Criterion, second: Criterion) -> bool:
+    """Return True if two criteria pass for the same words of their rules, or of their texts where they have none."""
+    return _bag(_passing(first)) == _bag(_passing(second))
 
 
 def _excludes(first: Criterion, second: Criterion) -> bool:
@@ -258,16 +298,22 @@ def _excludes(first: Criterion, second: Criterion) -> bool:
     a, b = first.criterion.casefold(), second.criterion.casefold()
     if bool(_NEGATION.search(a)) != bool(_NEGATION.search(b)):
         return _bag(_NEGATION.sub("", a)) - _SMALL == _bag(_NEGATION.sub("", b)) - _SMALL
-    words_a, words_b = _WORD.findall(_text(first)), _WORD.findall(_text(second))
+    words_a, words_b = _WORD.findall(_passing(first)), _WORD.findall(_passing(second))
     return len(words_a) == len(words_b) and len({(x, y) for x, y in zip(words_a, words_b, strict=True) if x != y}) == 1
 
 
-def _text(criterion: Criterion) -> str:
-    return f"{criterion.criterion} {criterion.evaluation_rule or criterion.description}".casefold()
+def _passing(criterion: Criterion) -> str:
+    """Words for which a criterion passes: its rule without the part that says when it fails, or all of its text."""
+    rule = criterion.evaluation_rule
+    if rule in ("", NEGATED):
+        return f"{criterion.criterion} {criterion.description} {rule}".casefold()
+    return _FAILS.split(rule.casefold(), maxsplit=1)[0]
 
 
-def _words(criterion: Criterion) -> frozenset[str]:
-    return frozenset(_WORD.findall(_text(criterion)))
+def _runs(text: str) -> list[tuple[str, ...]]:
+    """All runs of `_QUOTED` words of a text."""
+    words = _WORD.findall(text.casefold())
+    return [tuple(words[at : at + _QUOTED]) for at in range(len(words) - _QUOTED + 1)]
 
 
 def _bag(text: str) -> frozenset[str]:

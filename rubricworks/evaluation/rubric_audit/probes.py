@@ -50,7 +50,7 @@ def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str])
     parts = sentences(best)
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
-    claimed = [one for one in rubric.criteria if not is_negated(one)]
+    claimed = [one for one in rubric.criteria if one.weight > 0 and not is_negated(one)]
     claims = " ".join(f"The response meets this: {': '.join(statements(one))}." for one in claimed)
     return [
         *(Probe("response", text, rubric) for text in responses),

@@ -53,7 +53,7 @@ class RubricAudit(BaseModel):
 
     @property
     def gap(self) -> Interval | None:
-        """Mean distance between the best response and the best-rewarded bad probe; 0 or less can be gamed."""
+        """Mean distance between the best response and the best-rewarded bad text; 0 or less can be gamed."""
         return mean_interval([one.gap for one in self.findings], share=False)
 
     @property

@@ -4,6 +4,7 @@ import pytest
 
 from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit import RubricAudit, examine, make_probes
+from rubricworks.evaluation.rubric_audit.flags import asks_for_act
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 BEST, OTHER = "There is a red cup. It stands on a table.", "There is a blue bird. It sits on a wire."
@@ -99,6 +100,75 @@ def test_two_values_of_one_thing_contradict_if_nothing_meets_both():
     red, blue = criterion("Says that the cup is red", "red"), criterion("Says that the cup is blue", "blue")
     finding = found(*SOUND, red, blue, judge=lambda one, text: blue_only(text) if one is blue else word_in(one, text))
     assert ("contradicts", blue.criterion) in flags(finding)
+
+
+def test_a_rule_that_fails_in_other_words_is_the_same_rule():
+    first, second = (
+        Criterion(criterion=title, evaluation_rule=f"Passes if the cup is named. {ending}", weight=1)
+        for title, ending in (("Names the cup", "Fails if it is not."), ("A cup is there", "Otherwise it fails."))
+    )
+    given = {"judge": word_cup_but_once(), "responses": (BEST, f"{BEST} It is old.", f"{BEST} It is new.")}
+    assert ("overlaps", second.criterion) in flags(found(TABLE, NO_BIRD, first, second, **given))
+    other = second.model_copy(update={"evaluation_rule": "Passes if a cup is named there. Otherwise it fails."})
+    assert "overlaps" not in {flag for flag, _ in flags(found(TABLE, NO_BIRD, first, other, **given))}
+
+
+def word_cup_but_once():
+    """A judge that looks for the word, and errs in one verdict of each of two probes."""
+    errors = {("A cup is there", ""), ("Names the cup", OTHER)}
+
+    def judge(one, text):
+        met = "cup" in text if "cup" in one.criterion else word_in(one, text)
+        return met != ((one.criterion, text) in errors)
+
+    return judge
+
+
+def test_one_error_of_the_judge_does_not_hide_a_contradiction():
+    red, blue = criterion("Says that the cup is red", "red"), criterion("Says that the cup is blue", "blue")
+
+    def judge(one, text):
+        if one is blue:
+            return blue_only(text) or text.endswith("table. There is a blue bird. It sits on a wire.")
+        return word_in(one, text)
+
+    assert ("contradicts", blue.criterion) in flags(found(*SOUND, red, blue, judge=judge))
+
+
+def test_a_criterion_that_quotes_a_response_leaks_it_and_one_that_shares_some_words_does_not():
+    long = "The red cup with the broken handle stands on the oak table. It is empty."
+    quoting = criterion("Names it", "cup", description="As in: a cup with the broken handle stands on the oak table")
+    sharing = criterion("Says that the cup with the broken handle is red", "red")
+    finding = found(*SOUND, quoting, sharing, responses=[long])
+    assert [flag.criterion for flag in finding.flags if flag.flag == "leaks"] == ["Names it"]
+
+
+def test_the_gap_counts_what_the_claim_of_acts_alone_earns():
+    acts = (criterion("Explains the cup", "cup", 3), criterion("Comments on the table", "table"))
+    gamed, sound = found(*acts, NO_BIRD), found(*SOUND)
+    assert gamed.claimed == 1
+    assert gamed.gap == 0
+    # The claim of a fact states it, and is no bad response.
+    assert (sound.rewards["parroted"], sound.claimed) == (1, 0)
+    assert sound.gap == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(
+    ("title", "is_act"),
+    [
+        ("Explains how the cup came there", True),
+        ("The response should clearly outline the risks", True),
+        ("Essential Criteria: Weighs both sides", True),
+        ("Gives an overview of the risks", True),
+        ("Says that the cup is red", False),
+        ("Makes it clear that the cup is red", False),
+        ("The answer is 12 m/s", False),
+        ("Gives the sum", False),
+        ("Exactly three red kites are in the sky.", False),
+    ],
+)
+def test_acts_are_told_from_facts_by_how_a_criterion_opens(title, is_act):
+    assert asks_for_act(Criterion(criterion=title, weight=1)) is is_act
 
 
 def blue_only(text):

@@ -77,6 +77,23 @@ def is_true(flag, title, rubric, captions, others):
     return False
 
 
+def is_fault(planted, at):
+    """True if a fault was planted, and is one by the rules: a rubric that naming everything does not pay is none."""
+    one = planted[at]
+    if one.fault in OF_RUBRICS:
+        return is_true(one.fault, "", one.entry.rubric, one.captions, others_of(planted, at))
+    if one.fault == "parroted":
+        probes = make_probes(one.entry.rubric, one.captions, others_of(planted, at))
+        (claims,) = (probe.text for probe in probes if probe.kind == "parroted")
+        titles = [criterion.criterion for criterion in one.entry.rubric.criteria]
+        return bool(credits(one.entry.rubric, claims)[titles.index(one.title)])
+    return bool(one.fault)
+
+
+def fault_counts(planted):
+    return Counter(one.fault for at, one in enumerate(planted) if is_fault(planted, at))
+
+
 class Tally(NamedTuple):
     found: Counter
     """Planted faults with their own flag, where they were put."""
@@ -102,7 +119,7 @@ def tally(planted, audit):
     found, right, wrong = Counter(), Counter(), Counter()
     for at, (one, finding) in enumerate(zip(planted, audit.findings, strict=True)):
         names = {(flag.flag, flag.criterion) for flag in finding.flags}
-        found[one.fault] += bool(one.fault) and planted_at(one) in names
+        found[one.fault] += is_fault(planted, at) and planted_at(one) in names
         for flag, title in names - {planted_at(one)}:
             true = is_true(flag, title, one.entry.rubric, one.captions, others_of(planted, at))
             (right if true else wrong)[flag] += 1
@@ -116,7 +133,7 @@ def still_there(planted, fixes):
         rubric = kept.get(one.entry.sample_id, one.entry.rubric)
         if one.fault in OF_RUBRICS:
             left[one.fault] += is_true(one.fault, "", rubric, one.captions, others_of(planted, at))
-        elif one.fault:
+        elif is_fault(planted, at):
             (faulty,) = (criterion for criterion in one.entry.rubric.criteria if criterion.criterion == one.title)
             texts = [(criterion.criterion, criterion.description) for criterion in rubric.criteria]
             left[one.fault] += (one.title, faulty.description) in texts
@@ -133,7 +150,7 @@ def results(world_url, tmp_path_factory):
 def test_nine_of_ten_planted_faults_are_found_and_few_others_flagged(results):
     planted, audit, _ = results
     counted = tally(planted, audit)
-    counts = Counter(one.fault for one in planted if one.fault)
+    counts = fault_counts(planted)
     assert set(counts) == set(FAULTS)
     assert min(counted.found[fault] / count for fault, count in counts.items()) >= 0.75
     assert counted.found.total() >= 0.9 * counts.total()
@@ -144,9 +161,21 @@ def test_nine_of_ten_planted_faults_are_found_and_few_others_flagged(results):
 
 
 @pytest.mark.e2e
+def test_faults_in_a_wording_that_no_flag_was_written_for_are_found_too(world_url, tmp_path):
+    planted = planted_rubrics(200, seed=11, wording="fourth")
+    audit, _ = audited(planted, world_url, tmp_path / "answers.sqlite")
+    counted, counts = tally(planted, audit), fault_counts(planted)
+    assert counted.found.total() >= 0.8 * counts.total()
+    assert counted.precision >= 0.9
+    # Flags from words alone know only some wordings; those from verdicts and rules know all.
+    of_words = {"compound", "parroted"}
+    assert min(counted.found[fault] / count for fault, count in counts.items() if fault not in of_words) >= 0.75
+
+
+@pytest.mark.e2e
 def test_most_planted_faults_are_gone_after_the_scripted_writer_has_rewritten_the_flagged_rubrics(results):
     planted, audit, fixes = results
-    counts = Counter(one.fault for one in planted if one.fault)
+    counts = fault_counts(planted)
     assert still_there(planted, fixes).total() <= 0.12 * counts.total()
     assert fixes.audit.flagged.value < audit.flagged.value / 3
     assert fixes.audit.gap.value > audit.gap.value
