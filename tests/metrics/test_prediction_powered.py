@@ -1,4 +1,4 @@
-"""Prediction-powered estimates against closed forms, the t interval, and simulated coverage."""
+"""Prediction-powered estimates against ppi_py, closed forms, the t interval, and simulated coverage."""
 
 import math
 
@@ -39,6 +39,34 @@ def test_the_tuned_power_has_the_least_variance_of_its_closed_form():
     for power in (0.0, 0.3, 1.0):
         other = prediction_powered_mean(labels, on_labels, others, power=power)
         assert tuned.high - tuned.low <= (other.high - other.low) * 1.005
+
+
+PPI_PY = [
+    # labels, others, errors of 97, power (None: tuned), and ppi_py's estimate and bounds
+    (200, 1_800, 10, None, 0.40785666978046703, 0.36181390268677166, 0.4538994368741624),
+    (200, 1_800, 10, 1.0, 0.40055555555555555, 0.3494863346092779, 0.4516247765018332),
+    (200, 1_800, 10, 0.5, 0.4127777777777778, 0.3645610628042432, 0.4609944927513124),
+    (200, 1_800, 10, 0.0, 0.425, 0.3564888148071015, 0.4935111851928985),
+    (500, 1_000, 25, None, 0.42662796304392514, 0.3866814950684117, 0.4665744310194386),
+    (500, 1_000, 25, 1.0, 0.42800000000000005, 0.37375068940493705, 0.48224931059506304),
+    (300, 9_000, 3, None, 0.43644214554327854, 0.4140594895994273, 0.4588248014871298),
+    (300, 9_000, 3, 0.5, 0.4321111111111111, 0.4000852184368049, 0.46413700378541733),
+]
+"""`ppi_mean_pointestimate` and `ppi_mean_ci` of ppi-python 0.2.3, the authors' own package, at alpha 0.05."""
+
+
+@pytest.mark.parametrize(("labelled", "unlabelled", "errors", "power", "estimate", "low", "high"), PPI_PY)
+def test_estimates_and_bounds_are_those_of_the_authors_package(
+    labelled, unlabelled, errors, power, estimate, low, high
+):
+    number = np.arange(labelled + unlabelled)
+    truth = (number * 7919 % 101 < 43).astype(float)
+    judged = np.where(number * 104729 % 97 < errors, 1 - truth, truth)
+    mean = prediction_powered_mean(truth[:labelled], judged[:labelled], judged[labelled:], power=power)
+    assert mean.value == pytest.approx(estimate, abs=1e-4)  # its tuned power divides by n, not n - 1
+    # It takes the normal's quantile and variances over n; ours are Student's, over n - 1.
+    student = {200: 1.971957, 300: 1.967930, 500: 1.964729}[labelled]
+    assert (mean.high - mean.low) * 1.959964 / student == pytest.approx(high - low, rel=1 / labelled)
 
 
 @pytest.mark.parametrize("false_positive", [0.05, 0.3])
