@@ -3,13 +3,14 @@
 import json
 import logging
 import zlib
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from scripted_server import fail, say
 from synthetic_run import write_table
 
-from rubricworks.grading import Grader
+from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.stages.training.canary import Canary, CanaryConfig, CanaryRecord
@@ -36,6 +37,11 @@ class Judge:
         return say(json.dumps({"verdicts": scores}))
 
 
+def grader_of(client):
+    judge = client("judge")
+    return lambda seed: Grader(judge, seed=seed)
+
+
 @pytest.fixture
 def canary(tmp_path, serve):
     """Makes the canary of one training, again after a restart; returns the judge, the server and the maker."""
@@ -52,12 +58,11 @@ def canary(tmp_path, serve):
     write_table(tmp_path / "captions", "captions", rows)
     job = SimpleNamespace(out=tmp_path, inputs={"captions": tmp_path / "captions"})
 
-    def start(judge):
+    def start(judge, grader_of=grader_of):
         server = serve(judge)
-        client = ChatClient(server.url, "judge", cache=tmp_path / "answers.sqlite")
-        rubrics = dict.fromkeys(NAMES, RUBRIC)
-        config = CanaryConfig(every=10, samples=16)
-        return server, lambda: Canary(config, job, lambda seed: Grader(client, seed=seed), rubrics)
+        make = grader_of(partial(ChatClient, server.url, cache=tmp_path / "answers.sqlite"))
+        rubrics, config = dict.fromkeys(NAMES, RUBRIC), CanaryConfig(every=10, samples=16)
+        return server, lambda: Canary(config, job, make, rubrics)
 
     return start
 
@@ -131,3 +136,40 @@ def test_a_restart_remembers_the_start_and_repeats_no_check(canary, tmp_path):
     judge.lenient = True
     again.after_step(20)
     assert again.alarm
+
+
+class Unsure(Judge):
+    """Cheap judge whose draws of the even criteria disagree, and a strong one, `Judge` itself, that decides them."""
+
+    def __call__(self, number, body):
+        said = super().__call__(number, body)
+        if body["model"] == "strong":
+            return said
+        text = json.loads(json.loads(said.body)["choices"][0]["message"]["content"])
+        for row in text["verdicts"]:
+            if row["id"] % 2 == 0:
+                row["score"] = body["seed"] % 2
+        return say(json.dumps(text))
+
+
+def cascade_of(client):
+    cheap, strong = client("cheap"), client("strong")
+
+    def make(seed):
+        unsure = Grader(cheap, confidence="repeats", repeats=2, seed=2 * seed)
+        return Cascade(unsure, Grader(strong, seed=seed), below=0.9)
+
+    return make
+
+
+def test_a_cascade_is_watched_whole_its_strong_judge_too(canary, tmp_path):
+    judge = Unsure()
+    server, make = canary(judge, cascade_of)
+    watch = make()
+    watch.after_step(10)
+    asked = [heard.body["model"] for heard in server.chats]
+    assert (asked.count("cheap"), asked.count("strong")) == (3 * 16 * 2, 3 * 16)
+    assert [(one.changed.value, one.alarm) for one in checks(tmp_path)] == [(0, ""), (0, "")]
+    judge.lenient = True  # of the even criteria, only the strong judge's verdicts stand
+    watch.after_step(20)
+    assert "have moved by" in watch.alarm

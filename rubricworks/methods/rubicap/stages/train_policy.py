@@ -263,11 +263,14 @@ def _canary(
     if config.canary is None or not is_main():
         return None
     grader: Callable[..., Grader | Cascade]
+    draws = 1
     if config.escalate_to:
         grader = partial(_cascade, config.escalate_to, config, judges, job.client(config.escalate_to.judge, "judge"))
+        draws = config.escalate_to.repeats
     else:
         grader = partial(Grader, judges, call_per=config.call_per, combine=config.combine)
-    return Canary(config.canary, job, lambda seed: grader(seed=seed), rubrics).after_step
+    # A grading's draws have seeds of their own: those of the one before would be answered by the run's cache.
+    return Canary(config.canary, job, lambda number: grader(seed=draws * number), rubrics).after_step
 
 
 def _probe(config: Config, job: Job) -> HeldOutProbe | None:
