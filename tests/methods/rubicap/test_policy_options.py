@@ -1,6 +1,7 @@
 """RubiCap's policy training with the options that look at a group: the tables show what they did."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import pvariance
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 from rubric_squares import make_inputs
-from scripted_server import say
+from scripted_server import Said, say
 
 from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
+from rubricworks.stages.training.canary import CanaryRecord
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.e2e
@@ -35,8 +38,8 @@ def grade(_: int, body: dict[str, Any]):
     return say(json.dumps({"verdicts": verdicts}))
 
 
-def train(run: Path, inputs: dict[str, str], judge: str, **config: Any) -> Path:
-    endpoint = {"url": judge, "model": "judge", "attempts": 1}
+def train(run: Path, inputs: dict[str, str], url: str, **config: Any) -> Path:
+    endpoint = {"url": url, "model": "judge", "attempts": 1}
     return Path(launch("train_policy", json.dumps({"judge": endpoint, **RL, **config}), str(run), inputs))
 
 
@@ -79,3 +82,57 @@ def test_refill_draws_other_captions_where_all_pass_or_fail_a_criterion(inputs, 
         dropped += not with_signal
     assert trained
     assert dropped
+
+
+def test_the_canary_of_a_cascade_asks_both_judges_anew_and_sees_the_strong_one_change(inputs, serve, tmp_path):
+    """The cheap judge's draws disagree on the second criterion, which the strong one decides; after 40 calls, as 1."""
+    strong_calls = 0
+
+    def answer(_, body):
+        nonlocal strong_calls
+        strong = body["model"] == "strong"
+        strong_calls += strong
+        scores = [int(strong_calls > 40)] if strong else [1, body["seed"] % 2]
+        rows = [{"id": at, "reasoning": "r", "score": score} for at, score in enumerate(scores, start=1)]
+        return say(json.dumps({"verdicts": rows}))
+
+    server = serve(answer)
+    strong = {"url": server.url, "model": "strong", "attempts": 1}
+    out = train(
+        tmp_path, inputs, server.url, steps=8, canary={"every": 4, "samples": 8},
+        escalate_to={"judge": strong, "repeats": 2},
+    )  # fmt: skip
+    record = CanaryRecord.model_validate_json((out / "canary.json").read_text())
+    assert [one.step for one in record.checks] == [0, 4, 8]
+    assert record.checks[0].changed.value == 0
+    assert "have moved by +0.50" in record.checks[-1].alarm
+    on_teachers = [one.body for one in server.chats if "none of it" in str(one.body) or "a square" in str(one.body)]
+    asked = Counter((one["model"], one["seed"], one["messages"][1]["content"]) for one in on_teachers)
+    assert set(asked.values()) == {1}
+    seeds = {one["seed"] for one in on_teachers if one["model"] == "judge"}
+    assert seeds >= {0, 1, 2, 3}
+
+
+def test_a_judge_that_answers_as_another_model_in_mid_training_ends_it(inputs, serve, tmp_path):
+    def answer(number, body):
+        said = grade(number, body)
+        model = "judge-2026-01" if number < 12 else "judge-2026-06"
+        return Said(json.dumps(json.loads(said.body) | {"model": model}).encode())
+
+    server = serve(answer)
+    endpoint = {"url": server.url, "model": "judge", "attempts": 1, "on_change": "refuse", "concurrency": 1}
+    with pytest.raises(UserError, match="answered as judge-2026-01 before, and now as judge-2026-06"):
+        train(tmp_path, inputs, server.url, judge=endpoint, steps=20)
+    assert not (tmp_path / "train_policy" / "done.json").exists()
+    assert len(server.chats) < 20
+
+
+@pytest.mark.parametrize("option", [{"credits": "logprob"}, {"escalate_to": {"below": 0.9}}])
+def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, serve, tmp_path, option):
+    server = serve(grade)
+    for escalation in option.values():
+        if isinstance(escalation, dict):
+            escalation["judge"] = {"url": server.url, "model": "strong"}
+    with pytest.raises(UserError, match="gives no log-probabilities, which credits of them need"):
+        train(tmp_path, inputs, server.url, **option)
+    assert len(server.chats) == 1
