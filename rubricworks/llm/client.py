@@ -303,7 +303,8 @@ class ChatClient:
         prompt, completion = answer.prompt_tokens, answer.completion_tokens
         if not prompt and not completion:
             prompt, completion = request.tokens, len(answer.text or "") // BYTES_PER_TOKEN
-        return Usage(prompt, completion, self.endpoint.cost(prompt, completion, answer.cached_tokens))
+        cost = self.endpoint.cost(prompt, completion, answer.cached_tokens)
+        return Usage(prompt, completion, cost, answer.cached_tokens)
 
     def _error(self, error_class: ErrorClass, message: str, raw: str, attempts: int) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label

@@ -97,6 +97,9 @@ class ChatCollector:
             "rubricworks_chat_errors", "Calls that failed for good", labels=[*by_client, "class"]
         )
         tokens = CounterMetricFamily("rubricworks_chat_tokens", "Tokens", labels=[*by_client, "kind"])
+        cached_tokens = CounterMetricFamily(
+            "rubricworks_chat_provider_cached_tokens", "Prompt tokens that the provider had cached", labels=by_client
+        )
         dollars = CounterMetricFamily("rubricworks_chat_cost_dollars", "Dollars", labels=by_client)
         throttled = CounterMetricFamily("rubricworks_chat_throttled", "Requests turned away by 429", labels=by_server)
         in_flight = GaugeMetricFamily("rubricworks_chat_in_flight", "Requests in flight", labels=by_server)
@@ -108,6 +111,7 @@ class ChatCollector:
             requests.add_metric(key, total.requests)
             tokens.add_metric([*key, "prompt"], total.prompt_tokens)
             tokens.add_metric([*key, "completion"], total.completion_tokens)
+            cached_tokens.add_metric(key, total.cached_tokens)
             dollars.add_metric(key, total.cost)
             for kind, count in total.errors.items():
                 errors.add_metric([*key, kind.value], count)
@@ -116,7 +120,7 @@ class ChatCollector:
         for server, group in limiters.items():
             in_flight.add_metric(server, sum(limiter.in_flight for limiter in group))
             limit.add_metric(server, sum(int(limiter.limit) for limiter in group))
-        return (calls, cached, requests, errors, tokens, dollars, throttled, in_flight, limit)
+        return (calls, cached, requests, errors, tokens, cached_tokens, dollars, throttled, in_flight, limit)
 
 
 def _snapshot() -> tuple[dict[tuple[str, str], Totals], dict[tuple[str, str], set[Limiter]], Counter[tuple[str, str]]]:
@@ -291,4 +295,6 @@ def _attributes(endpoint: Endpoint, purpose: str) -> dict[str, str | int | float
 def record_usage(span: Any, usage: Usage) -> None:
     span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
     span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
+    if usage.cached_tokens:
+        span.set_attribute("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens)
     span.set_attribute("rubricworks.cost", usage.cost)

@@ -13,6 +13,8 @@ class Usage(NamedTuple):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    cached_tokens: int = 0
+    """Prompt tokens that the provider had cached, of `prompt_tokens`; `cost` has them at their price."""
 
     @property
     def tokens(self) -> int:
@@ -23,6 +25,7 @@ class Usage(NamedTuple):
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
             self.cost + other.cost,
+            self.cached_tokens + other.cached_tokens,
         )
 
 
@@ -41,6 +44,8 @@ class Totals:
     cost: float = 0.0
     seconds: float = 0.0
     """Duration summed over calls, including waiting for the limiter; calls overlap, so it exceeds wall-clock time."""
+    cached_tokens: int = 0
+    """Prompt tokens that the provider had cached, of `prompt_tokens`."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -60,6 +65,7 @@ class Totals:
             self.completion_tokens += usage.completion_tokens
             self.cost += usage.cost
             self.seconds += seconds
+            self.cached_tokens += usage.cached_tokens
             if error is not None:
                 self.errors[error] = self.errors.get(error, 0) + 1
 
@@ -84,4 +90,5 @@ class Totals:
                 "completion_tokens": self.completion_tokens,
                 "cost": self.cost,
                 "seconds": round(self.seconds, 3),
+                "cached_tokens": self.cached_tokens,
             }

@@ -20,6 +20,8 @@ class ModelCalls(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    cached_tokens: int = 0
+    """Prompt tokens that the provider had cached, of `prompt_tokens`."""
 
 
 class StageCost(BaseModel):

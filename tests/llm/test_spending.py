@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from key_search import VARIABLE
 from pydantic import BaseModel
-from scripted_server import say
+from scripted_server import Said, say
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, ChatClient, ChatError, Endpoint, Spending, read_spending
-from rubricworks.llm.spending import BudgetReached
-from rubricworks.llm.usage import Usage
+from rubricworks.llm.spending import BudgetReached, merge_spending
+from rubricworks.llm.usage import Totals, Usage
 from rubricworks.rubrics import ErrorClass
 
 ASK = [{"role": "user", "content": "how many?"}]
@@ -184,11 +186,11 @@ def test_the_ledger_has_a_row_for_each_purpose_and_model_and_cached_calls_cost_n
     assert min(seconds) > 0.03
     assert judge == shared | {
         "purpose": "judge", "model": "m", "calls": 10, "cached": 5, "requests": 5,
-        "prompt_tokens": 400, "completion_tokens": 100, "cost": pytest.approx(5 * 0.14),
+        "prompt_tokens": 400, "completion_tokens": 100, "cost": pytest.approx(5 * 0.14), "cached_tokens": 0,
     }  # fmt: skip
     assert rubric == shared | {
         "purpose": "rubric", "model": "writer", "calls": 6, "cached": 0, "requests": 6,
-        "prompt_tokens": 480, "completion_tokens": 120, "cost": pytest.approx(6 * 0.14),
+        "prompt_tokens": 480, "completion_tokens": 120, "cost": pytest.approx(6 * 0.14), "cached_tokens": 0,
     }  # fmt: skip
     assert len(server.chats) == 11
 
@@ -217,3 +219,41 @@ def test_a_run_without_a_ledger_has_spent_nothing_and_a_file_that_is_none_is_nam
         Spending(tmp_path / "spending.sqlite", "stage")
     with pytest.raises(UserError, match=r"the ledger \S*spending\.sqlite cannot be read"):
         read_spending(tmp_path / "spending.sqlite")
+
+
+def test_tokens_that_the_provider_had_cached_are_kept_beside_their_price(serve, judge_key, tmp_path):
+    body = json.loads(say("good", tokens=(80, 20)).body)
+    body["usage"]["prompt_tokens_details"] = {"cached_tokens": 60}
+    wallet = Wallet(judge_key, serve([Said(json.dumps(body).encode())]), tmp_path)
+    wallet.client.endpoint = wallet.endpoint.model_copy(update={"price_cached": 100.0})
+    _, replies = wallet.ask_all(3)
+    (row,) = read_spending(wallet.path)
+    assert (row["prompt_tokens"], row["cached_tokens"]) == (240, 180)
+    assert row["cost"] == pytest.approx(3 * (20 * 1_000 + 60 * 100 + 20 * 3_000) / 1e6)
+    assert [reply.usage.cached_tokens for reply in replies] == [60, 60, 60]
+
+
+def test_a_ledger_of_an_earlier_version_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "spending.sqlite"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(
+            "CREATE TABLE spending (stage TEXT, purpose TEXT, model TEXT, calls NUMERIC NOT NULL, cached NUMERIC NOT "
+            "NULL, requests NUMERIC NOT NULL, prompt_tokens NUMERIC NOT NULL, completion_tokens NUMERIC NOT NULL, cost "
+            "NUMERIC NOT NULL, seconds NUMERIC NOT NULL, PRIMARY KEY (stage, purpose, model))"
+        )
+        file.execute(
+            "CREATE TABLE failures (stage TEXT, purpose TEXT, model TEXT, class TEXT, count INTEGER NOT NULL, "
+            "PRIMARY KEY (stage, purpose, model, class))"
+        )
+        file.execute("INSERT INTO spending VALUES ('s', 'judge', 'm', 5, 0, 5, 100, 50, 1.5, 2.0)")
+    (before,) = read_spending(path)
+    assert (before["prompt_tokens"], before["cost"], before["cached_tokens"]) == (100, 1.5, 0)
+    spending, totals = Spending(path, "s"), Totals()
+    spending.open_account("judge", "m", totals)
+    totals.count(Usage(10, 5, 0.5, 8), 1, 0.1)
+    spending.close()
+    (after,) = read_spending(path)
+    assert (after["calls"], after["prompt_tokens"], after["cost"], after["cached_tokens"]) == (6, 110, 2.0, 8)
+    del before["cached_tokens"]  # as a pod of the earlier version hands it on
+    merge_spending(path, [{**before, "stage": "other"}])
+    assert [row["cached_tokens"] for row in read_spending(path)] == [8, 0]

@@ -99,7 +99,7 @@ def test_a_process_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_p
         f"import os, signal, sqlite3\nfile = sqlite3.connect({str(ledger)!r}, isolation_level=None)\n"
         "file.execute('PRAGMA cache_size = 1')\nfile.execute('BEGIN IMMEDIATE')\n"
         "for n in range(3_000):\n"
-        "    file.execute(\"INSERT INTO spending VALUES (?, 'p', 'm', 1, 1, 1, 1, 1, 1, 1)\", (str(n) * 20,))\n"
+        "    file.execute(\"INSERT INTO spending VALUES (?, 'p', 'm', 1, 1, 1, 1, 1, 1, 1, 1)\", (str(n) * 20,))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL

@@ -25,6 +25,7 @@ def test_the_page_counts_every_call_and_no_counter_falls_when_clients_end(start,
         ("errors_total", "truncated"): 1,
         ("tokens_total", "prompt"): 2 * 100 + 3 * 50 + 30 + 20,
         ("tokens_total", "completion"): 2 * 10 + 3 * 5 + 3 + 1024,
+        ("provider_cached_tokens_total",): 0,
         ("cost_dollars_total",): pytest.approx(400 * 2e-6),
     }
     labelled = {(name, "judge", "m", *rest): value for (name, *rest), value in judged.items()}

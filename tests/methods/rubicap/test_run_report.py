@@ -68,7 +68,16 @@ def test_page_of_an_older_run_shows_the_tables_of_its_retired_stage(tmp_path: Pa
 
 
 def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
-    call = {"purpose": "judge", "model": "m", "calls": 10, "cached": 4, "errors": {"malformed": 2}, "cost": 0.25}
+    call = {
+        "purpose": "judge",
+        "model": "m",
+        "calls": 10,
+        "cached": 4,
+        "prompt_tokens": 900,
+        "cached_tokens": 350,
+        "errors": {"malformed": 2},
+        "cost": 0.25,
+    }
     folder.write_ledger(
         tmp_path,
         [
@@ -82,7 +91,7 @@ def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
     html, summary = write_report(tmp_path)
     assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "score": 5.0}
     assert summary["cost"] == pytest.approx(0.5)
-    assert "score judge m 20 8 4" in text_of(html)
+    assert "score judge m 20 8 4 1 800 700 0" in text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
