@@ -8,13 +8,24 @@ from fastapi.responses import Response
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.runs import RunName, StageName
-from rubricworks.platform_api.schemas.rollouts import CriterionBody, FlipBody, GroupBody, GroupDetail, GroupPage
+from rubricworks.platform_api.schemas.rollouts import (
+    CriterionBody,
+    ExchangeBody,
+    FlipBody,
+    GroupBody,
+    GroupDetail,
+    GroupPage,
+)
 from rubricworks.platform_api.services import images, rollouts, runs
 from rubricworks.platform_api.services.images import Image
+from rubricworks.platform_api.services.judges import judge_requests
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["rollouts"], responses=PROBLEMS)
 Step = Annotated[int, Path(ge=0, lt=1 << 31)]
 SampleId = Annotated[str, Path(min_length=1, max_length=200)]
+ResponseDigest = Annotated[
+    str, Query(pattern=r"^[0-9a-f]{16}$", description="First 16 hexadecimal digits of the SHA-256 of `response`")
+]
 _PICTURE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/*": {}}, "description": "The image"},
     304: {"description": "Not modified"},
@@ -56,6 +67,25 @@ async def show_group(
 ) -> GroupDetail:
     members = await rollouts.get_group(session, store, run, stage, step, sample_id)
     return GroupDetail.model_validate({"step": step, "sample_id": sample_id, "rollouts": members})
+
+
+@router.get(
+    "/stages/{stage}/groups/{step}/{sample_id}/exchange",
+    summary="Requests to the judge about a response, as they were sent or made again, and its answers",
+)
+async def show_exchange(
+    run: RunName,
+    stage: StageName,
+    step: Step,
+    sample_id: SampleId,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    response: ResponseDigest,
+) -> ExchangeBody:
+    return ExchangeBody.model_validate(
+        await judge_requests.exchange_of(session, store, run, stage, step, sample_id, response)
+    )
 
 
 @router.get("/stages/{stage}/criteria", summary="Figures of each criterion over the training")

@@ -1,6 +1,6 @@
 """Rollouts, verdicts and criteria over HTTP."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -54,6 +54,52 @@ class GroupDetail(BaseModel):
     step: int
     sample_id: str
     rollouts: list[RolloutBody]
+
+
+class PartBody(BaseModel):
+    """A part of a message: a text, or an image in place of its bytes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    text: str
+    image: Literal["sample", "response", "other"] | None = Field(
+        description="Image that is sent: the sample's, the response itself, or one made from it; null for a text"
+    )
+
+
+class MessageBody(BaseModel):
+    """A message of a request."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    role: str
+    parts: list[PartBody]
+
+
+class CallBody(BaseModel):
+    """One call of a judge: the request and the answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    judge: str
+    prompt_version: str
+    origin: Literal["call cache", "dead letter", "reconstructed"] = Field(
+        description="What tells that the run sent this request; `reconstructed` if nothing does"
+    )
+    digest: str = Field(description="Digest of the request")
+    options: dict[str, Any] = Field(description="Fields of the request but for the messages, without secrets")
+    messages: list[MessageBody]
+    answer: str = Field(description="The judge's own words; empty if the call failed")
+
+
+class ExchangeBody(BaseModel):
+    """Raw exchange about a response."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    calls: list[CallBody]
+    answers: list[str] = Field(description="Answers whose requests could not be made again")
+    problem: str = Field(description="Reason for that")
 
 
 class CriterionBody(BaseModel):

@@ -17,6 +17,7 @@ from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, Rubric
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services.run_index import names_digest, parse_parquet
 from rubricworks.platform_api.services.runs import check_name, get_run
+from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -261,11 +262,17 @@ def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> lis
                 "response_type": rollouts.get("response_type", {position: None})[position],
                 "tokens": rollouts["tokens"][position],
                 "judge": card["judge"] if card else None,
-                "verdicts": card["verdicts"] if card else [],
-                "raw": card.get("raw", []) if card else [],
+                "verdicts": [_without_secrets(one) for one in card["verdicts"]] if card else [],
+                "raw": [redact(text) for text in card.get("raw", [])] if card else [],
             }
         )
     return members
+
+
+def _without_secrets(verdict: dict[str, Any]) -> dict[str, Any]:
+    """A verdict whose words show no secret: a failed call's message may hold what it was sent."""
+    reasoning = verdict.get("reasoning")
+    return {**verdict, "reasoning": redact(reasoning)} if reasoning else verdict
 
 
 def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:

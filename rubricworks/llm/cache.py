@@ -234,6 +234,13 @@ def read_answers(path: Path, *, after: int, limit: int) -> list[tuple[int, str, 
         return file.execute(query, (after, limit)).fetchall()
 
 
+def find_answer(path: Path, key: bytes) -> str | None:
+    """Answer that a cache file has to a request, or None. Raises like `read_answers`."""
+    with _reader(path) as file:
+        row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+
 def newest_answer_id(path: Path) -> int:
     """Id of a cache file's last row, or 0 if it is empty. Raises like `read_answers`."""
     with _reader(path) as file:

@@ -25,6 +25,7 @@ from test_runs_on_kubeflow import POLICY, RECIPE
 from trained_run import NAMES, STAGE, finish_tables, rubric, write_rubrics, write_run, write_table
 
 from rubricworks.platform_api.app import ROUTERS
+from rubricworks.platform_api.services.labels import response_digest
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
@@ -192,6 +193,7 @@ RUN = "/runs/today-1"
 LONG_NAME = "captions-of-streets-with-a-judge-that-reads-signs-and-a-longer-warm-up-than-that-of-may-1"
 RUBRICS = f"{RUN}/rubrics/synthesize_rubrics"
 JUDGES = f"{RUN}/compare-judges?with=yesterday-1"
+EXCHANGE = f"/runs/asked-1/rollouts/{STAGE}/1/a/exchange?response={response_digest('a star')}"
 OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
 ADDRESSES = {
     "/": ["/"],
@@ -201,6 +203,7 @@ ADDRESSES = {
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
     "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [f"{RUN}/rollouts/{STAGE}/1/a"],
+    "/runs/{run}/rollouts/{stage}/{step}/{sample_id}/exchange": [EXCHANGE],
     "/runs/{run}/criteria/{stage}": [f"{RUN}/criteria/{STAGE}"],
     "/tokens": ["/tokens"],
     "/changes": ["/changes"],
@@ -259,6 +262,9 @@ def written_runs(folder: Path) -> Path:
     finish_tables(yesterday)
     write_rubrics(yesterday, samples=("a", "b", "x"))
     write_run(folder, LONG_NAME)
+    asked = write_run(folder, "asked-1")
+    (asked / "recipe.yaml").write_text(recipe_path("quickstart").read_text())
+    write_table(asked / "rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(rubric(*NAMES))}])
     write_audit(run / "audit")
     steps = [
         {
@@ -295,7 +301,8 @@ def written_runs(folder: Path) -> Path:
 def filled(url: str) -> Caller:
     """Callers of a service, to which they gave something for every page."""
     caller = Caller(url)
-    wait_for_rollouts(url, **bearer())
+    for run in ("asked-1", "today-1"):
+        wait_for_rollouts(url, run, **bearer())
     proposal = {"rubric": rubric(*NAMES), "replaces": 1, "reason": "shorter"}
     asked = {"model": MODEL, "version": 2, "reason": "it is better"}
     for path, body in (

@@ -9,9 +9,11 @@ from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.rollouts import SampleId, Step
+from rubricworks.platform_api.routers.rollouts import ResponseDigest, SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import rollouts, runs
+from rubricworks.platform_api.services.judges import judge_requests
+from rubricworks.platform_api.services.labels import response_digest
 from rubricworks.platform_api.services.samples import find_sample
 
 router = APIRouter(include_in_schema=False)
@@ -86,8 +88,36 @@ async def group_page(
         members=rollouts.ends_first(members) if order == "ends" else members,
         order=order,
         criteria=next((one["verdicts"] for one in members if one["verdicts"]), []),
+        digests={one["response"]: response_digest(one["response"]) for one in members},
         before=before,
         after=after,
+    )
+
+
+@router.get("/runs/{run}/rollouts/{stage}/{step}/{sample_id}/exchange")
+async def exchange_page(
+    run: RunName,
+    stage: StageName,
+    step: Step,
+    sample_id: SampleId,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    response: ResponseDigest,
+) -> Response:
+    record = await runs.get_run(session, run)
+    exchange = await judge_requests.exchange_of(session, store, run, stage, step, sample_id, response)
+    return draw_page(
+        request,
+        viewer,
+        "exchange.html",
+        run=record,
+        stage=stage,
+        step=step,
+        sample_id=sample_id,
+        exchange=exchange,
+        member=exchange.member,
     )
 
 

@@ -50,7 +50,8 @@ def write_shard(
         | {
             "judge": "judge",
             "scorecard": json.dumps(
-                {key: one[key] for key in ("sample_id", "response", "verdicts")} | {"judge": "judge", "raw": ["{}"]}
+                {key: one[key] for key in ("sample_id", "response", "verdicts")}
+                | {"judge": "judge", "raw": one.get("raw", ["{}"])}
             ),
         }
         for one in (rollouts if graded is None else graded)
