@@ -32,6 +32,7 @@ from rubricworks.platform_api.schemas.labels import (
     StandingBody,
 )
 from rubricworks.platform_api.services import labels, preferences, run_tables, runs
+from rubricworks.platform_api.services.judges import judge_verdicts
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["labels"], responses=PROBLEMS, route_class=KeyedRoute)
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}, "description": "One line per label"}}
@@ -39,9 +40,10 @@ CSV_BODY = {"requestBody": {"required": True, "content": {"text/csv": {"schema":
 
 
 async def get_scorecards(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
-    """The finished scorecards of a training."""
+    """The finished scorecards of a training, or the scores of an evaluation, whose scorer `rubric` has some."""
     await runs.get_run(session, run)
-    return await run_tables.get_table(session, run, f"{stage}/scorecards", "scorecards")
+    table = await judge_verdicts.find_table(session, run, stage)
+    return table or await run_tables.get_table(session, run, f"{stage}/scorecards", judge_verdicts.SCORECARDS)
 
 
 async def get_responses(run: RunName, session: SessionOf) -> RunTable:

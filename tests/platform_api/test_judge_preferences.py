@@ -193,21 +193,25 @@ def test_the_standing_is_told_after_enough_choices_or_at_a_wish(caller, monkeypa
     assert "Result so far" in look(caller, page, who)
 
 
-def test_judges_agree_with_labels_as_often_as_by_hand(caller):
+@pytest.mark.parametrize(("run", "stage"), [("voted-3", STAGE), ("today-1", "score")])
+def test_judges_agree_with_labels_as_often_as_by_hand(caller, run, stage):
     # People: a and b meet the first criterion, c does not. The fast judge says 1, 1, 1; the strong one 0, 0, 0.
-    fast, strong = (name.replace("today-1/score", f"voted-3/{STAGE}") for name in (FAST, STRONG))
-    place = f"runs/voted-3/judge-preferences/standing?first={quote(fast)}&second={quote(strong)}&reveal=true"
+    fast, strong = (name.replace("today-1/score", f"{run}/{stage}") for name in (FAST, STRONG))
+    place = f"runs/{run}/judge-preferences/standing?first={quote(fast)}&second={quote(strong)}&reveal=true"
     assert (caller.get(place)["result"]["labelled"], caller.get(place)["result"]["first_agrees"]) == (0, None)
     rows = [["sample_id", "criterion", "label", "response"]]
     rows += [[one, NAMES[0], label, f"a star of {one}"] for one, label in (("a", 1), ("b", 1), ("c", 0))]
     text = io.StringIO()
     csv.writer(text).writerows(rows)
-    headers = {"Content-Type": "text/csv", "Idempotency-Key": "labels-00001", **bearer(caller.secret("runner"))}
-    labels = f"{caller.url}/runs/voted-3/stages/{STAGE}/labels/csv"
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": f"labels-{run}", **bearer(caller.secret("runner"))}
+    labels = f"{caller.url}/runs/{run}/stages/{stage}/labels/csv"
     assert ask(labels, method="POST", body=text.getvalue().encode(), **headers) == (200, {"stored": 3})
     result = caller.get(place)["result"]
     assert (result["labelled"], result["first_agrees"]["value"]) == (3, pytest.approx(2 / 3))
     assert result["second_agrees"]["value"] == pytest.approx(1 / 3)
+    # Of the table of agreement, which has the card's own judge: its credits are the lower votes, so 0, 0, 0.
+    (comparison,) = caller.get(f"runs/{run}/stages/{stage}/agreement")["comparisons"]
+    assert (comparison["second"], comparison["overall"]["accuracy"]["value"]) == (VOTES, pytest.approx(1 / 3))
 
 
 @pytest.mark.parametrize(

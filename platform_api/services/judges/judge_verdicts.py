@@ -89,7 +89,7 @@ async def find_judge(session: AsyncSession, store: RunStore, name: str) -> Judge
         NotFound: there is no such table, or it has no verdict of such a judge.
     """
     match = _NAME.fullmatch(name)
-    table = await _find_table(session, match["run"], match["stage"]) if match else None
+    table = await find_table(session, match["run"], match["stage"]) if match else None
     if match is None or table is None:
         raise NotFound(f"there is no judge {name!r}; name it as `JUDGE in RUN/STAGE`, with a stage that graded")
     judges = await _judges_of(store, table)
@@ -134,7 +134,8 @@ def read_card(card: Card) -> JudgedResponse:
     )
 
 
-async def _find_table(session: AsyncSession, run: str, stage: str) -> RunTable | None:
+async def find_table(session: AsyncSession, run: str, stage: str) -> RunTable | None:
+    """The table in which a stage's judges left their verdicts; None if it has none."""
     for path, kind in ((f"{stage}/scorecards", SCORECARDS), (stage, SCORES)):
         table = await session.get(RunTable, (run, path))
         if table is not None and table.kind == kind:
