@@ -142,6 +142,35 @@ def test_an_image_is_shown_in_the_place_where_it_was_sent(url, tmp_path):
         assert "base64" not in shown
 
 
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ("more_judges: [{url: http://j/v1, model: judge, temperature: 0.5}]", [0.0, 0.5]),
+        ("call_per: criterion", [0.0] * len(NAMES)),
+        ("escalate_to: {judge: {url: http://j/v1, model: strong}, repeats: 2}", [0.0]),
+    ],
+)
+def test_each_call_of_each_judge_has_its_own_answer(tmp_path, options, asked):
+    run, answers = write_run(tmp_path), [f"answer {at}" for at in range(len(asked) + 1)]
+    recipe = recipe_path("quickstart").read_text()
+    (run / "recipe.yaml").write_text(recipe.replace("policy:\n", f"policy:\n  {options}\n"))
+    card = {"sample_id": "a", "response": "a star", "judge": "judge", "raw": answers}
+    verdicts = [{"criterion": name, "credit": 1.0} for name in NAMES]
+    row = {"step": 1, "sample_id": "a", "response": "a star"}
+    for table in ("rollouts", "scorecards"):
+        (run / STAGE / table / "part-00001.parquet").unlink()
+    write_table(run / STAGE / "rollouts", "rollouts", [row])
+    scorecard = {"judge": "judge", "scorecard": json.dumps(card | {"verdicts": verdicts})}
+    write_table(run / STAGE / "scorecards", "scorecards", [row | scorecard])
+    write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(RUBRIC)}])
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for(lambda: exchange_about(url, "a star")[0] == 200)
+        found = exchange_about(url, "a star")[1]
+    assert [call["options"]["temperature"] for call in found["calls"]] == asked
+    assert [call["answer"] for call in found["calls"]] == answers[:-1]
+    assert (found["answers"], "depend on the first ones" in found["problem"]) == (answers[-1:], True)
+
+
 def test_a_run_whose_recipe_is_not_read_any_more_shows_the_answers_alone(url, tmp_path):
     write_run(tmp_path)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as other:

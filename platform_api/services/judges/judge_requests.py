@@ -78,6 +78,8 @@ class Exchange(NamedTuple):
 
 
 class _Request(NamedTuple):
+    judge: int
+    """Place among the judges, of whom two may be the same model."""
     endpoint: "Endpoint"
     prompt_version: str
     body: bytes
@@ -88,8 +90,8 @@ class _Request(NamedTuple):
 class _NotingJudge:
     """Stands in for a judge's client, notes what it is asked, and answers nothing."""
 
-    def __init__(self, endpoint: "Endpoint", requests: list[_Request]) -> None:
-        self.endpoint, self._requests, self._version = endpoint, requests, ""
+    def __init__(self, number: int, endpoint: "Endpoint", requests: list[_Request]) -> None:
+        self.endpoint, self._number, self._requests, self._version = endpoint, number, requests, ""
 
     def note_prompt(self, version: str) -> None:
         self._version = version
@@ -103,7 +105,7 @@ class _NotingJudge:
 
         frame = RequestFrame(self.endpoint, response, REQUEST_FIELDS if probabilities_of else None)
         request = frame.encode(messages, seed)
-        self._requests.append(_Request(self.endpoint, self._version, request.body, request.key, messages))
+        self._requests.append(_Request(self._number, self.endpoint, self._version, request.body, request.key, messages))
         raise ChatError(ErrorClass.TRANSPORT, "nothing is sent", attempts=0)
 
 
@@ -126,7 +128,7 @@ async def exchange_of(
     except (UserError, NotFound, ValueError, AttributeError, TypeError) as error:
         reason = error.detail if isinstance(error, NotFound) else str(error)
         return Exchange(member, [], member["raw"], redact(reason))
-    asked = list({(one.endpoint.model, json.dumps(_text_of(one))): one for one in requests}.values())
+    asked = _without_repeats(requests)
     answers = member["raw"] if len(member["raw"]) >= len(asked) else [*member["raw"], *[""] * len(asked)]
     known = await _recorded(session, store, run, stage, sample_id, asked)
     shown = await _shown_images(session, store, run, stage, sample_id, member)
@@ -193,7 +195,7 @@ def _grader(config: Any, requests: list[_Request]) -> Any:
     if escalation := getattr(config, "escalate_to", None):  # the cheap judge, which is asked about everything
         options["confidence"] = "logprob" if escalation.repeats == 1 else "repeats"
         options["repeats"] = escalation.repeats
-    judges = [_NotingJudge(endpoint, requests) for endpoint in (config.judge, *config.more_judges)]
+    judges = [_NotingJudge(number, one, requests) for number, one in enumerate((config.judge, *config.more_judges))]
     return Grader(cast("Any", judges), **options)
 
 
@@ -272,9 +274,12 @@ def _without_secrets(name: str, value: Any) -> Any:
     return value
 
 
-def _text_of(request: _Request) -> Any:
-    """Messages of a request, which are those of its repeated draws."""
-    return [message["content"] for message in request.messages]
+def _without_repeats(requests: Sequence[_Request]) -> list[_Request]:
+    """The first draw of each call, whose answer is the one that the table keeps."""
+    first: dict[tuple[int, str], _Request] = {}
+    for one in requests:
+        first.setdefault((one.judge, json.dumps([message["content"] for message in one.messages])), one)
+    return list(first.values())
 
 
 def _message(message: Mapping[str, Any], shown: Mapping[str, Shown]) -> Message:
