@@ -223,6 +223,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "rejected": _schema(_required("source", _TEXT), _required("reason", _TEXT)),
     "overlong": _schema(_SAMPLE_ID, _required("reason", _TEXT)),
+    "audited_responses": _schema(_SAMPLE_ID, _required("response", _TEXT)),
     "without_rubric": _schema(_SAMPLE_ID, _required("reason", _TEXT)),
 }
 """Arrow schema of each table by name.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rubricworks.evaluation.rubric_audit import MAX_PROBES
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
 from rubricworks.recipe.estimate import CallEstimate, scoring_calls
@@ -37,6 +38,10 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     if recipe.checklists.examiner:
         yield CallEstimate("write_checklists", "examining", recipe.checklists.examiner, train + held_out, *grading)
     yield CallEstimate("offline_filter", "judge", recipe.filter.judge, train * recipe.filter.rollouts, *grading)
+    if gate := recipe.checklist_gate():
+        probes = min(gate.sample, train) * MAX_PROBES
+        for judge in gate.judges:
+            yield CallEstimate("offline_filter", "audit", judge, probes, *grading)
     responses = round(train * FILTER_SHARE) * recipe.genrm_data.responses_each
     for teacher in recipe.genrm_data.teachers:
         yield CallEstimate("genrm_data", "label", teacher, responses, *grading)

@@ -25,6 +25,7 @@ from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
@@ -84,7 +85,7 @@ class Rlr3Recipe(Recipe):
             "open_questions": self.opening,
             "warm_up": self.warm_up,
             "write_checklists": self.checklists,
-            "offline_filter": self.filter,
+            "offline_filter": self.filter.model_copy(update={"audit": self.checklist_gate()}),
             "genrm_data": self.genrm_data,
             "train_genrm": self.genrm,
             "audit": self.audit,
@@ -94,6 +95,13 @@ class Rlr3Recipe(Recipe):
             "promote": self.promotion,
             "rlr3_report": self.report,
         }
+
+    def checklist_gate(self) -> AuditGate | None:
+        """Return the gate on the checklists, by the policy's judges unless it names its own."""
+        gate, policy = self.filter.audit, self.policy
+        if gate is None or gate.judges:
+            return gate
+        return gate.model_copy(update={"judges": (policy.judge, *policy.more_judges), "combine": policy.combine})
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
         verifiers = dict.fromkeys(("math_verify", "rapidfuzz", "opencc"), "verifiers of answers")

@@ -6,9 +6,11 @@ from typing import Any
 from rubricworks.data.alarm import read_alarm
 from rubricworks.evaluation.audit.summary import SUMMARY_FILE
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics
+from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
 from rubricworks.reports.curves import read_steps
 from rubricworks.reports.formats import number, percent, share, whole
+from rubricworks.reports.rubric_audit import AUDIT_FILE
 from rubricworks.reports.run_folder import (
     read_value,
     table_rows,
@@ -71,6 +73,8 @@ def filtered_samples(stage: FinishedStage) -> View:
     rows = {row["sample_id"]: row for row in table_rows(stage.out) if row["initial_reward"] is not None}
     ids = draw_samples(sorted(rows), CARD_COUNT, SEED)
     samples = stage.samples(ids)
+    audit = read_value(stage.out / AUDIT_FILE, RubricAudit)
+    flagged = [Tile("Flagged checklists", percent(audit.flagged.value), f"of {len(audit.findings)}")] if audit else []
     return View(
         sentence=f"The rule “{statistics.rule}” keeps {whole(statistics.kept)} of {whole(statistics.graded)} "
         "graded questions.",
@@ -78,12 +82,14 @@ def filtered_samples(stage: FinishedStage) -> View:
             **statistics.model_dump(include={"train", "graded", "kept", "filtered_any", "filtered_essential"}),
             "initial_reward": statistics.initial_reward_converted,
             "initial_reward_kept": statistics.initial_reward_filtered,
+            **({"flagged_rubrics": audit.flagged.value} if audit else {}),
         },
         tiles=[
             Tile("Kept", whole(statistics.kept), f"of {whole(statistics.graded)}"),
             Tile("Initial reward", number(statistics.initial_reward_converted), "of all that were graded"),
             Tile("Initial reward", number(statistics.initial_reward_filtered), "of those kept"),
             Tile("Multiple choice", percent(statistics.mcq_filtered), "of those kept"),
+            *flagged,
         ],
         cards_title="Questions, and what the base model's rollouts earned on them",
         cards=[

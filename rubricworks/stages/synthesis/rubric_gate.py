@@ -1,7 +1,8 @@
 """Gate on written rubrics: an audit of some of them before a policy is trained on them (`rubric.audit`).
 
-The judges that will grade try each rubric on the committee's captions and on changed ones (`evaluation.rubric_audit`).
-The figures and the page with the worst rubrics stand beside the table of rubrics.
+The judges that will grade try each rubric on responses of its sample and on changed ones (`evaluation.rubric_audit`):
+the committee's captions in RubiCap, the base model's rollouts in RLR³. The figures and the page with the worst rubrics
+stand in the folder of the stage that has those responses.
 """
 
 import asyncio
@@ -9,7 +10,9 @@ import random
 import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -18,7 +21,7 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_rubrics
-from rubricworks.grading import CallPer, Combine, Grader
+from rubricworks.grading import CallPer, Combine, Grader, Subject
 from rubricworks.llm import Endpoint
 from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, refusal_text
 from rubricworks.rubrics import Rubric
@@ -53,21 +56,52 @@ AuditOption = Annotated[AuditGate, BeforeValidator(_from_word, json_schema_input
 
 
 def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudit | None:
-    """Audit rubrics of the job's finished table; None if fewer than two can be audited.
+    """Audit rubrics of the job's finished table by the committee's captions; None if fewer than two can be audited.
 
     Raises:
         UserError: the gate refuses, or it names no judge.
     """
+    entries = drawn_entries(gate, job.inputs["samples"], job.out, seed=seed)
+    return audit_before_training(
+        gate,
+        job,
+        entries,
+        _captions(job, entries),
+        option="rubric.audit",
+        remedy="mend them by rubric.writer, coverage or guards",
+    )
+
+
+def audit_before_training(
+    gate: AuditGate,
+    job: Job,
+    entries: Sequence[RubricEntry],
+    responses: Mapping[str, Sequence[str]],
+    *,
+    option: str,
+    remedy: str,
+    subject: Subject = "caption",
+) -> RubricAudit | None:
+    """Audit rubrics into the job's folder, and warn or refuse; None if fewer than two can be audited.
+
+    Args:
+        responses: of each sample, the best first.
+        option, remedy: place of the gate in a recipe, and advice about what is flagged, for messages.
+        subject: kind of the responses.
+    Raises:
+        UserError: the gate refuses, or it names no judge.
+    """
     if not gate.judges:
-        raise UserError("rubric.audit: no judge is named to try the rubrics with; name it in rubric.audit.judges")
-    entries = _drawn_entries(job, gate.sample, seed)
-    if len(entries) < 2:
+        raise UserError(f"{option}: no judge is named to try the rubrics with; name it in {option}.judges")
+    if sum(bool(responses.get(entry.sample_id) or entry.reference) for entry in entries) < 2:
         warnings.warn(
-            f"rubric.audit: {len(entries)} training samples have a rubric, too few for an audit", stacklevel=2
+            f"{option}: fewer than 2 of {len(entries)} training samples with a rubric have a response, too few for an "
+            "audit",
+            stacklevel=2,
         )
         return None
     clients = [job.client(judge, "audit") for judge in gate.judges]
-    grader = Grader(clients, call_per=gate.call_per, combine=gate.combine)
+    grader = Grader(clients, call_per=gate.call_per, combine=gate.combine, subject=subject)
     progress = job.progress(MAX_PROBES * len(entries), "gradings")
 
     async def run() -> RubricAudit:
@@ -75,7 +109,7 @@ def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudi
             for client in clients:
                 await stack.enter_async_context(client)
             judge = " + ".join(judge.model for judge in gate.judges)
-            return await audit_rubrics(entries, _responses(job, entries), grader, judge=judge, progress=progress.at)
+            return await audit_rubrics(entries, responses, grader, judge=judge, progress=progress.at)
 
     audit = asyncio.run(run())
     write_atomic(job.out / AUDIT_FILE, audit.model_dump_json(indent=2).encode() + b"\n")
@@ -92,23 +126,31 @@ def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudi
     }
     if refusal := refusal_text(audit, gate.flagged):
         place = job.work.run.rstrip("/") if job.work else str(job.run)
-        message = f"rubric.audit: {refusal}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
+        message = f"{option}: {refusal}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
         if gate.action == "refuse":
-            raise UserError(f"{message}; mend them by rubric.writer, coverage or guards, or set rubric.audit to warn")
+            raise UserError(f"{message}; {remedy}, or set {option} to warn")
         warnings.warn(message, stacklevel=2)
     return audit
 
 
-def _drawn_entries(job: Job, count: int, seed: int) -> list[RubricEntry]:
-    """Rubrics of training samples, drawn by the seed, in the order of the table."""
-    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
-    train = {row["sample_id"] for row in splits if row["split"] == "train"}
-    rows = [row for row in read_rows(job.out, columns=["sample_id", "rubric"]) if row["sample_id"] in train]
-    drawn = sorted(random.Random(seed).sample(range(len(rows)), min(count, len(rows))))
-    return [RubricEntry(rows[at]["sample_id"], Rubric.model_validate_json(rows[at]["rubric"])) for at in drawn]
+def drawn_entries(
+    gate: AuditGate, samples: Path, rubrics: Path, *, seed: int, subject: Subject = "caption"
+) -> list[RubricEntry]:
+    """Rubrics of training samples, drawn by the seed, in the order of the table; those of answers with the question."""
+    asked = ["question", "prompt", "answer"] if subject == "answer" else []
+    rows = read_rows(samples, columns=["sample_id", "split", *asked])
+    train = {row["sample_id"]: row for row in rows if row["split"] == "train"}
+    written = [row for row in read_rows(rubrics, columns=["sample_id", "rubric"]) if row["sample_id"] in train]
+    drawn = sorted(random.Random(seed).sample(range(len(written)), min(gate.sample, len(written))))
+    entries = []
+    for row in (written[at] for at in drawn):
+        sample, rubric = train[row["sample_id"]], Rubric.model_validate_json(row["rubric"])
+        prompt = sample.get("question") or sample.get("prompt") or ""
+        entries.append(RubricEntry(row["sample_id"], rubric, prompt, sample.get("answer") or ""))
+    return entries
 
 
-def _responses(job: Job, entries: list[RubricEntry]) -> dict[str, list[str]]:
+def _captions(job: Job, entries: Sequence[RubricEntry]) -> dict[str, list[str]]:
     """Captions of each sample, first of the teacher that most of its rubric's weight names as right."""
     rubrics = {entry.sample_id: entry.rubric for entry in entries}
     captions: dict[str, list[tuple[float, str]]] = defaultdict(list)

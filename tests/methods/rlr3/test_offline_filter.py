@@ -12,7 +12,10 @@ from scripted_server import Said, ScriptedServer, fail, say
 
 from rubricworks.data.tables import Sample, read_rows, read_samples
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import RubricAudit
+from rubricworks.methods.rlr3.estimate import estimate_calls
 from rubricworks.methods.rlr3.stages import offline_filter
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import close_job, open_job
@@ -305,3 +308,71 @@ def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_a
         assert {len(json.loads(row["rewards"])) for row in rows} == {3}
     assert prompts[0] == prompts[1]
     assert len(prompts[0]) > len(rows)
+
+
+def gated(careful: bool, samples: Path, made: Path) -> Path:
+    """Checklists that ask for their own sample, alone if they are careful, or for any text."""
+    rubrics = {}
+    for sample in read_samples(samples, "train", "held_out"):
+        titles = [f"names {sample.sample_id}", "names one only"] if careful else ["is a text"]
+        criteria = tuple(Criterion(criterion=title, reference="as it says", weight=3) for title in titles)
+        rubrics[sample.sample_id] = Rubric(criteria=criteria)
+    return rubrics_table(made, rubrics)
+
+
+def word_judged(_: int, body: dict[str, Any]) -> Said:
+    response, checklist = block(body, "response"), json.loads(block(body, "checklist"))
+
+    def credit(title: str) -> int:
+        if title.startswith("Gives the serial"):
+            return 0
+        return int({"is a text": True, "names one only": response.count(" to ") == 1}.get(title, title[6:] in response))
+
+    def scored(items: list[dict[str, str]]) -> list[dict[str, object]]:
+        names = [item["criterion"] for item in items]
+        return [{"criterion": name, "rationale": "r", "credit": credit(name)} for name in names]
+
+    return say(json.dumps({"thought": "t", **{part: scored(items) for part, items in checklist.items()}}))
+
+
+def test_checklists_are_tried_on_the_rollouts_and_refused_before_any_training(tmp_path, inputs, serve):
+    server = serve(word_judged)
+    inputs["rubrics"] = gated(False, inputs["samples"], tmp_path / "careless")
+    gate = {"judges": [{"url": server.url, "model": "policy-judge"}], "sample": 3}
+    with pytest.raises(
+        UserError, match=r"filter\.audit: 100.% of 3 audited rubrics .*always met.*set filter\.audit to"
+    ):
+        filtered(tmp_path / "run", inputs, server, keep="all", audit=gate | {"action": "refuse"})
+    out = tmp_path / "run" / "offline_filter"
+    assert (out / "audit.html").exists()
+    assert not (out / "done.json").exists()
+    with pytest.warns(UserWarning, match=r"filter\.audit: 100.% of 3"):
+        filtered(tmp_path / "run", inputs, server, keep="all", audit=gate | {"action": "warn"})
+
+
+def test_sound_checklists_pass_by_the_best_rollouts_and_the_judge_sees_the_question(tmp_path, inputs, serve):
+    server = serve(word_judged)
+    inputs["rubrics"] = gated(True, inputs["samples"], tmp_path / "careful")
+    gate = {"action": "refuse", "judges": [{"url": server.url, "model": "policy-judge"}], "sample": 3}
+    worst_first = lambda samples: [["nothing", *responses(one, 3)] for one in samples]  # noqa: E731
+    out = filtered(tmp_path / "run", inputs, server, worst_first, keep="all", audit=gate)
+    audit = RubricAudit.model_validate_json((out / "audit.json").read_text())
+    assert audit.by_flag == {}
+    assert {one.rewards["response"] for one in audit.findings} == {1.0}
+    names = {one.sample_id for one in audit.findings}
+    assert {row["sample_id"] for row in read_rows(out / "audited_responses")} == names
+    questions = {one.question for one in read_samples(inputs["samples"], "train") if one.sample_id in names}
+    asked = [heard.body for heard in server.chats if heard.body["model"] == "policy-judge"]
+    assert {block(body, "question") for body in asked} == questions
+    assert not (filtered(tmp_path / "plain", inputs, server, keep="all") / "audited_responses").exists()
+
+
+def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_calls():
+    plain, with_gate = (
+        load_recipe(recipe_path("rlr3-laptop"), overrides) for overrides in ([], ["filter.audit=refuse"])
+    )
+    assert "audit" not in json.loads(plain.stage_json()["offline_filter"])
+    audit = with_gate.stage_configs()["offline_filter"].audit
+    assert (audit.judges, audit.combine) == ((with_gate.policy.judge,), with_gate.policy.combine)
+    (calls,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit"]
+    assert (calls.stage, calls.count) == ("offline_filter", 100 * 14)

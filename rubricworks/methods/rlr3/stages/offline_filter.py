@@ -4,17 +4,23 @@ A sample passes the rule `any` if some rollout has no credit on a criterion, and
 an essential one; the paper trains on the second. Rollouts that were not judged completely count for neither, nor for
 the mean. A sample whose prompt is too long gets no rollouts, is not kept, and stands in the table `overlong`.
 `statistics.json`, next to the table `filtered`, is the corpus's row of the paper's Table 1.
+
+With `audit`, the checklists are tried on the rollouts before anything is trained on them (`rubric_gate`); those of the
+checklists that are drawn for it are kept in the table `audited_responses`.
 """
 
 import asyncio
 import json
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import compress
+from operator import not_
 from pathlib import Path
 
 from pydantic import Field
 
+from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_of, corpus_statistics
@@ -27,10 +33,14 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.prepare_questions import COUNTS
+from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, audit_before_training, drawn_entries
 from rubricworks.storage import write_atomic
 from rubricworks.training.config import EngineOptions, engine_field
 
 STATISTICS = "statistics.json"
+_AUDITED = "audited_responses"
+_BEST = 4
+"""Rollouts that a checklist is tried on, beside the reference answer."""
 
 
 class Config(StageConfig):
@@ -49,6 +59,8 @@ class Config(StageConfig):
     """Responses per generation batch."""
     engine: EngineOptions = engine_field()
     """Engine that writes the responses: `{kind: vllm}` on GPUs."""
+    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    """Audit of checklists before training, `warn` or `refuse`, by the policy's judges; none by default."""
     shard_size: int = Field(default=32, ge=1)
     """Samples per commit."""
 
@@ -70,7 +82,12 @@ def run(config: Config, job: Job) -> None:
 def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
     """Grade the responses of `draw` and write table and statistics; tests pass a sampler without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
-    asyncio.run(_build(config, job, draw, rubrics))
+    audited: list[RubricEntry] = []
+    if config.audit:
+        audited = drawn_entries(
+            config.audit, job.inputs["samples"], job.inputs["rubrics"], seed=config.seed, subject="answer"
+        )
+    asyncio.run(_build(config, job, draw, rubrics, audited))
     source = None
     if "questions" in job.inputs:
         source = SourceCounts.model_validate_json((job.inputs["questions"] / COUNTS).read_bytes())
@@ -101,10 +118,39 @@ def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
             f"{letters} dead letters in {job.out / 'dead_letters'}), so nothing is left to train on; set keep to any "
             "or all, or look at the rubrics"
         )
+    if config.audit:
+        _audit(config.audit, job, audited)
 
 
-async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric]) -> None:
+def _audit(gate: AuditGate, job: Job, entries: Sequence[RubricEntry]) -> None:
+    """Audit the drawn checklists by their samples' best rollouts."""
+    rewards = {row["sample_id"]: json.loads(row["rewards"]) for row in read_rows(job.out)}
+    rollouts: defaultdict[str, list[str]] = defaultdict(list)
+    for row in read_rows(job.out / _AUDITED, columns=["sample_id", "response"]):
+        rollouts[row["sample_id"]].append(row["response"])
+    responses = {}
+    for name, texts in rollouts.items():
+        judged = [(reward, text) for reward, text in zip(rewards[name], texts, strict=True) if reward is not None]
+        # The sort is stable: rollouts of one reward stay in the order in which they were drawn.
+        best = dict.fromkeys(text for _, text in sorted(judged, key=lambda one: -one[0]))
+        responses[name] = list(best)[:_BEST]
+    audit_before_training(
+        gate,
+        job,
+        entries,
+        responses,
+        subject="answer",
+        option="filter.audit",
+        remedy="mend them by checklists.teachers, merger or examiner",
+    )
+
+
+async def _build(
+    config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric], audited: Sequence[RubricEntry]
+) -> None:
     judge = job.client(config.judge, "judge")
+    kept = {entry.sample_id for entry in audited}
+    side_tables = ("dead_letters", "overlong", *([_AUDITED] if config.audit else []))
 
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
         responses = draw(samples)
@@ -120,6 +166,7 @@ async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
                 for sample, rollouts in zip(samples, responses, strict=True)
                 if not rollouts
             ],
+            **({_AUDITED: list(_kept_rows(samples, responses, kept))} if config.audit else {}),
         }
 
     async with judge:
@@ -130,9 +177,15 @@ async def _build(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
-            side_tables={name: job.out / name for name in ("dead_letters", "overlong")},
+            side_tables={name: job.out / name for name in side_tables},
             progress=job.progress(_count(job.inputs["samples"], rubrics), "samples").at,
         )
+
+
+def _kept_rows(samples: Sequence[Sample], responses: Sequence[Sequence[str]], kept: set[str]) -> Iterator[Row]:
+    for sample, rollouts in zip(samples, responses, strict=True):
+        if sample.sample_id in kept:
+            yield from ({"sample_id": sample.sample_id, "response": text} for text in rollouts)
 
 
 async def _filter(
