@@ -39,6 +39,8 @@ class Harness:
     package: str
     version: str
     variable: str
+    constraints: tuple[str, ...] = ()
+    """Requirements that its distribution lacks."""
 
     def python(self) -> str:
         """Python of the environment, which is made if it is not there (minutes, some gigabytes).
@@ -54,7 +56,8 @@ class Harness:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (folder.parent / f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / _READY).is_file():
+            ready = folder / _READY
+            if not ready.is_file() or ready.read_text() != "\n".join(self.constraints):
                 self._make(folder, python)
         return str(python)
 
@@ -63,7 +66,7 @@ class Harness:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(folder)],
-            [*pip, f"{self.package}=={self.version}"],
+            [*pip, f"{self.package}=={self.version}", *self.constraints],
         )
         for command in steps:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -76,7 +79,7 @@ class Harness:
         query = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = subprocess.run([str(python), "-c", query], capture_output=True, text=True, check=True).stdout.strip()
         patch_torchvision(Path(site))
-        (folder / _READY).touch()
+        (folder / _READY).write_text("\n".join(self.constraints))
 
     async def run(self, arguments: Sequence[str], variables: Mapping[str, str], log: Path) -> int:
         """Run the environment's Python with these arguments, its output in `log`; return the exit status."""

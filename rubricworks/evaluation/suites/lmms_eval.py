@@ -11,7 +11,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.suites.harness import Harness, TaskResult, last_lines
 from rubricworks.evaluation.suites.lmms_results import read_task
 
-LMMS_EVAL = Harness("lmms-eval", "0.7.3", "RUBRICWORKS_LMMS_EVAL")
+LMMS_EVAL = Harness("lmms-eval", "0.7.3", "RUBRICWORKS_LMMS_EVAL", ("filelock<4",))  # it imports filelock._api
 
 
 async def run_tasks(
