@@ -1,14 +1,17 @@
 """Components as a catalogue of others takes them: one folder each, with its definition, its facts and a page.
 
-The form is that of kubeflow/pipelines-components: `<category>/<component>/` with `component.yaml`, which
-`kfp.components.load_component_from_file` reads, `metadata.yaml`, `OWNERS` and `README.md`. The facts are those of the
-stage table; types, defaults and descriptions are the component's own.
+The form is that of kubeflow/pipelines-components: `<category>/<component>/` with `component.py`, `metadata.yaml`,
+`OWNERS` and a `README.md` of its headings, which its own generator can write again up to `<!-- custom-content -->`; and
+`component.yaml`, which `kfp.components.load_component_from_file` reads where rubricworks is not installed. Where a
+component runs is from the stage table; types, defaults and descriptions are the component's own.
 """
 
+import ast
 import importlib
+import inspect
 import tempfile
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +28,37 @@ KFP = "2.16.0"
 
 
 def export_component(stage: Stage, folder: Path, *, version: str, verified: date, owners: Sequence[str]) -> Path:
-    """Write the four files of a stage's component below `folder` and return their folder.
+    """Write the files of a stage's component below `folder` and return their folder.
 
     Args:
         version: of this package, whose images hold what the component runs.
         verified: day on which the component was last seen to work.
         owners: GitHub names of those who approve changes.
     """
-    component: PythonComponent = getattr(importlib.import_module(stage.component), stage.id)
+    module = importlib.import_module(stage.component)
+    component: PythonComponent = getattr(module, stage.id)
     place = folder / stage.phase / stage.id
     place.mkdir(parents=True, exist_ok=True)
-    metadata = {
+    facts = {
         "name": stage.id,
         "stability": "beta",
         "dependencies": {
             "kubeflow": [{"name": "Pipelines", "version": f">={KFP}"}],
             "external_services": [{"name": "rubricworks", "version": f">={version}"}],
         },
-        "lastVerified": datetime.combine(verified, time(), UTC),
-        "tags": [stage.phase, *(["models"] if stage.calls_models else [])],
     }
-    write_atomic(place / "metadata.yaml", yaml.safe_dump(metadata, sort_keys=False).encode())
-    people = "".join(f"- {name}\n" for name in owners)
-    write_atomic(place / "OWNERS", f"approvers:\n{people}reviewers:\n{people}".encode())
-    write_atomic(place / "README.md", component_page(stage, component).encode())
+    tags = [stage.phase, *(["models"] if stage.calls_models else [])]
+    # A date-time by RFC 3339, which PyYAML would write with a space.
+    last_verified = f"{verified.isoformat()}T00:00:00Z"
+    written = f"{_yaml(facts)}lastVerified: {last_verified}\n{_yaml({'tags': tags})}"
+    people = {"approvers": list(owners), "reviewers": list(owners)}
+    shown = {**facts, "last_verified": last_verified, "tags": tags, "owners": people}
+    write_atomic(place / "metadata.yaml", written.encode())
+    write_atomic(place / "OWNERS", _yaml(people).encode())
+    write_atomic(place / "README.md", component_page(stage, component, shown).encode())
+    write_atomic(place / "component.py", Path(inspect.getfile(module)).read_bytes())
+    exposed = f'from .component import {stage.id}\n\n__all__ = ["{stage.id}"]\n'
+    write_atomic(place / "__init__.py", exposed.encode())
     with tempfile.TemporaryDirectory() as scratch:
         definition = Path(scratch) / "component.yaml"
         compiler.Compiler().compile(component, str(definition))
@@ -56,37 +66,53 @@ def export_component(stage: Stage, folder: Path, *, version: str, verified: date
     return place
 
 
-def component_page(stage: Stage, component: PythonComponent) -> str:
+def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[str, Any]) -> str:
     """Return a component's page: what it does, what it takes and gives, and where it runs.
 
-    Several returned values are described in their order, divided by semicolons.
+    Args:
+        metadata: facts of `metadata.yaml` and `OWNERS`.
     """
+    (function,) = (
+        node for node in ast.parse(inspect.getsource(component.python_func)).body if isinstance(node, ast.FunctionDef)
+    )
     described = docstring_parser.parse(component.python_func.__doc__ or "")
-    spec = component.component_spec
     words = {item.arg_name: item.description or "" for item in described.params}
-    returned = [name for name in spec.outputs or {} if name not in words]
-    texts = (described.returns.description or "").split(";", len(returned) - 1) if described.returns else []
-    words |= dict(zip(returned, texts, strict=False))
+    arguments = function.args.args
+    defaults = [None] * (len(arguments) - len(function.args.defaults)) + [
+        ast.unparse(default) for default in function.args.defaults
+    ]
+    outputs = []
+    if function.returns is not None:
+        text = described.returns.description if described.returns else ""
+        header = ["## Outputs 📤", "", "| Name | Type | Description |", "|------|------|-------------|"]
+        outputs = [*header, f"| Output | `{ast.unparse(function.returns)}` | {_cell(text)} |", ""]
+    overview = [paragraph for paragraph in (described.short_description, described.long_description) if paragraph]
     return "\n".join(
         [
-            f"# {stage.title or stage.id.replace('_', ' ')}",
+            f"# {_title(stage.id)} ✨",
             "",
-            *[paragraph for paragraph in (described.short_description, described.long_description) if paragraph],
+            f"> ⚠️ **Stability: {metadata['stability']}** — This asset is not yet stable and may change.",
             "",
-            "## Inputs",
+            "## Overview 🧾",
+            "",
+            "\n\n".join(overview),
+            "",
+            "## Inputs 📥",
             "",
             "| Parameter | Type | Default | Description |",
-            "|---|---|---|---|",
+            "|-----------|------|---------|-------------|",
             *(
-                f"| `{name}` | {item.type} | {_default(item)} | {_cell(words, name)} |"
-                for name, item in (spec.inputs or {}).items()
+                f"| `{one.arg}` | `{ast.unparse(one.annotation) if one.annotation else 'Any'}` "
+                f"| {f'`{default}`' if default else 'Required'} | {_cell(words.get(one.arg))} |"
+                for one, default in zip(arguments, defaults, strict=True)
             ),
             "",
-            "## Outputs",
+            *outputs,
+            "## Metadata 🗂️",
             "",
-            "| Name | Type | Description |",
-            "|---|---|---|",
-            *(f"| `{name}` | {item.type} | {_cell(words, name)} |" for name, item in (spec.outputs or {}).items()),
+            *(line for name, value in metadata.items() for line in _listed(f"**{_title(name)}**", value, 0)),
+            "",
+            "<!-- custom-content -->",
             "",
             "## Where it runs",
             "",
@@ -102,10 +128,50 @@ def export_components(folder: Path, *, version: str, verified: date, owners: Seq
         export_component(stage, folder, version=version, verified=verified, owners=owners) for stage in STAGES.values()
     ]
     for phase in dict.fromkeys(stage.phase for stage in STAGES.values()):
-        lines = [f"- [{stage.id}](./{stage.id}/README.md)" for stage in STAGES.values() if stage.phase == phase]
-        page = "\n".join([f"# Components: {phase}", "", *lines, ""])
-        write_atomic(folder / phase / "README.md", page.encode())
+        write_atomic(folder / phase / "README.md", _category_page(phase).encode())
     return places
+
+
+def _category_page(phase: str) -> str:
+    stages = sorted((stage for stage in STAGES.values() if stage.phase == phase), key=lambda stage: _title(stage.id))
+    lines = [
+        f"# {_title(phase)} Components",
+        "",
+        f"This directory contains components in the **{_title(phase)}** category.",
+        "",
+        "## Components",
+        "",
+    ]
+    for stage in stages:
+        component = getattr(importlib.import_module(stage.component), stage.id)
+        described = docstring_parser.parse(component.python_func.__doc__ or "")
+        link = f"[View Details](./{stage.id}/README.md)"
+        lines += [f"### {_title(stage.id)}", "", described.short_description or "", "", link, "", "---", ""]
+    return "\n".join(lines)
+
+
+def _listed(name: str, value: Any, depth: int) -> Iterator[str]:
+    """Lines of a nested list, as the catalogue shows metadata."""
+    bullet = f"{'  ' * depth}- {name}:"
+    if isinstance(value, dict):
+        yield bullet
+        for key, inner in value.items():
+            yield from _listed(_title(key), inner, depth + 1)
+    elif isinstance(value, list):
+        yield bullet
+        for one in value:
+            text = ", ".join(f"{_title(key)}: {part}" for key, part in one.items()) if isinstance(one, dict) else one
+            yield f"{'  ' * (depth + 1)}- {text}"
+    else:
+        yield f"{bullet} {value}"
+
+
+def _title(name: str) -> str:
+    return " ".join(word.capitalize() for word in name.split("_"))
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False))
 
 
 def _facts(stage: Stage) -> list[str]:
@@ -126,9 +192,5 @@ def _facts(stage: Stage) -> list[str]:
     return [*facts, f"Kubeflow {cached}."]
 
 
-def _default(item: Any) -> str:
-    return f"`{item.default}`" if item.optional else "required"
-
-
-def _cell(words: dict[str, str], name: str) -> str:
-    return " ".join(words.get(name, "").split()).replace("|", "\\|")
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")

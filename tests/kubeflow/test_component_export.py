@@ -3,6 +3,7 @@
 import importlib
 import re
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 import yaml
@@ -27,11 +28,13 @@ def folder(tmp_path_factory):
 
 
 def test_metadata_has_the_fields_of_the_catalogue_in_its_order(folder):
-    metadata = yaml.safe_load((folder / "training/train_policy/metadata.yaml").read_text())
+    text = (folder / "training/train_policy/metadata.yaml").read_text()
+    metadata = yaml.safe_load(text)
     assert list(metadata) == FIELDS
     assert metadata["name"] == "train_policy"
-    assert metadata["stability"] in {"experimental", "alpha", "beta", "stable"}
+    assert metadata["stability"] in {"alpha", "beta", "stable"}
     assert metadata["lastVerified"] == datetime(2026, 5, 4, tzinfo=UTC)
+    assert "\nlastVerified: 2026-05-04T00:00:00Z\n" in text
     assert set(metadata["dependencies"]) == {"kubeflow", "external_services"}
     assert any(item["name"] == "Pipelines" for item in metadata["dependencies"]["kubeflow"])
     for item in (*metadata["dependencies"]["kubeflow"], *metadata["dependencies"]["external_services"]):
@@ -42,20 +45,41 @@ def test_owners_name_an_approver_in_the_line_after_the_heading(folder):
     assert (folder / "training/train_policy/OWNERS").read_text().startswith("approvers:\n- octocat\n")
 
 
+def test_pages_have_the_headings_of_the_catalogue_and_keep_our_own_after_its_mark(folder):
+    page = (folder / "training/train_policy/README.md").read_text()
+    generated, _, own = page.partition("<!-- custom-content -->")
+    assert re.findall("^#.*", generated, re.M) == [
+        "# Train Policy ✨", "## Overview 🧾", "## Inputs 📥", "## Outputs 📤", "## Metadata 🗂️"
+    ]  # fmt: skip
+    assert "> ⚠️ **Stability: beta**" in generated
+    assert "- **Dependencies**:\n  - Kubeflow:\n    - Name: Pipelines, Version: >=2.16.0\n" in generated
+    assert "- **Owners**:\n  - Approvers:\n    - octocat\n" in generated
+    assert re.findall("^#.*", own, re.M) == ["## Where it runs"]
+
+
+def test_the_source_that_the_catalogue_reads_is_the_components_own(folder):
+    place = folder / "training/train_policy"
+    source = importlib.import_module(STAGES["train_policy"].component).__file__
+    assert (place / "component.py").read_bytes() == Path(source).read_bytes()
+    assert (place / "__init__.py").read_text().startswith("from .component import train_policy\n")
+
+
 def test_kfp_loads_each_definition_with_the_inputs_of_its_page(folder):
     for place in (folder / "training/train_policy", folder / "data/prepare", folder / "cluster/outcome"):
         component = load_component_from_file(str(place / "component.yaml"))
         page = (place / "README.md").read_text()
         inputs, _, outputs = page.partition("## Outputs")
-        assert set(re.findall(r"^\| `(\w+)`", inputs, re.M)) == set(component.component_spec.inputs or {})
-        assert set(re.findall(r"^\| `(\w+)`", outputs, re.M)) == set(component.component_spec.outputs or {})
+        spec = component.component_spec
+        artifacts = {name for name in spec.outputs or {} if f"`{name}`" in inputs}
+        assert set(re.findall(r"^\| `(\w+)`", inputs, re.M)) == {*(spec.inputs or {}), *artifacts}
+        assert len(re.findall(r"^\| Output \| `", outputs, re.M)) == bool(set(spec.outputs or {}) - artifacts)
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.id)
 def test_every_input_and_output_is_described(stage):
-    page = component_page(stage, getattr(importlib.import_module(stage.component), stage.id))
-    rows = re.findall(r"^\| `.*\|$", page, re.M)
-    assert len(rows) >= 4
+    page = component_page(stage, getattr(importlib.import_module(stage.component), stage.id), {"stability": "beta"})
+    rows = re.findall(r"^\| (?:`|Output).*\|$", page, re.M)
+    assert len(rows) >= 3
     assert [row for row in rows if not row.split("|")[-2].strip()] == []
 
 
