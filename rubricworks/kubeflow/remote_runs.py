@@ -154,7 +154,7 @@ def list_page(
         if pipeline_id is None:
             return RemotePage([], "")
         predicates.append({"operation": "EQUALS", "key": "pipeline_id", "string_value": pipeline_id})
-    # A token comes alone: Kubeflow compares its filter to one that is sent with it, and takes equal lists for different.
+    # A token comes alone: Kubeflow compares its filter to one sent with it, and takes equal lists for different.
     query = {"page_token": token} if token else {"sort_by": "created_at desc", "filter": _filter(predicates)}
     with kubeflow.request("list runs") as client:
         page = client.list_runs(page_size=limit, namespace=kubeflow.namespace, **query)

@@ -114,8 +114,8 @@ class FakeKubeflow:
     ) -> None:
         """Let a run come to an end; `tasks` are its stages and their states, in order.
 
-        Its details are the nodes of Argo's workflow, as `NodeStatuses` of `backend/src/common/util/workflow.go` has them
-        and `toApiPipelineTaskDetail` tells them: without parents and errors, and with nodes' ids as children.
+        Its details are the nodes of Argo's workflow, as `NodeStatuses` of `backend/src/common/util/workflow.go` has
+        them and `toApiPipelineTaskDetail` tells them: without parents and errors, and with nodes' ids as children.
 
         Args:
             attempts: pods of each task, below its executor; 0 if it is the pod.
