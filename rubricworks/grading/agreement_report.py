@@ -1,7 +1,7 @@
 """Agreement of people and judges, each with each, as one value."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,8 +16,22 @@ from rubricworks.grading.comparison import (
     rater_summary,
 )
 from rubricworks.grading.judge_errors import JudgeErrors, judge_errors
+from rubricworks.grading.judge_probe import JudgeProbe
 from rubricworks.grading.labels import majority
 from rubricworks.grading.ratings import Ratings
+from rubricworks.llm.identity import PinnedEntry
+
+
+class JudgeIdentity(BaseModel):
+    """Pinned identities of the models of one judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rater: str
+    """Name of the rater that it is of."""
+    judge: str
+    """Name of the grading model, as its scorecards have it."""
+    entries: tuple[PinnedEntry, ...]
 
 
 class AgreementReport(BaseModel):
@@ -33,13 +47,24 @@ class AgreementReport(BaseModel):
     comparisons: tuple[Comparison, ...]
     errors: tuple[JudgeErrors, ...] = ()
     """Of each judge, by the people's labels; without one whose credits are not 0 or 1."""
+    identities: tuple[JudgeIdentity, ...] = ()
+    """Of the judges whose tables lie beside the identities of their run."""
+    probe: JudgeProbe | None = None
+    """Of a judge that was asked again."""
 
 
 def report_agreement(
-    people: Sequence[Ratings], judges: Sequence[Ratings], *, empty_labels: int = 0, min_count: int
+    people: Sequence[Ratings],
+    judges: Sequence[Ratings],
+    *,
+    empty_labels: int = 0,
+    min_count: int,
+    weights: Mapping[tuple[str, str], float] | None = None,
 ) -> tuple[AgreementReport, list[str]]:
     """Compare the majority of the people and every judge with each other.
 
+    Args:
+        weights: (sample_id, criterion) → weight, for error rates by weight.
     Returns:
         the report, and for each comparison the reason why it has no item, or "".
     Raises:
@@ -57,6 +82,9 @@ def report_agreement(
         empty_labels=empty_labels,
         groups=tuple(group_agreement(group) for group in several),
         comparisons=tuple(comparisons),
-        errors=tuple(filter(None, (judge_errors(raters[0], judge) for judge in judges))) if people else (),
+        errors=tuple(filter(None, (judge_errors(raters[0], one, weights) for one in judges))) if people else (),
+        identities=tuple(
+            JudgeIdentity(rater=one.name, judge=one.judge, entries=one.identities) for one in judges if one.identities
+        ),
     )
     return report, notes

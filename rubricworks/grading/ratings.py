@@ -5,6 +5,7 @@ column `scorecard` is read, or the evidence of the scorer `rubric`.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.rows import iter_rows
 from rubricworks.errors import UserError
+from rubricworks.llm.identity import IDENTITY_FILE, PinnedEntry, read_identities
 from rubricworks.rubrics import Scorecard
 from rubricworks.storage import local_path
 
@@ -40,6 +42,12 @@ class Ratings:
     """Items without a credit, with the reason: the error class of a failed judge, or "tied" for people."""
     repeated: int = 0
     """Verdicts on an item that already has a credit; the first counts."""
+    judge: str = ""
+    """Name of the grading model, as its scorecards have it; empty for people."""
+    identities: tuple[PinnedEntry, ...] = ()
+    """Of the judge's models, as pinned beside the table; none where no file tells them."""
+    of_images: bool = False
+    """True if a response is an image, whose digest stands in its items."""
 
     def __contains__(self, item: Item) -> bool:
         return item in self.credits or item in self.unrated
@@ -75,9 +83,14 @@ def read_judges(uris: Iterable[str]) -> list[Ratings]:
 
 def _judges_of(uri: str) -> list[Ratings]:
     judges: dict[str, Ratings] = {}
+    pinned = _pinned_beside(local_path(uri))
     for row_number, text in _scorecard_texts(uri):
         card = _scorecard(text, f"{uri}: row {row_number}")
-        judge = judges.setdefault(card.judge, Ratings(card.judge, uri))
+        judge = judges.get(card.judge)
+        if judge is None:
+            identities = tuple(entry for model in re.split(" [+>] ", card.judge) for entry in pinned.get(model, ()))
+            judge = judges[card.judge] = Ratings(card.judge, uri, judge=card.judge, identities=identities)
+        judge.of_images |= card.response.is_image
         for verdict in card.verdicts:
             item = Item(
                 normalise_text(card.sample_id), normalise_text(card.response.key), normalise_text(verdict.criterion)
@@ -116,6 +129,14 @@ def _scorecard(text: Any, location: str) -> Scorecard:
         first = error.errors()[0]
         field_name = ".".join(map(str, first["loc"]))
         raise UserError(f"{location}: scorecard{'.' * bool(field_name)}{field_name}: {first['msg']}") from error
+
+
+def _pinned_beside(table: Path) -> dict[str, list[PinnedEntry]]:
+    """Entries by name of the model, from the file beside a table, or in the run whose stage has written it."""
+    for folder in (table.parent, *table.parent.parents[:2]):
+        if (folder / IDENTITY_FILE).is_file():
+            return read_identities(folder / IDENTITY_FILE)
+    return {}
 
 
 def _disambiguate_names(judges: list[Ratings]) -> None:

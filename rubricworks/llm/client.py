@@ -23,7 +23,7 @@ from rubricworks.llm.answers import Answer
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.identity import IdentityPin
+from rubricworks.llm.identity import IdentityPin, PinnedEntry
 from rubricworks.llm.limiter import Limiter
 from rubricworks.llm.logprobs import REQUEST_FIELDS, field_probabilities
 from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, Question, Reply, T
@@ -112,6 +112,11 @@ class ChatClient:
             UserError: another version of it was sent before, and the endpoint has `on_change: refuse`.
         """
         self._identity.note_prompt(version)
+
+    @property
+    def pinned(self) -> PinnedEntry:
+        """Identity that the answers state, and versions of the prompts, as far as this client knows them."""
+        return self._identity.entry
 
     def access_refused(self, error: ChatError) -> str:
         """Message for an error after which no call of this client can succeed: a missing or wrong key; else empty.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from rubricworks.errors import UserError
 from rubricworks.llm.endpoint import Endpoint
@@ -39,6 +39,8 @@ class PinnedEntry(BaseModel):
     identity: Identity | None = None
     prompts: tuple[str, ...] = ()
     """Versions of the prompts that it was asked with, such as `judge-2`."""
+    revision: str = Field(default="", exclude_if=lambda revision: not revision)
+    """The endpoint's own, in its recipe."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,8 +63,17 @@ def merge_identities(file: Path, content: bytes) -> None:
         for key, other in others.items():
             entry = entries.get(key, other)
             prompts = _joined(entry.prompts, other.prompts)
-            entries[key] = PinnedEntry(identity=entry.identity or other.identity, prompts=prompts)
+            revision = entry.revision or other.revision
+            entries[key] = PinnedEntry(identity=entry.identity or other.identity, prompts=prompts, revision=revision)
         _write(file, entries)
+
+
+def read_identities(file: Path) -> dict[str, list[PinnedEntry]]:
+    """Entries of a file by the name of the model; several where more than one server has it."""
+    entries: dict[str, list[PinnedEntry]] = {}
+    for key, entry in _read(file).items():
+        entries.setdefault(key.rpartition(" ")[0], []).append(entry)
+    return entries
 
 
 class IdentityPin:
@@ -97,6 +108,15 @@ class IdentityPin:
         self._tell(f"answered as {before} before, and now as {identity}", "Name a dated model")
         self._known.add(identity)
 
+    @property
+    def entry(self) -> PinnedEntry:
+        """The first identity and the prompts that this process knows."""
+        return PinnedEntry(
+            identity=min(self._known, default=None),
+            prompts=tuple(sorted(self._prompts)),
+            revision=self._endpoint.revision,
+        )
+
     def note_prompt(self, version: str) -> None:
         """Note the version of a prompt that is about to be sent.
 
@@ -122,7 +142,8 @@ class IdentityPin:
 
     def _pinned(self, identity: Identity) -> Identity:
         """The identity in the file; this one, if the file has none yet."""
-        entry = self._update(lambda entry: entry.model_copy(update={"identity": entry.identity or identity}))
+        first = {"identity": identity, "revision": self._endpoint.revision}
+        entry = self._update(lambda entry: entry.model_copy(update=first if entry.identity is None else {}))
         return identity if entry is None or entry.identity is None else entry.identity
 
     def _entry(self) -> PinnedEntry:

@@ -2,10 +2,13 @@
 
 import textwrap
 
+from rubricworks.grading.agreement_report import JudgeIdentity
 from rubricworks.grading.comparison import Comparison, GroupAgreement, Rater
 from rubricworks.grading.judge_errors import JudgeErrors
+from rubricworks.grading.judge_probe import JudgeProbe, ResponsePrice
+from rubricworks.llm.identity import PinnedEntry
 from rubricworks.metrics import Agreement, Interval
-from rubricworks.reports.formats import percent, percent_interval
+from rubricworks.reports.formats import dollars, percent, percent_interval
 
 _WIDTH = 100
 _TITLE = 30
@@ -56,6 +59,64 @@ def errors_text(errors: JudgeErrors) -> str:
         f"{errors.labelled:,} labels, {percent(errors.truly_met.value)} ({percent_interval(errors.truly_met)}) are met."
     )
     return _wrapped(text, indent=2)
+
+
+def weights_text(errors: JudgeErrors) -> str:
+    """The judge's error rates by weight, a line each."""
+    lines = [
+        f"  weight {one.weight:g}: credits {_share(one.false_positive)} of what people do not, misses "
+        f"{_share(one.false_negative)} of what they do, by {one.labelled:,} labels"
+        for one in errors.by_weight
+    ]
+    return "\n".join(_wrapped(line, indent=4) for line in lines)
+
+
+def identity_text(identity: JudgeIdentity) -> str:
+    """The models that a judge's verdicts are by, as their answers state them."""
+    return _wrapped(f"{identity.rater} answers as {'; '.join(map(_entry, identity.entries))}", indent=2)
+
+
+def _entry(entry: PinnedEntry) -> str:
+    parts = [str(entry.identity or "a model that states no name")]
+    if entry.revision:
+        parts.append(f"revision {entry.revision}")
+    if entry.prompts:
+        parts.append(f"prompt {', '.join(entry.prompts)}")
+    return ", ".join(parts)
+
+
+def probe_text(probe: JudgeProbe) -> str:
+    """Figures of a probe in a few sentences."""
+    lines = [
+        f"{probe.judge} asked again about {probe.responses:,} responses, {probe.verdicts:,} verdicts, at temperature "
+        f"{probe.temperature:g}: it answers as {_entry(probe.identity)}",
+        f"  the same question, {probe.repeats} draws: {_share(probe.flips)} of verdicts flip",
+        f"  criteria in reverse: {_share(probe.order_changes)} change; a call for each: {_share(probe.call_changes)}",
+        f"  a response by one call for all criteria: {_price(probe.per_response)}",
+        f"  by one call for each: {_price(probe.per_criterion)}{_times(probe)}",
+    ]
+    if probe.unjudged:
+        lines.append(f"  {probe.unjudged:,} verdicts failed, and are left out")
+    return "\n".join(_wrapped(line, indent=4) for line in lines)
+
+
+def _price(price: ResponsePrice) -> str:
+    cached = f" ({price.cached_tokens:,.0f} of them cached there)" if price.cached_tokens else ""
+    calls = f"{price.calls:.3g} call{'' if price.calls == 1 else 's'}"
+    money = f", {dollars(price.dollars)}" if price.dollars else ""
+    return f"{calls}, {price.prompt_tokens:,.0f} tokens in{cached}, {price.completion_tokens:,.0f} out{money}"
+
+
+def _times(probe: JudgeProbe) -> str:
+    one, each = probe.per_response, probe.per_criterion
+    if one.dollars:
+        return f": {each.dollars / one.dollars:.2g} times the dollars"
+    tokens = one.prompt_tokens + one.completion_tokens
+    return f": {(each.prompt_tokens + each.completion_tokens) / tokens:.2g} times the tokens" if tokens else ""
+
+
+def _share(share: Interval | None) -> str:
+    return f"{percent(share.value)} ({percent_interval(share)})" if share else _MISSING
 
 
 def comparison_text(comparison: Comparison, note: str) -> str:
