@@ -23,7 +23,7 @@ from rubricworks.llm.answers import Answer
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.identity import IdentityPin, PinnedEntry
+from rubricworks.llm.identity import Identity, IdentityPin, PinnedEntry
 from rubricworks.llm.limiter import Limiter
 from rubricworks.llm.logprobs import REQUEST_FIELDS, field_probabilities
 from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, Question, Reply, T
@@ -112,6 +112,14 @@ class ChatClient:
             UserError: another version of it was sent before, and the endpoint has `on_change: refuse`.
         """
         self._identity.note_prompt(version)
+
+    def require_identity(self, identity: Identity, source: str) -> None:
+        """Let an answer by another model end the run: figures in use were measured on this one.
+
+        Args:
+            source: those figures with a verb, for the error, such as "a.json measured it".
+        """
+        self._identity.require(identity, source)
 
     @property
     def pinned(self) -> PinnedEntry:

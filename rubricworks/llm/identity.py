@@ -90,16 +90,31 @@ class IdentityPin:
         self._key = f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
         self._file = folder / IDENTITY_FILE if folder is not None else None
         self._known: set[Identity] = set()
+        self._required: tuple[Identity, str] | None = None
         self._prompts: set[str] = set()
+
+    def require(self, identity: Identity, source: str) -> None:
+        """Refuse answers by another model than this, of which figures in use are.
+
+        Args:
+            source: those figures and their verb, for the error: "a.json measured it".
+        """
+        self._required = (identity, source)
+        self._known.clear()
 
     def check(self, identity: Identity) -> None:
         """Note an answer's identity.
 
         Raises:
-            UserError: it is not the first one, and the endpoint says that this ends the run.
+            UserError: it is not the first one, and the endpoint says that this ends the run, or not the required one.
         """
         if identity in self._known:
             return
+        if self._required and identity != self._required[0]:
+            raise UserError(
+                f"{self._name} answers as {identity}, and {self._required[1]} as {self._required[0]}; measure the "
+                "model that answers now"
+            )
         if not self._known:
             self._known.add(self._pinned(identity))
         if identity in self._known:

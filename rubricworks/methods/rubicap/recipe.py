@@ -8,11 +8,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from rubricworks.adapters.functions import load_reward
+from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 from rubricworks.methods.rubicap.stages.pitfall_refresh import PitfallOptions
 from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
+from rubricworks.methods.rubicap.stages.train_policy import PITFALL_WEIGHTS, PolicySection
 from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfig
-from rubricworks.methods.rubicap.stages.train_policy import PolicySection
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.preflight_checks import Check, run_check
@@ -24,6 +25,7 @@ from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import check_committee
+from rubricworks.stages.training.measured_rates import MeasuredRates, read_measurement
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
@@ -75,7 +77,7 @@ class RubicapRecipe(Recipe):
                 "asks none; leave one out"
             )
         rates = self.policy.noise_correction
-        if isinstance(rates, dict) and (missing := {-1.0, -2.0, -3.0} - rates.keys()):
+        if isinstance(rates, dict) and (missing := PITFALL_WEIGHTS - rates.keys()):
             raise ValueError(
                 f"policy.noise_correction has no rates for {', '.join(f'{w:g}' for w in sorted(missing))}, weights of "
                 "rubric.pitfalls; add them, or give one pair of rates"
@@ -110,6 +112,8 @@ class RubicapRecipe(Recipe):
     def method_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:
             yield run_check("reward", partial(_loads, own.function))
+        if isinstance(rates := self.policy.noise_correction, MeasuredRates):
+            yield run_check("noise_correction", partial(_rates_of, rates, self.policy))
 
     def success_lines(self, run: Path) -> list[str]:
         from rubricworks.methods.rubicap.report.summary import success_lines
@@ -120,6 +124,11 @@ class RubicapRecipe(Recipe):
 def _loads(function: str) -> str:
     load_reward(function)
     return f"{function} can be called"
+
+
+def _rates_of(measured: MeasuredRates, policy: PolicySection) -> str:
+    read_measurement(measured, (policy.judge, *policy.more_judges), JUDGE_PROMPT_VERSION)
+    return f"{measured.agreement} has rates of this judge"
 
 
 def _fields(section: BaseModel, *, without: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]

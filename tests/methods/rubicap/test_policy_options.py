@@ -1,5 +1,6 @@
 """RubiCap's policy training with the options that look at a group: the tables show what they did."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -8,8 +9,10 @@ from statistics import pvariance
 from typing import Any
 
 import pytest
+from report_page import text_of, write_report
 from rubric_squares import make_inputs
 from scripted_server import Said, say
+from synthetic_run import write_recipe
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -136,3 +139,45 @@ def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, se
     with pytest.raises(UserError, match="gives no log-probabilities, which credits of them need"):
         train(tmp_path, inputs, server.url, **option)
     assert len(server.chats) == 1
+
+
+def measured_agreement(folder: Path, identity: tuple[str, str]) -> Path:
+    """What `agreement --json` writes of a judge that credits 20 % of what is not met and misses 10 % of what is."""
+
+    def rate(value: float) -> dict[str, Any]:
+        return {"value": value, "low": None, "high": None}
+
+    errors = {"judge": "judge", "labelled": 50, "unlabelled": 0, "judged_met": 0.5, "truly_met": rate(0.5)}
+    entry = {"identity": identity, "prompts": ["judge-2"]}
+    report = {
+        **{"raters": [], "empty_labels": 0, "groups": [], "comparisons": []},
+        "errors": [errors | {"false_positive": rate(0.2), "false_negative": rate(0.1)}],
+        "identities": [{"rater": "judge", "judge": "judge", "entries": [entry]}],
+    }
+    (folder / "agreement.json").write_text(json.dumps(report))
+    return folder / "agreement.json"
+
+
+def test_rewards_are_corrected_by_the_rates_of_a_file_which_the_record_and_the_report_name(inputs, serve, tmp_path):
+    file = measured_agreement(tmp_path, ("m", ""))
+    out = train(tmp_path, inputs, serve(grade).url, noise_correction={"agreement": str(file)})
+    for rewards, credits in groups_of(out):
+        expected = [sum(w * (y - 0.2) / 0.7 for w, y in zip(WEIGHTS, row, strict=True)) / 4 for row in credits]
+        assert rewards == pytest.approx(expected)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert json.loads((out / "made_from.json").read_text())["versions"]["noise_rates"] == digest
+    policy = {"judge": {"url": "http://gpu/v1", "model": "judge"}, "noise_correction": {"agreement": str(file)}}
+    write_recipe(tmp_path, {"policy": policy})
+    file.unlink()
+    page = text_of(write_report(tmp_path)[0]).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "of all criteria, it credits 20 % of what is not met" in page
+    assert "judge answers as m, prompt judge-2" in page
+    assert "misses 10 %" in page
+
+
+def test_a_judge_that_answers_as_another_than_the_rates_were_measured_on_ends_the_training(inputs, serve, tmp_path):
+    file = measured_agreement(tmp_path, ("m-of-last-year", ""))
+    server = serve(grade)
+    with pytest.raises(UserError, match=r"answers as m, and \S*agreement\.json measured it as m-of-last-year"):
+        train(tmp_path, inputs, server.url, noise_correction={"agreement": str(file)})
+    assert not (tmp_path / "train_policy" / "done.json").exists()

@@ -1,7 +1,7 @@
 """Train the policy with GRPO on rubric rewards (RubiCap, section 3.3), or as one of the paper's baselines (`peer`)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from rubricworks.adapters.functions import FunctionReward, load_reward, source_d
 from rubricworks.adapters.trl import ContrastReward, RubricReward
 from rubricworks.grading import CallPer, Cascade, Combine, FailedCall, Grader, require_logprobs
 from rubricworks.grading.grader import Confidence
+from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.methods.rubicap.peers.captions import REWRITING_VERSION, rewritten_captions, supervised_captions
 from rubricworks.methods.rubicap.peers.config import Peer, RewritingPeer, SupervisedPeer
@@ -18,10 +19,12 @@ from rubricworks.methods.rubicap.peers.rewards import RewardedPeer, peer_reward
 from rubricworks.methods.rubicap.stages.held_out_probe import HeldOutProbe
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh, RubricRefresh
 from rubricworks.rewards import Contrast, NoiseRates, noise_corrected_reward, signed_reward
+from rubricworks.rubrics import Rubric
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.canary import Canary, CanaryConfig
 from rubricworks.stages.training.caption_tuning import train_on_captions
+from rubricworks.stages.training.measured_rates import AGREEMENT_FILE, MeasuredRates, read_measurement
 from rubricworks.stages.training.policy_training import (
     DeadLetters,
     refill_criterion,
@@ -30,10 +33,12 @@ from rubricworks.stages.training.policy_training import (
     training_dataset,
 )
 from rubricworks.stages.training.step_tables import GradingTable, scorecard_table
+from rubricworks.storage import write_atomic
 from rubricworks.synthesis import PITFALL_PROMPT_VERSION
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.processes import is_main
 
+PITFALL_WEIGHTS = frozenset({-1.0, -2.0, -3.0})
 OnError = Callable[[FailedCall], None]
 
 
@@ -73,11 +78,12 @@ class PolicySection(StageConfig, PolicyConfig):
     """The judge's 0 or 1, or its probability of 1, from log-probabilities, which vLLM and OpenAI give."""
     escalate_to: Escalation | None = Field(default=None, exclude_if=lambda to: to is None)
     """Strong judge for the criteria that `judge` is unsure of, or fails on; none by default."""
-    noise_correction: NoiseRates | dict[float, NoiseRates] | None = Field(
+    noise_correction: NoiseRates | MeasuredRates | dict[float, NoiseRates] | None = Field(
         default=None, exclude_if=lambda rates: rates is None
     )
     """The judge's error rates as `rubricworks agreement` tells them, or those of each weight, by which the rewards are
-    corrected; not by default. With one pair for all criteria, normalised advantages stay as they are."""
+    corrected; or `agreement:` with the file that it wrote by `--json`. Not by default. With one pair for all criteria,
+    normalised advantages stay as they are."""
     contrast: Contrast | None = Field(default=None, exclude_if=lambda contrast: contrast is None)
     """Weights by what separates the rollouts of a group instead of the rubric's own, `{}` for its defaults; the
     rubric's own by default. Rewards of different steps can then not be compared."""
@@ -107,6 +113,16 @@ class PolicySection(StageConfig, PolicyConfig):
         return self
 
     @model_validator(mode="after")
+    def _rates_of_one_judge(self) -> "PolicySection":
+        if isinstance(self.noise_correction, MeasuredRates) and (self.escalate_to or self.credits == "logprob"):
+            name = "escalate_to" if self.escalate_to else "credits: logprob"
+            raise ValueError(
+                f"noise_correction.agreement tells the errors of one judge's zeros and ones, and {name} gives other "
+                "credits; write the rates themselves, or leave one out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_reward(self) -> "PolicySection":
         if self.reward and self.peer:
             raise ValueError(f"reward and peer are both set; leave out one, or peer {self.peer.kind} has two rewards")
@@ -119,7 +135,8 @@ class PolicySection(StageConfig, PolicyConfig):
         if self.reward or self.peer:
             own = f"peer {self.peer.kind}" if self.peer else f"reward.function {self.reward and self.reward.function}"
             raise ValueError(f"contrast weighs a rubric's criteria, and {own} gives rewards without; leave one out")
-        if isinstance(self.noise_correction, dict):
+        rates = self.noise_correction
+        if isinstance(rates, dict) or (isinstance(rates, MeasuredRates) and rates.by_weight):
             raise ValueError(
                 "contrast changes the weights by which noise_correction tells its rates apart; give it one pair of "
                 "rates, or leave contrast out"
@@ -134,6 +151,11 @@ class Config(PolicySection):
         """Version of a user's reward, or of a prompt: a training is not continued with an edited one."""
         if self.reward:
             return {"reward": source_digest(load_reward(self.reward.function))}
+        if isinstance(self.noise_correction, MeasuredRates):
+            return {"noise_rates": self.noise_correction.digest(), **self._prompt_versions()}
+        return self._prompt_versions()
+
+    def _prompt_versions(self) -> dict[str, str]:
         if isinstance(self.peer, RewritingPeer):
             return {"rewriting": REWRITING_VERSION}
         return {"pitfalls": PITFALL_PROMPT_VERSION} if self.refresh and self.refresh.pitfalls else {}
@@ -169,7 +191,7 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
         reward = FunctionReward(config.reward.function, on_error=letters.add)
     else:
         grader = _policy_grader(config, job, judges, letters.add)
-        rates = config.noise_correction
+        rates = _noise_rates(config, job, judges, rubrics)
         reduce = partial(noise_corrected_reward, rates=rates) if rates else signed_reward
         criterion = refill_criterion(config, rubrics)
         options: dict[str, Any] = {"reduce": reduce, "criterion": criterion, "sink": scorecards.add}
@@ -197,6 +219,25 @@ def _train_on_rubrics(config: Config, job: Job) -> None:
         refresh=refresh,
         probe=_probe(config, job),
     )
+
+
+def _noise_rates(
+    config: Config, job: Job, judges: Sequence[ChatClient], rubrics: Mapping[str, str]
+) -> NoiseRates | dict[float, NoiseRates] | None:
+    """Rates to correct rewards for; those of a file are kept beside the policy, and bind the judge to its identity."""
+    measured = config.noise_correction
+    if not isinstance(measured, MeasuredRates):
+        return measured
+    weights = {one.weight for text in rubrics.values() for one in Rubric.model_validate_json(text).criteria}
+    if config.refresh and config.refresh.pitfalls:
+        weights |= PITFALL_WEIGHTS
+    endpoints = [judge.endpoint for judge in judges]
+    measurement = read_measurement(measured, endpoints, JUDGE_PROMPT_VERSION, weights=weights)
+    for judge, identity in zip(judges, measurement.identities, strict=True):
+        if identity:
+            judge.require_identity(identity, f"{measured.agreement} measured it")
+    write_atomic(job.out / AGREEMENT_FILE, measured.content())
+    return measurement.rates
 
 
 def _train_on_peer_reward(peer: RewardedPeer, config: Config, job: Job) -> None:

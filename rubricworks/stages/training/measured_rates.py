@@ -1,0 +1,173 @@
+"""Error rates of a policy's judge from a file of `rubricworks agreement --json` (`policy.noise_correction`).
+
+Rates hold for the judge that they were measured on: its name, its revision, what its answers state as its model, and
+the version of its prompt. All of that stands in the file, and a training with another judge is refused.
+"""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rubricworks.errors import UserError
+from rubricworks.grading.agreement_report import AgreementReport, JudgeIdentity
+from rubricworks.grading.judge_errors import JudgeErrors, WeightErrors
+from rubricworks.llm import Endpoint
+from rubricworks.llm.identity import Identity
+from rubricworks.rewards import NoiseRates
+from rubricworks.storage import local_path
+
+AGREEMENT_FILE = "judge_agreement.json"
+"""Copy of the file in the training's output."""
+
+
+class MeasuredRates(BaseModel):
+    """Rates that a file states."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    agreement: str = Field(min_length=1)
+    """File that `rubricworks agreement --json` wrote, of labels and of this judge's verdicts."""
+    by_weight: bool = False
+    """Take the rates of each weight, which `agreement --rubrics` tells, in the place of one pair."""
+
+    def content(self) -> bytes:
+        """
+        Raises:
+            UserError: the file cannot be read.
+        """
+        try:
+            return local_path(self.agreement).read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"noise_correction.agreement: {self.agreement} cannot be read ({error.strerror}); write it by "
+                "rubricworks agreement LABELS.csv SCORECARDS --json"
+            ) from None
+
+    def digest(self) -> str:
+        """Digest of the file, for the record of the training."""
+        return hashlib.sha256(self.content()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Rates of a judge, and the identity that they were measured on."""
+
+    rates: NoiseRates | dict[float, NoiseRates]
+    identities: tuple[Identity | None, ...]
+    """What the answers of each judge stated; None where none did."""
+
+
+def read_measurement(
+    measured: MeasuredRates, judges: Sequence[Endpoint], prompt: str, *, weights: Collection[float] = ()
+) -> Measurement:
+    """Read the rates of a policy's judge.
+
+    Args:
+        judges: the policy's; several are one panel.
+        prompt: version of the prompt that they are asked with.
+        weights: those that the rates by weight have to hold.
+    Raises:
+        UserError: the file has no rates of this judge, or they were measured on another model, revision or prompt.
+    """
+    file = measured.agreement
+    report = parse_agreement(measured.content(), file)
+    name = " + ".join(judge.model for judge in judges)
+    identity = next((one for one in report.identities if one.judge == name), None)
+    if identity is None:
+        raise _refusal(
+            file,
+            f"tells no identity of a judge {name}; measure it on scorecards that lie in their run, beside its "
+            "identities.json",
+        )
+    _check(file, identity, judges, prompt)
+    errors = next((one for one in report.errors if one.judge == identity.rater), None)
+    if errors is None:
+        raise _refusal(file, f"has no error rates of {name}; they need labels of people, and credits of 0 or 1")
+    rates = _by_weight(file, errors, weights) if measured.by_weight else _rates(file, errors, "all criteria")
+    return Measurement(rates, tuple(entry.identity for entry in identity.entries))
+
+
+def parse_agreement(content: bytes, file: str) -> AgreementReport:
+    """Parse what `rubricworks agreement --json` wrote.
+
+    Raises:
+        UserError: it is something else.
+    """
+    try:
+        return AgreementReport.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise _refusal(file, f"is no file of rubricworks agreement --json: {where}: {first['msg']}") from None
+
+
+def stated_rates(report: AgreementReport, judge: str, file: str, *, by_weight: bool) -> list[tuple[str, NoiseRates]]:
+    """Rates of a judge with the criteria that they hold for, for a run's report; none if there are none of it."""
+    errors = next((one for one in report.errors if one.judge in _raters(report, judge)), None)
+    if errors is None:
+        return []
+    if by_weight:
+        rates = _by_weight(file, errors, ())
+        return [(f"criteria of weight {weight:g}", one) for weight, one in rates.items()]
+    return [("all criteria", _rates(file, errors, "all criteria"))]
+
+
+def _raters(report: AgreementReport, judge: str) -> set[str]:
+    return {one.rater for one in report.identities if one.judge == judge}
+
+
+def _check(file: str, measured: JudgeIdentity, judges: Sequence[Endpoint], prompt: str) -> None:
+    if len(measured.entries) != len(judges):
+        raise _refusal(
+            file,
+            f"has verdicts of {measured.judge} by {len(measured.entries)} servers, and the policy has "
+            f"{len(judges)}; measure the judge that trains",
+        )
+    for entry, judge in zip(measured.entries, judges, strict=True):
+        if entry.revision != judge.revision:
+            raise _refusal(
+                file,
+                f"measured {judge.model} of revision {entry.revision or '(none)'}, and the recipe's judge has "
+                f"{judge.revision or '(none)'}; measure that one",
+            )
+        mine = {one for one in entry.prompts if one.rpartition("-")[0] == prompt.rpartition("-")[0]}
+        if mine != {prompt}:
+            raise _refusal(
+                file,
+                f"measured {judge.model} asked by {', '.join(sorted(mine)) or 'no such prompt'}, and it is asked "
+                f"by {prompt} now; measure it anew",
+            )
+
+
+def _by_weight(file: str, errors: JudgeErrors, weights: Collection[float]) -> dict[float, NoiseRates]:
+    if not errors.by_weight:
+        raise _refusal(file, "has no rates by weight; name the rubrics to agreement by --rubrics")
+    known = {one.weight: one for one in errors.by_weight}
+    if missing := sorted(set(weights) - known.keys()):
+        raise _refusal(
+            file,
+            f"has no rates for weight {', '.join(f'{one:g}' for one in missing)}; label such criteria, or leave "
+            "by_weight out",
+        )
+    return {weight: _rates(file, one, f"weight {weight:g}") for weight, one in known.items()}
+
+
+def _rates(file: str, errors: JudgeErrors | WeightErrors, criteria: str) -> NoiseRates:
+    positive, negative = errors.false_positive, errors.false_negative
+    if positive is None or negative is None:
+        kind = "not met" if positive is None else "met"
+        raise _refusal(file, f"has no label of {criteria} that is {kind}, so a rate is not known; label some")
+    try:
+        return NoiseRates(false_positive=positive.value, false_negative=negative.value)
+    except ValidationError:
+        raise _refusal(
+            file,
+            f"tells false positives of {positive.value:.0%} and false negatives of {negative.value:.0%} of {criteria}, "
+            "1 together or more: such verdicts say nothing; take another judge",
+        ) from None
+
+
+def _refusal(file: str, problem: str) -> UserError:
+    return UserError(f"noise_correction.agreement: {file} {problem}")
