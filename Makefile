@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-api bench-colocate coverage policy-aware claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,7 +85,7 @@ smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
 	  $(RUN) rubricworks.cli run retrain-laptop --set world.scenes=3428 --set new_samples.needed=4000; \
 	else echo 'retrain-laptop: left out, for there is no champion to retrain; make demo makes one'; fi
 
-bench: bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-api  ## Every benchmark
+bench: bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, to --help, of a stage that is done
 	$(RUN) benchmarks.start
@@ -108,6 +108,9 @@ bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption 
 
 bench-rubric-audit: $(VENV)/installed  ## Flags of `rubrics audit` against planted faults, three seeds
 	PYTHONPATH=tests/support:tests/evaluation/rubric_audit $(RUN) benchmarks.rubric_audit
+
+bench-judge-trust: $(VENV)/installed  ## Figures of docs/judge-trust.md in the scene world: cascade, calls, noise correction
+	PYTHONPATH=tests/support:tests/rewards $(RUN) benchmarks.judge_trust
 
 bench-api: $(VENV)/installed  ## Reads of the server on Postgres and Ceph with 100,000 runs, beside MLflow's (after `make test-cluster`)
 	PYTHONPATH=tests/cluster:tests/support/servers $(RUN) benchmarks.api
