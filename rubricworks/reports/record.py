@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rubricworks.llm.identity import IDENTITY_FILE, read_identities
 from rubricworks.llm.spending import read_budget
 from rubricworks.reports.costs import ModelCalls, StageCost
 from rubricworks.reports.run_folder import DeadLetters, read_rejected, read_stage_records
@@ -35,5 +36,8 @@ def record_values(
         "rejected": read_rejected(run, stage),
         "source": {"noun": noun, "stage": stage},
         "models": recipe_models(recipe),
+        "identities": [
+            (model, entry) for model, entries in read_identities(run / IDENTITY_FILE).items() for entry in entries
+        ],
         "stages": read_stage_records(run),
     }

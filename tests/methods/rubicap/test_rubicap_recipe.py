@@ -141,3 +141,12 @@ def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
 def test_pitfalls_are_refused_where_nothing_writes_or_tests_them(overrides, message):
     with pytest.raises(UserError, match=message):
         load_recipe(recipe_path("rubicap-laptop"), overrides)
+
+
+def test_rates_of_a_file_are_looked_for_before_a_run_starts(tmp_path):
+    rates = f"policy.noise_correction={{agreement: '{tmp_path}/none.json'}}"
+    (check,) = load_recipe(recipe_path("quickstart"), [rates]).method_checks(tmp_path)
+    assert check.name == "noise_correction"
+    assert "none.json cannot be read" in check.problem
+    with pytest.raises(UserError, match=r"noise_correction\.agreement tells the errors of one judge's zeros and ones"):
+        load_recipe(recipe_path("quickstart"), [rates, "policy.credits=logprob"])

@@ -8,6 +8,8 @@ from report_page import Page, text_of, write_report
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import CriterionFlag, RubricAudit, RubricFinding
+from rubricworks.llm import Endpoint
+from rubricworks.llm.identity import Identity, IdentityPin
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -41,6 +43,17 @@ def test_page_states_the_error_rates_that_rewards_are_corrected_for(tmp_path: Pa
     assert "corrected for the judge" not in text_of(write_report(tmp_path)[0])
     folder.write_recipe(tmp_path, {"policy": {"noise_correction": rates}})
     assert sentence in text_of(write_report(tmp_path)[0])
+
+
+def test_page_tells_the_identities_that_the_run_pinned(tmp_path: Path) -> None:
+    folder.write_small_run(tmp_path)
+    assert "What the models said they are" not in text_of(write_report(tmp_path)[0])
+    pin = IdentityPin(Endpoint(url="http://gpu/v1", model="small", revision="r1"), "judge", tmp_path)
+    pin.note_prompt("judge-2")
+    pin.check(Identity("small-7b", "fp_<1>"))
+    folder.write_recipe(tmp_path, {"policy": {"judge": {"url": "http://gpu/v1", "model": "small"}}})
+    page = text_of(write_report(tmp_path)[0])
+    assert "Model Answers as Revision Prompts small small-7b (fp_<1>) r1 judge-2" in page
 
 
 def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:
