@@ -3,8 +3,9 @@
 from rubricworks.evaluation.rubric_audit.fix_prompts import FIX_PROMPT_VERSION, RubricFix, apply_fix, fix_messages
 from rubricworks.evaluation.rubric_audit.fixes import Rewrite, RubricFixes, fix_rubrics, with_rubrics
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, CriterionFlag, RubricFinding, examine
+from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
 from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
-from rubricworks.evaluation.rubric_audit.run import MAX_PROBES, RubricAudit, audit_rubrics
+from rubricworks.evaluation.rubric_audit.run import MAX_PROBES, RubricAudit, audit_by_images, audit_rubrics
 
 __all__ = [
     "ADVICE",
@@ -18,10 +19,12 @@ __all__ = [
     "RubricFix",
     "RubricFixes",
     "apply_fix",
+    "audit_by_images",
     "audit_rubrics",
     "examine",
     "fix_messages",
     "fix_rubrics",
+    "make_image_probes",
     "make_probes",
     "with_rubrics",
 ]

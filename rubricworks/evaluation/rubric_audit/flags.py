@@ -7,7 +7,8 @@ Flags of a criterion:
     overlaps       another criterion passes for the same, by its rule or its words, and verdicts do not tell them apart
     contradicts    another one asks for another value of the same, and no probe but one meets both
     leaks          its text states its own reference, or quotes a response of the sample word by word
-    parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it
+    parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it; of an image:
+                   its words, written on white, meet it
 A negated criterion, which is met where its statement does not hold, is neither "always met" nor "parroted".
 Flags of the rubric:
     presence only  a response with everything thrown in keeps its reward
@@ -28,6 +29,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit.probes import Probe, is_negated, statements
 from rubricworks.grading.requests import describe_target
+from rubricworks.grading.text_criteria import TEXT_KEY
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 from rubricworks.synthesis.checklist_lint import joins_assertions
@@ -80,6 +82,8 @@ _TELLS = re.compile(
 _TOLD = re.compile(r"(?:\w+ ){0,4}that\b|(?:it )?(?:clear|plain|known)\b", re.IGNORECASE)
 """What follows a verb of any kind where it introduces what is told: "makes it clear that …"."""
 _TOPIC = re.compile(r"an? (?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE)
+_DRAWN = 0.5
+"""Reward that the best image earns if the generator draws what the prompt asks for."""
 _OF_THE_JUDGE = ("reversed", "impossible")
 """Kinds of probes that test the judge, not the rubric."""
 _WORD = re.compile(r"\w+")
@@ -148,6 +152,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     both = list(zip(probes, cards, strict=True))
     pairs = [(probe, card) for probe, card in both if card.complete]
     own = [probe.text for probe in probes if probe.kind == "response"]
+    acts = [_claim_says_nothing(one, in_image=probes[0].image is not None) for one in rubric.criteria]
     plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in _OF_THE_JUDGE]
     everything = [(probe, card.credits) for probe, card in both if probe.kind not in _OF_THE_JUDGE]
     rewards: dict[str, float | None] = dict.fromkeys(
@@ -156,7 +161,8 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     for probe, credits in plain:
         if rewards[probe.kind] is None:
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
-    outcomes = [_verdict_flags(rubric.criteria, everything), _reward_flags(rewards, len(rubric.criteria))]
+    least = _DRAWN if probes[0].image is not None else 0.0
+    outcomes = [_verdict_flags(rubric.criteria, everything, acts), _reward_flags(rewards, len(rubric.criteria), least)]
     flags = [*_text_flags(rubric.criteria, own), *(flag for outcome in outcomes for flag in outcome.flags)]
     untested = dict.fromkeys(name for outcome in outcomes for name in outcome.untested)
     best = next((credits for probe, credits in plain if probe.kind == "response"), None)
@@ -166,7 +172,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         sample_id=sample_id,
         flags=tuple(flags),
         rewards=rewards,
-        claimed=_claimed_reward(rubric, plain),
+        claimed=_claimed_reward(rubric, plain, acts),
         criteria=len(rubric.criteria) if best and turned else 0,
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
         impossible_credited=None if impossible is None else impossible > 0,
@@ -175,14 +181,21 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     )
 
 
-def _claimed_reward(rubric: Rubric, plain: Sequence[tuple[Probe, list[float | None]]]) -> float | None:
+def _claim_says_nothing(criterion: Criterion, *, in_image: bool) -> bool:
+    """Return True if a claim that the criterion is met is no response to it: in an image, unless text is asked for."""
+    return criterion.key != TEXT_KEY and not is_negated(criterion) if in_image else asks_for_act(criterion)
+
+
+def _claimed_reward(
+    rubric: Rubric, plain: Sequence[tuple[Probe, list[float | None]]], acts: Sequence[bool]
+) -> float | None:
     """Reward of a text that only claims the acts that are asked for; what takes away is left as it is judged."""
     credits = next((credits for probe, credits in plain if probe.kind == "parroted"), None)
     if credits is None:
         return None
     kept = [
-        credit if one.weight < 0 or asks_for_act(one) else 0.0
-        for one, credit in zip(rubric.criteria, credits, strict=True)
+        credit if one.weight < 0 or act else 0.0
+        for one, act, credit in zip(rubric.criteria, acts, credits, strict=True)
     ]
     return signed_reward(kept, rubric.weights)
 
@@ -220,12 +233,16 @@ def _text_flags(criteria: Sequence[Criterion], responses: Sequence[str]) -> list
     return flags
 
 
-def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]]) -> _Outcome:
+def _verdict_flags(
+    criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]], acts: Sequence[bool]
+) -> _Outcome:
     flags: list[CriterionFlag] = []
     untested: list[FlagName] = []
     columns = [[_is_met(credits[at]) for _, credits in plain] for at in range(len(criteria))]
     kinds = [probe.kind for probe, _ in plain]
-    for criterion, met in zip(criteria, columns, strict=True):
+    # What an untrained generator does not draw says nothing of a rubric; texts have a reference beside them.
+    in_image = plain[0][0].image is not None
+    for criterion, act, met in zip(criteria, acts, columns, strict=True):
         title = criterion.criterion
         judged = [one for one in met if one is not None]
         own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
@@ -239,17 +256,17 @@ def _verdict_flags(criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, l
         untested += ["always met"] * may_be_always
         if criterion.weight < 0:
             continue
-        untested += ["never met"] * (not own)
-        if own and not any(own):
+        untested += ["never met"] * (not in_image and not own)
+        if not in_image and own and not any(own):
             flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
-        elif asks_for_act(criterion) and by_claim is not False and when_empty is not True:
+        elif act and by_claim is not False and when_empty is not True:
             if by_claim is None or when_empty is None:
                 untested.append("parroted")
             else:
                 flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))
     for (first, a), (second, b) in combinations(zip(criteria, columns, strict=True), 2):
         repeated, excluded = same_rule(first, second), _excludes(first, second)
-        if not repeated and not excluded:
+        if not repeated and (not excluded or in_image):
             continue
         both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
         together = sum(x and y for x, y in both)
@@ -268,7 +285,12 @@ def _is_met(credit: float | None) -> bool | None:
     return None if credit is None else credit == 1
 
 
-def _reward_flags(rewards: dict[str, float | None], count: int) -> _Outcome:
+def _reward_flags(rewards: dict[str, float | None], count: int, least: float) -> _Outcome:
+    """Flags of the rubric.
+
+    Args:
+        least: reward below which the best response says nothing of the rubric.
+    """
     best = rewards["response"]
     reasons: list[tuple[FlagName, str, str]] = [
         ("presence only", "everything", "a response with other samples' contents thrown in"),
@@ -280,7 +302,7 @@ def _reward_flags(rewards: dict[str, float | None], count: int) -> _Outcome:
     untested: list[FlagName] = []
     for name, kind, text in reasons:
         reward = rewards[kind]
-        if best is None or (reward is None and best):
+        if best is None or best < least or (reward is None and best):
             untested.append(name)
         elif best and reward is not None and reward >= _KEPT * best:
             reason = f"{text} gets {reward:.2f}, the best one {best:.2f}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rubricworks.data.rubric_sets.entries import NEGATED
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rubrics import Criterion, Response, Rubric
 
 ProbeKind = Literal[
     "response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted", "reversed", "impossible"
@@ -31,12 +31,18 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 class Probe(NamedTuple):
-    """One text to grade by a rubric."""
+    """One text or image to grade by a rubric."""
 
     kind: ProbeKind
     text: str
+    """Empty for an image."""
     rubric: Rubric
     """The rubric, its criteria in reverse (`reversed`), or with one that no response meets (`impossible`)."""
+    image: Response | None = None
+
+    @property
+    def response(self) -> str | Response:
+        return self.image or self.text
 
 
 def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str]) -> list[Probe]:

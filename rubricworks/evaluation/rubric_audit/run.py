@@ -1,7 +1,10 @@
 """Audit of a set of rubrics: their probes graded by a judge, and one summary with intervals."""
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,9 +12,12 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, examine
-from rubricworks.evaluation.rubric_audit.probes import make_probes
+from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
+from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
 from rubricworks.grading import Grader
 from rubricworks.metrics import Interval, flip_rate, mean_interval, share_interval, wilson_interval
+from rubricworks.rewards import signed_reward
+from rubricworks.rubrics import Response, Rubric
 
 _OTHERS = 3
 """Other samples whose responses are thrown in."""
@@ -102,7 +108,7 @@ async def audit_rubrics(
     judge: str = "",
     progress: Callable[[int], object] = lambda done: None,
 ) -> RubricAudit:
-    """Audit rubrics by probes made of their samples' own responses.
+    """Audit rubrics by probes made of their samples' own responses, which are texts; see `audit_by_images`.
 
     Args:
         entries: rubrics; those of samples without a response are probed with their reference answer, and those
@@ -114,6 +120,46 @@ async def audit_rubrics(
     Raises:
         UserError: fewer than two samples have a response or a reference.
     """
+    return await _audit(make_probes, entries, responses, grader, repeated, judge, progress)
+
+
+async def audit_by_images(
+    entries: Sequence[RubricEntry],
+    images: Mapping[str, Sequence[bytes]],
+    grader: Grader,
+    *,
+    judge: str = "",
+    progress: Callable[[int], object] = lambda done: None,
+) -> RubricAudit:
+    """Audit rubrics of images, by images of each sample's prompt, of which the best-rewarded one is changed.
+
+    Raises:
+        UserError: fewer than two samples have an image.
+    """
+    without_answers = [replace(entry, reference="") for entry in entries]
+    drawn = [(entry, one) for entry in without_answers for one in images.get(entry.sample_id, ())[:_RESPONSES]]
+    rewards: dict[str, list[tuple[float, bytes]]] = defaultdict(list)
+    rows = ((_sample(entry), Response.of_image(one), entry.rubric) for entry, one in drawn)
+    cards = [card async for card in grader.grade_many(rows)]
+    for (entry, one), card in zip(drawn, cards, strict=True):
+        reward = signed_reward(card.credits, entry.rubric.weights)
+        rewards[entry.sample_id].append((-math.inf if reward is None else reward, one))
+    best_first = {
+        name: [one for _, one in sorted(several, key=lambda pair: -pair[0])] for name, several in rewards.items()
+    }
+    # With a cache the same images cost nothing again.
+    return await _audit(make_image_probes, without_answers, best_first, grader, None, judge, progress)
+
+
+async def _audit(
+    make: Callable[[Rubric, Sequence[Any], Sequence[Any]], list[Probe]],
+    entries: Sequence[RubricEntry],
+    responses: Mapping[str, Sequence[Any]],
+    grader: Grader,
+    repeated: Grader | None,
+    judge: str,
+    progress: Callable[[int], object],
+) -> RubricAudit:
     texts = {entry.sample_id: probe_responses(entry, responses) for entry in entries}
     probed = [entry for entry in entries if texts[entry.sample_id]]
     if len(probed) < 2:
@@ -124,11 +170,9 @@ async def audit_rubrics(
     all_probes = []
     for at, entry in enumerate(probed):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
-        all_probes.append(
-            make_probes(entry.rubric, texts[entry.sample_id], [texts[one.sample_id][0] for one in others])
-        )
+        all_probes.append(make(entry.rubric, texts[entry.sample_id], [texts[one.sample_id][0] for one in others]))
     rows = (
-        (_sample(entry), probe.text, probe.rubric)
+        (_sample(entry), probe.response, probe.rubric)
         for entry, probes in zip(probed, all_probes, strict=True)
         for probe in probes
     )
@@ -144,7 +188,7 @@ async def audit_rubrics(
     draws: list[tuple[str, tuple[float, ...]]] = []
     if repeated:
         firsts = [
-            (_sample(entry), probes[0].text, entry.rubric) for entry, probes in zip(probed, all_probes, strict=True)
+            (_sample(entry), probes[0].response, entry.rubric) for entry, probes in zip(probed, all_probes, strict=True)
         ]
         async for card in repeated.grade_many(firsts):
             draws += [(card.sample_id, tuple(vote for vote in one.votes if vote is not None)) for one in card.verdicts]
@@ -162,6 +206,6 @@ def _sample(entry: RubricEntry) -> Sample:
     return Sample(sample_id=entry.sample_id, prompt=entry.prompt, answer=entry.reference or None)
 
 
-def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[str]]) -> list[str]:
+def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Responses of a sample that its rubric is tried on, the best first; its reference answer comes last."""
     return [text for text in (*responses.get(entry.sample_id, ()), entry.reference) if text][:_RESPONSES]

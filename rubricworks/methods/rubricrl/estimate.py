@@ -5,11 +5,14 @@ from collections.abc import Iterator
 
 from rubricworks.llm.token_estimates import IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.recipe import RubricrlRecipe
+from rubricworks.methods.rubricrl.stages.train_generator import AUDIT_IMAGES
 from rubricworks.recipe.estimate import CallEstimate, scoring_calls
 
 _INSTRUCTIONS = 450
 """Tokens of a prompt's fixed text."""
 _PROMPT = 60
+AUDIT_PROBES = 7
+"""Gradings of one rubric by changed images."""
 _SCORE = 10
 """Tokens of a scoring endpoint's answer."""
 
@@ -40,6 +43,11 @@ def estimate_calls(recipe: RubricrlRecipe, prompts: int) -> Iterator[CallEstimat
         one = policy.call_per == "criterion"
         calls, criteria = (rollouts * rubric.select, 1) if one else (rollouts, rubric.select)
         tokens_in = _INSTRUCTIONS + _PROMPT + IMAGE_TOKENS + criteria * TOKENS_PER_CRITERION
+        tokens_out = criteria * TOKENS_PER_CRITERION
         for judge in (policy.judge, *policy.more_judges):
-            yield CallEstimate("train_generator", "judge", judge, calls, tokens_in, criteria * TOKENS_PER_CRITERION)
+            yield CallEstimate("train_generator", "judge", judge, calls, tokens_in, tokens_out)
+        if gate := policy.audit:
+            probes = min(gate.sample, train) * (AUDIT_PROBES + AUDIT_IMAGES) * (rubric.select if one else 1)
+            for judge in gate.judges or (policy.judge, *policy.more_judges):
+                yield CallEstimate("train_generator", "audit", judge, probes, tokens_in, tokens_out)
     yield from scoring_calls(recipe.evaluation, images)

@@ -1,8 +1,8 @@
 """Gate on written rubrics: an audit of some of them before a policy is trained on them (`rubric.audit`).
 
 The judges that will grade try each rubric on responses of its sample and on changed ones (`evaluation.rubric_audit`):
-the committee's captions in RubiCap, the base model's rollouts in RLR³. The figures and the page with the worst rubrics
-stand in the folder of the stage that has those responses.
+the committee's captions in RubiCap, the base model's rollouts in RLR³, the generator's images in RubricRL. The figures
+and the page with the worst rubrics stand in the folder of the stage that has those responses.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_rubrics
+from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_by_images, audit_rubrics
 from rubricworks.grading import CallPer, Combine, Grader, Subject
 from rubricworks.llm import Endpoint
 from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, refusal_text
@@ -76,16 +76,18 @@ def audit_before_training(
     gate: AuditGate,
     job: Job,
     entries: Sequence[RubricEntry],
-    responses: Mapping[str, Sequence[str]],
+    responses: Mapping[str, Sequence[Any]],
     *,
     option: str,
     remedy: str,
+    grader: Grader | None = None,
     subject: Subject = "caption",
 ) -> RubricAudit | None:
     """Audit rubrics into the job's folder, and warn or refuse; None if fewer than two can be audited.
 
     Args:
-        responses: of each sample, the best first.
+        responses: of each sample, the best first; texts, or PNG of images.
+        grader: with the gate's judges as the training grades; by default one of texts by the gate's settings.
         option, remedy: place of the gate in a recipe, and advice about what is flagged, for messages.
         subject: kind of the responses.
     Raises:
@@ -100,16 +102,21 @@ def audit_before_training(
             stacklevel=2,
         )
         return None
-    clients = [job.client(judge, "audit") for judge in gate.judges]
-    grader = Grader(clients, call_per=gate.call_per, combine=gate.combine, subject=subject)
+    grader = grader or Grader(
+        [job.client(judge, "audit") for judge in gate.judges],
+        call_per=gate.call_per,
+        combine=gate.combine,
+        subject=subject,
+    )
+    audit_by = audit_by_images if any(isinstance(one[0], bytes) for one in responses.values() if one) else audit_rubrics
     progress = job.progress(MAX_PROBES * len(entries), "gradings")
 
     async def run() -> RubricAudit:
         async with AsyncExitStack() as stack:
-            for client in clients:
+            for client in grader.judges:
                 await stack.enter_async_context(client)
             judge = " + ".join(judge.model for judge in gate.judges)
-            return await audit_rubrics(entries, responses, grader, judge=judge, progress=progress.at)
+            return await audit_by(entries, responses, grader, judge=judge, progress=progress.at)
 
     audit = asyncio.run(run())
     write_atomic(job.out / AUDIT_FILE, audit.model_dump_json(indent=2).encode() + b"\n")

@@ -14,6 +14,7 @@ from rubricworks.cli.world import serve_world
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.evaluation.scoreboard import read_scoreboard
 from rubricworks.methods.rubricrl.report.page import build_report
 from rubricworks.methods.rubricrl.report.painted_orders import judge_rises
@@ -508,3 +509,28 @@ def test_held_out_prompts_are_rewritten_for_the_generator_and_judged_as_they_wer
         for row in read_rows(run / "prepare_prompts")
         if row["sample_id"] in {letter["sample_id"] for letter in letters}
     }
+
+
+def test_rubrics_are_tried_on_images_of_the_generator_before_it_is_trained(run, tmp_path):
+    inputs = {name: run / stage for name, stage in (
+        ("samples", "prepare_prompts"), ("rubrics", "write_prompt_rubrics"), ("model", "pretrain_generator"),
+    )}  # fmt: skip
+    with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), tmp_path / "world"):
+        config = {"judge": endpoint("picture-judge"), "steps": 1, "group_size": 2, "prompts_per_step": 2}
+        strict = json.dumps(config | {"audit": {"action": "refuse", "flagged": 0, "sample": 6}})
+        with pytest.raises(UserError, match=r"policy\.audit: .* of 6 audited rubrics .*set policy\.audit to warn"):
+            launch("train_generator", strict, str(tmp_path / "run"), inputs)
+    out = tmp_path / "run" / "train_generator"
+    audit = RubricAudit.model_validate_json((out / "audit.json").read_text())
+    assert audit.calls == 6 * (4 + 7)
+    assert audit.unjudged == 0  # all images have the generator's size
+    assert not (out / "model").exists()
+
+
+def test_the_plan_of_a_gate_by_images_counts_its_calls():
+    from rubricworks.methods.rubricrl.estimate import estimate_calls
+    from rubricworks.recipe.files import load_recipe
+
+    recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", ["policy.audit=warn"])
+    (audit,) = [one for one in estimate_calls(recipe, 400) if one.purpose == "audit"]
+    assert (audit.stage, audit.count, audit.endpoint.model) == ("train_generator", 100 * 11, "picture-judge")

@@ -6,6 +6,7 @@ Peers train the same generator: scores of endpoints in place of the rubric's rew
 pictures, and `method: best_of_n` on the best of its own images.
 """
 
+import hashlib
 from functools import partial
 from operator import not_
 from pathlib import Path
@@ -24,11 +25,17 @@ from rubricworks.grading.text_reading import RapidOcr, TextReader, open_text_rea
 from rubricworks.llm import ImageEndpoint
 from rubricworks.methods.rubricrl.held_out_probe import HeldOutProbe
 from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job
+from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, audit_before_training, drawn_entries
 from rubricworks.stages.training.policy_training import DeadLetters, refill_criterion, rubric_texts, train
 from rubricworks.stages.training.step_tables import scorecard_table
 from rubricworks.training.config import PolicyConfig, SftConfig
 from rubricworks.training.generators.config import DiffusionOptions
+from rubricworks.training.processes import is_main
+
+AUDIT_IMAGES = 4
+"""Images of each prompt that its rubric is tried on."""
+_AUDIT_BATCH = 16
 
 if TYPE_CHECKING:
     from rubricworks.training.policy.run import PolicyResult
@@ -60,6 +67,9 @@ class Config(StageConfig, PolicyConfig):
     """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
     reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
     """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
+    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    """Audit of the rubrics by images of the generator before its training, `warn` or `refuse`, by the judges; none by
+    default, and none where no judge rewards."""
     probe: ImageEndpoint | None = Field(default=None, exclude_if=lambda probe: probe is None)
     """Judge of another family that grades images of held-out prompts during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1, exclude_if=lambda count: count == 32)
@@ -136,6 +146,8 @@ def run(config: Config, job: Job) -> None:
             on_error=letters.add,
         )
         reward = RubricReward(grader, criterion=refill_criterion(config, rubrics), sink=scorecards.add)
+        if config.audit and is_main():
+            _audit(config, config.audit, job, reader)
     options = PolicyConfig(**{name: getattr(config, name) for name in PolicyConfig.model_fields})
     if config.method == "best_of_n":
         from rubricworks.methods.rubricrl.supervised_peers import train_on_best
@@ -159,6 +171,45 @@ def run(config: Config, job: Job) -> None:
         trainer=partial(_train, reader, probe),
         guidance=config.guidance,
         diffusion=config.diffusion,
+    )
+
+
+def _audit(config: Config, gate: AuditGate, job: Job, reader: TextReader | None) -> None:
+    """Audit drawn rubrics by images that the generator draws of their prompts, graded as in training."""
+    from rubricworks.training.generators.image_generators import load_image_generator
+    from rubricworks.training.generators.policy import image_responses
+
+    entries = drawn_entries(gate, job.inputs["samples"], job.inputs["rubrics"], seed=config.seed, subject="answer")
+    generator = load_image_generator(model_dir(job.inputs["model"]))
+    prompts = [entry.prompt for entry in entries for _ in range(AUDIT_IMAGES)]
+    drawn = generator.generate(
+        prompts,
+        temperature=config.temperature,
+        guidance=config.guidance,
+        seed=int(hashlib.sha256(f"audit {config.seed}".encode()).hexdigest()[:12], 16),
+        batch_size=_AUDIT_BATCH,
+    )
+    images = [one.image for one in image_responses(drawn)]
+    responses = {
+        entry.sample_id: images[at * AUDIT_IMAGES : (at + 1) * AUDIT_IMAGES] for at, entry in enumerate(entries)
+    }
+    judges = gate.judges or (config.judge, *config.more_judges)
+    grader = Grader(
+        [job.client(judge, "audit") for judge in judges],
+        call_per=config.call_per,
+        combine=config.combine,
+        credits=config.credits,
+        text_reader=reader,
+        mask_text=config.mask_text,
+    )
+    audit_before_training(
+        gate.model_copy(update={"judges": judges}),
+        job,
+        entries,
+        responses,
+        grader=grader,
+        option="policy.audit",
+        remedy="mend them by rubric.writer or keys, or set policy.mask_text",
     )
 
 
