@@ -1,11 +1,15 @@
 """`rubricworks rubrics audit` as at a terminal: figures, a page, and a refusal by exit code."""
 
 import json
+from pathlib import Path
 
 import pytest
 from scripted_server import fail, say
 
+from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.evaluation.rubric_audit import RubricAudit, RubricFixes
+
+RUBRIC_FILES = Path(__file__).parents[1] / "data" / "rubric_files"
 
 ROWS = [
     {"sample_id": "s1", "rubric": {"criteria": [{"criterion": "names the cup", "weight": 3}]}},
@@ -196,3 +200,108 @@ def test_the_judge_of_an_imported_set_is_shown_prompts_and_reference_answers(tel
         "rubrics", "audit", rubrics, "--judge", f"j@{server.url}", "--subject", "caption", "--out", "as-captions"
     )
     assert "<prompt>" not in server.chats[-1].body["messages"][1]["content"]
+
+
+FOREIGN = ("healthbench.jsonl", "rar.jsonl", "rubrichub_verl.jsonl")
+"""Sets with signed weights, in formats of other projects."""
+
+
+def foreign_set(tmp_path, name):
+    """Two rows of a set in its own format, and a response to each."""
+    (row, *_) = [json.loads(line) for line in (RUBRIC_FILES / name).read_text().splitlines()]
+    second = json.loads(json.dumps(row).replace(row.get("prompt_id", "sci-3"), "second"))
+    rubrics = write(tmp_path / name, [row, second])
+    entries = list(read_rubric_set(tmp_path / name, note=lambda _: None))
+    texts = [{"sample_id": one.sample_id, "response": f"Answer {at}. It is 42."} for at, one in enumerate(entries)]
+    return rubrics, write(tmp_path / "responses.jsonl", texts), entries
+
+
+def answering(writer):
+    """A judge that credits all, so that each rubric is flagged, and a writer."""
+
+    def answer(number, body):
+        text = body["messages"][1]["content"]
+        if body["model"] == "w":
+            return writer(json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]))
+        if "<checklist>" in text:
+            parts = json.loads(text.split("<checklist>\n")[1].split("\n</checklist>")[0])
+            given = {"rationale": "", "credit": 1}
+            scored = {
+                part: [
+                    {"criterion": one["criterion"]}
+                    | ({"rationale": "", "extracted_value": "42"} if "verifier" in one else given)
+                    for one in items
+                ]
+                for part, items in parts.items()
+            }
+            return say(json.dumps({"thought": ""} | scored))
+        criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
+        return say(json.dumps({"verdicts": [{"id": one["id"], "reasoning": "", "score": 1} for one in criteria]}))
+
+    return answer
+
+
+def strengthen(criteria):
+    """Edits of every criterion, each with its own weight."""
+    empty = {"description": "", "evaluation_rule": ""}
+    replaced = [
+        {"id": one["id"], "by": [{"criterion": f"{at}: {one['criterion'][:40]}", "weight": one["weight"], **empty}]}
+        for at, one in enumerate(criteria)
+    ]
+    return say(json.dumps({"replace": replaced, "add": []}))
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_writer_that_fails_loses_nothing_of_a_foreign_set(tell, tmp_path, serve, name):
+    server = serve(answering(lambda _: fail(400)))
+    rubrics, responses, entries = foreign_set(tmp_path, name)
+    before = (tmp_path / name).read_bytes()
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}"),
+        *("--fix", f"w@{server.url}"),
+    )
+    assert told.code == 0, told.err
+    assert "w rewrote 0 of 2 flagged rubrics" in told.out
+    assert (tmp_path / name).read_bytes() == before
+    fixed = list(read_rubric_set(tmp_path / "rubric-audit" / "fixed.jsonl", note=lambda _: None))
+    assert fixed == entries
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert page.count("Not rewritten") == 2
+    assert f"{min(one.weight for one in entries[0].rubric.criteria):+g} " in page
+
+
+def test_a_writer_whose_key_is_refused_loses_no_audit(tell, tmp_path, serve):
+    server = serve(answering(lambda _: fail(401)))
+    rubrics, responses, _ = foreign_set(tmp_path, "rar.jsonl")
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}"),
+        *("--fix", f"w@{server.url}"),
+    )
+    assert told.code == 2
+    assert (tmp_path / "rubric-audit" / "audit.html").exists()
+    assert not (tmp_path / "rubric-audit" / "fixed.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_rewrites_of_a_foreign_set_keep_signs_prompts_and_references_and_stand_beside_the_old(
+    tell, tmp_path, serve, name
+):
+    server = serve(answering(strengthen))
+    rubrics, responses, entries = foreign_set(tmp_path, name)
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}"),
+        *("--fix", f"w@{server.url}"),
+    )
+    assert told.code == 0, told.err
+    assert "w rewrote 2 of 2 flagged rubrics" in told.out
+    fixes = RubricFixes.model_validate_json((tmp_path / "rubric-audit" / "fixes.json").read_text())
+    for one, entry in zip(fixes.rewrites, entries, strict=True):
+        assert one.old == entry.rubric
+        assert one.new.weights == entry.rubric.weights
+        assert [c.reference for c in one.new.criteria] == [c.reference for c in entry.rubric.criteria]
+    fixed = list(read_rubric_set(tmp_path / "rubric-audit" / "fixed.jsonl", note=lambda _: None))
+    assert [(one.sample_id, one.prompt, one.reference) for one in fixed] == [
+        (one.sample_id, one.prompt, one.reference) for one in entries
+    ]
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert page.count("Rewritten, ") == 2

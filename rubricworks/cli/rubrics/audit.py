@@ -110,6 +110,11 @@ def audit(
         if refused := client.access_refused(error):
             raise UserError(refused.replace("api_key_env", "--api-key-env"))
 
+    def write_audit(found: RubricAudit, fixes: RubricFixes | None = None) -> None:
+        write_atomic(out / AUDIT_FILE, found.model_dump_json(indent=2).encode() + b"\n")
+        page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
+        write_atomic(out / AUDIT_PAGE, page.encode())
+
     async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
             client = partial(ChatClient, cache=out / "answers.sqlite", on_failure=stop_if_refused)
@@ -121,6 +126,11 @@ def audit(
             found = await audit_rubrics(
                 entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
             )
+            if found.unjudged == found.calls:
+                raise UserError(
+                    f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade"
+                )
+            write_audit(found)  # before the writer is asked, whose refusal must not lose it
             if writer is None or not found.worst:
                 return found, None
             writing = client(writer, purpose="writer")
@@ -130,13 +140,9 @@ def audit(
 
     out.mkdir(parents=True, exist_ok=True)
     found, fixes = asyncio.run(run())
-    if found.unjudged == found.calls:
-        raise UserError(f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade")
-    write_atomic(out / AUDIT_FILE, found.model_dump_json(indent=2).encode() + b"\n")
-    page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
-    write_atomic(out / AUDIT_PAGE, page.encode())
     click.echo(audit_text(found))
     if fixes:
+        write_audit(found, fixes)
         write_atomic(out / FIXES_FILE, fixes.model_dump_json(indent=2).encode() + b"\n")
         write_rubric_set(with_rubrics(entries, fixes.kept), out / FIXED_SET, "rubricworks", note=lambda _: None)
         click.echo(f"\n{fixes_text(fixes)}")

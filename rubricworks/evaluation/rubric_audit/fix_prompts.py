@@ -11,7 +11,7 @@ from rubricworks.evaluation.rubric_audit.flags import ADVICE, RubricFinding
 from rubricworks.llm.messages import fence
 from rubricworks.rubrics import Criterion, Rubric
 
-FIX_PROMPT_VERSION = "rubric-fix-1"
+FIX_PROMPT_VERSION = "rubric-fix-2"
 """Version of the text below; change it with every change of the text."""
 
 FIX_SYSTEM = """\
@@ -32,6 +32,9 @@ with. A criterion that no response can meet, that any text meets, or that repeat
 - A rubric that rewards naming everything needs criteria that inventions fail; one that half a response satisfies \
 needs criteria for the rest.
 - Keep weights in proportion to those of the list. Titles must be unique.
+- A criterion with a negative weight says what a response must not do, and takes away where it is met: keep its sign \
+and its sense. Where criteria have "must_have", a response that fails one with true earns nothing: drop none of these \
+without another in its place.
 
 Answer with one JSON object and no other text:
 {"replace": [{"id": <the criterion's id>, "by": [<criteria that take its place; none to drop it>]}],
@@ -80,8 +83,14 @@ class RubricFix(BaseModel):
 def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str]) -> list[dict[str, Any]]:
     """Messages to the writer about one flagged rubric."""
     ids = {criterion.criterion: number for number, criterion in enumerate(entry.rubric.criteria, start=1)}
+    graded = _has_must_haves(entry.rubric)
     criteria = [
-        {"id": ids[one.criterion], **one.model_dump(include=_SHOWN), "reference": one.reference}
+        {
+            "id": ids[one.criterion],
+            **one.model_dump(include=_SHOWN),
+            "reference": one.reference,
+            **({"must_have": one.essential} if graded else {}),
+        }
         for one in entry.rubric.criteria
     ]
     flags = [
@@ -101,8 +110,11 @@ def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence
 def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
     """Carry out a writer's edits. One criterion in the place of another keeps its reference, key and type.
 
+    What is added to a rubric of which some criteria are must-haves is none.
+
     Raises:
-        ValueError: an id is not one of the list's or comes twice, or what results is no rubric.
+        ValueError: an id is not one of the list's or comes twice, what results is no rubric, a criterion with a
+            reference would be split, a pitfall would earn, or the last must-have would go.
     """
     ids = [one.id for one in fix.replace]
     count = len(rubric.criteria)
@@ -115,15 +127,33 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
             written = edits.get(number)
             if written is None:
                 criteria.append(criterion)
+            elif criterion.reference and len(written) > 1:
+                raise ValueError(
+                    f"replace splits the id {number}, which has a reference; put one criterion in its place"
+                )
+            elif any((one.weight < 0) != (criterion.weight < 0) for one in written):
+                sign = "negative" if criterion.weight < 0 else "positive"
+                raise ValueError(
+                    f"replace changes the sign of the id {number}; its weight is {sign}, so keep it {sign}"
+                )
             elif len(written) == 1:
                 criteria.append(Criterion(**(criterion.model_dump() | written[0].model_dump())))
             else:
                 criteria += [Criterion(**one.model_dump(), essential=criterion.essential) for one in written]
-        criteria += [Criterion(**one.model_dump()) for one in fix.add]
-        return Rubric(criteria=tuple(criteria))
+        graded = _has_must_haves(rubric)
+        criteria += [Criterion(**one.model_dump(), essential=not graded) for one in fix.add]
+        fixed = Rubric(criteria=tuple(criteria))
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'the rubric'}: {first['msg']}") from None
+    if graded and not any(fixed.essential):
+        raise ValueError("no must-have is left; replace one, or keep it")
+    return fixed
+
+
+def _has_must_haves(rubric: Rubric) -> bool:
+    """Return True if a rubric tells must-haves from the rest."""
+    return any(rubric.essential) and not all(rubric.essential)
 
 
 def check_fix(rubric: Rubric, fix: RubricFix) -> None:

@@ -50,12 +50,28 @@ def test_one_criterion_in_the_place_of_another_keeps_its_target():
         (fix((1, [written("gives the sum")])), "stands 2 times"),
         (fix((1, [written(" ")])), "is blank"),
         (fix((1, [written("x", 0)])), "is 0"),
-        (fix((1, [written("x", -1)]), (2, [])), "no criterion has a positive weight"),
+        (fix((1, []), (2, []), add=[written("x", -1)]), "no criterion has a positive weight"),
+        (fix((1, [written("x", -1)])), "changes the sign of the id 1; its weight is positive"),
+        (fix((2, [written("x"), written("y")])), "splits the id 2, which has a reference"),
+        (fix((1, []), add=[written("x")]), "no must-have is left"),
     ],
 )
 def test_edits_that_give_no_rubric_say_what_to_mend(edits, message):
     with pytest.raises(ValueError, match=message):
         apply_fix(RUBRIC, edits)
+
+
+def test_a_pitfall_stays_a_pitfall_and_what_is_added_is_no_must_have_where_some_are():
+    pitfall = Criterion(criterion="talks down", weight=-4)
+    rubric = Rubric(criteria=(CUP, TOTAL, pitfall))
+    edited = apply_fix(rubric, fix((3, [written("talks down to a child", -3)]), add=[written("is short")]))
+    assert [(one.criterion, one.weight, one.essential) for one in edited.criteria[2:]] == [
+        ("talks down to a child", -3, True),
+        ("is short", 1, False),
+    ]
+    with pytest.raises(ValueError, match="its weight is negative"):
+        apply_fix(rubric, fix((3, [written("does not talk down", 3)])))
+    assert all(apply_fix(Rubric(criteria=(CUP, pitfall)), fix(add=[written("is short")])).essential)
 
 
 @pytest.mark.parametrize("weight", [True, "3", float("nan")])
