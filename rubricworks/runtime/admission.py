@@ -1,27 +1,29 @@
-"""Admission of a recipe from elsewhere: the hosts that it addresses, the variables sent to them, and its functions.
+"""Admission of a recipe from elsewhere: hosts that it addresses, variables sent to them, places, functions, tasks.
 
 A recipe names servers and environment variables, and a run sends the one to the other: `url: https://host/v1` with
 `api_key_env: OPENAI_API_KEY`, or `https://host/${NAME}`. A recipe of one's own is trusted. One that is read from the
 model registry may be anybody's who can write there, so what it reaches is admitted by name in one's own recipe.
 
-An address that begins with a variable, `${JUDGE_URL}/v1`, is that of the environment and needs no admission; the
-variables that are sent there do, under the name `${JUDGE_URL}`.
+A host is admitted with its port, `judge.example:8000`; without one, at the port of its scheme alone (80, 443). An
+address that begins with a variable, `${JUDGE_URL}/v1`, is that of the environment and needs no admission; the variables
+that are sent there do, under the name `${JUDGE_URL}`. A place is admitted with all that is below it: a folder, a
+bucket, `hf://organisation`. Code is admitted by its exact name: a function, and a folder of lmms-eval's tasks.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.environment import names_in
+from rubricworks.runtime.recipe_fields import SCHEMES, is_address, names_task_folder, places_in, scheme_of
 
 _ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(|/.*)", re.DOTALL)
 """Nothing but a path may follow: `${URL}@other.host` would be another host's address."""
-_SCHEMES = ("http", "https")
-_LOCAL = ("/", "./", "../", "file:")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1)(:\d+)?|::1|\[::1\]:\d+")
 _FUNCTION = re.compile(r"[\w.]+:\w+")
 
 
@@ -31,9 +33,14 @@ class Admission(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     hosts: dict[str, tuple[str, ...]] = Field(default={})
-    """Host, or `${NAME}` for the address in a variable → variables that are sent there."""
+    """Host, with its port if that is not its scheme's, or `${NAME}` for the address in a variable → variables that are
+    sent there."""
+    places: tuple[str, ...] = ()
+    """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     functions: tuple[str, ...] = ()
     """Python functions, `module:function`."""
+    task_folders: tuple[str, ...] = ()
+    """Folders of lmms-eval's task definitions, whose code runs; what is below them is not admitted."""
 
     def lacking(self, needs: "Admission") -> "Admission":
         """Return the part of the needs that is not admitted."""
@@ -43,19 +50,30 @@ class Admission(BaseModel):
         }
         return Admission(
             hosts={host: names for host, names in hosts.items() if names or host not in self.hosts},
+            places=tuple(one for one in needs.places if not self.admits_place(one)),
             functions=tuple(one for one in needs.functions if one not in self.functions),
+            task_folders=tuple(one for one in needs.task_folders if one not in self.task_folders),
         )
+
+    def admits_place(self, place: str) -> bool:
+        """Return True for a place that is admitted, or below one."""
+        parts = place.split("/")
+        if ".." in parts or "%" in place or "\\" in place:
+            return False
+        return any(parts[: len(begin)] == begin for begin in (one.rstrip("/").split("/") for one in self.places))
 
     @property
     def is_empty(self) -> bool:
-        return not self.hosts and not self.functions
+        return not (self.hosts or self.places or self.functions or self.task_folders)
 
     def as_yaml(self) -> str:
         """The admission as it is written in a recipe, on one line."""
         hosts = ", ".join(f"{_quoted(host)}: [{', '.join(names)}]" for host, names in self.hosts.items())
-        functions = ", ".join(f'"{one}"' for one in self.functions)
-        parts = [f"hosts: {{{hosts}}}" if hosts else "", f"functions: [{functions}]" if functions else ""]
-        return f"{{{', '.join(part for part in parts if part)}}}"
+        parts = [f"hosts: {{{hosts}}}"] if hosts else []
+        for name in ("places", "functions", "task_folders"):
+            if values := getattr(self, name):
+                parts.append(f"{name}: [{', '.join(map(json.dumps, values))}]")
+        return f"{{{', '.join(parts)}}}"
 
 
 def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
@@ -66,8 +84,14 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
         of_stranger: admit this machine's own servers and addresses in variables by name alone, too.
     """
     hosts: dict[str, set[str]] = {}
-    functions: set[str] = set()
-    for section in _sections(settings):
+    places, functions, task_folders = set[str](), set[str](), set[str]()
+    for path, section in _sections(settings):
+        is_code = names_task_folder(path, section)
+        for field, text in _texts(section):
+            if is_code and field == "source":
+                task_folders.add(text)
+            else:
+                places.update(places_in((*path, field), text))
         texts = [(str(key).rpartition(".")[2], text) for key, text in _texts(section)]
         addresses = [text for key, text in texts if key != "function" and is_address(text)]
         functions |= {text for key, text in texts if key == "function" and _FUNCTION.fullmatch(text)}
@@ -75,10 +99,13 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
         for text in addresses:
             host, variables = _reached(text)
             sent = {*variables, *([key] if isinstance(key, str) else [])}
-            if sent or of_stranger or not (host.startswith("${") or host in _LOOPBACK):
+            if sent or of_stranger or not (host.startswith("${") or _LOOPBACK.fullmatch(host)):
                 hosts.setdefault(host, set()).update(sent)
     return Admission(
-        hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())}, functions=tuple(sorted(functions))
+        hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())},
+        places=tuple(sorted(places)),
+        functions=tuple(sorted(functions)),
+        task_folders=tuple(sorted(task_folders)),
     )
 
 
@@ -110,15 +137,16 @@ def nested_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _sections(value: Any) -> Iterator[Mapping[str, Any]]:
+def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Sections with their paths, a list's by number."""
     if isinstance(value, Mapping):
         section = nested_fields(value)
-        yield section
-        for inner in section.values():
-            yield from _sections(inner)
+        yield path, section
+        for key, inner in section.items():
+            yield from _sections(inner, (*path, str(key)))
     elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _sections(inner)
+        for number, inner in enumerate(value):
+            yield from _sections(inner, (*path, str(number)))
 
 
 def _texts(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -129,29 +157,28 @@ def _texts(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield key, text
 
 
-def is_address(text: str) -> bool:
-    """Return True for a URL of HTTP, and for a text whose beginning is the environment's."""
-    return _scheme(text) in _SCHEMES or (bool(names_in(text)) and not text.strip().startswith(_LOCAL))
-
-
-def _scheme(text: str) -> str | None:
-    """Scheme of a URL; None for other texts."""
-    try:
-        return urlsplit(text.strip()).scheme.lower()
-    except ValueError:
-        return None
-
-
 def _reached(text: str) -> tuple[str, list[str]]:
     """Return the host of an address and the variables that are sent there."""
     text = text.strip()
     if match := _ADDRESS_IN_VARIABLE.fullmatch(text):
         return match[1], names_in(match[2])
-    if _scheme(text) in _SCHEMES:
+    if scheme_of(text) in SCHEMES:
         parts = urlsplit(text)
         host = parts.netloc.rpartition("@")[2]
-        return (host if "${" in host else (parts.hostname or "")), names_in(text)
+        return (host if "${" in host else _without_default_port(parts)), names_in(text)
     return text.partition("${")[0], names_in(text)  # a path, or a name on a hub
+
+
+def _without_default_port(parts: SplitResult) -> str:
+    """Return the host of a URL with its port, unless that is its scheme's."""
+    host = parts.hostname or ""
+    try:
+        port = parts.port
+    except ValueError:
+        return parts.netloc.rpartition("@")[2]
+    if port in (None, SCHEMES[parts.scheme.lower()]):
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _quoted(host: str) -> str:

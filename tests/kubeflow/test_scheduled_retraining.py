@@ -34,7 +34,7 @@ class Schedule:
             {
                 "name": "weekly",
                 "pipeline": "retrain",
-                "new_samples": {"needed": 10},
+                "new_samples": {"needed": 10, "admit": {"places": [str(home / "images")]}},
                 "challenge": {"approval": "gate"},
                 "tracking": {"uri": self.tracking},
                 "cluster": {

@@ -40,6 +40,7 @@ def test_admitted_servers_and_keys_are_reached(url, key):
         ("https://api.example.org/${AWS_SECRET_ACCESS_KEY}", "null"),
         ("https://api.example.org.evil.example/v1", "null"),
         ("https://evil.example\\\\.api.example.org/v1", "null"),
+        ("https://api.example.org:8443/v1", "null"),
         ("http://127.0.0.1:8080/api/v1", "null"),
         ("http://169.254.169.254/latest/meta-data", "null"),
         ("${JUDGE_URL}.evil.example/v1", "null"),
@@ -95,6 +96,8 @@ def test_recipes_in_the_scene_world_need_no_admission(name):
         ("new_samples.admit={hosts: {evil.example: [KEY]}}", "new_samples.admit"),
         ("new_samples.admit={hosts: {api.example.org: [AWS_SECRET_ACCESS_KEY]}}", "new_samples.admit"),
         ('new_samples.admit={functions: ["m:f"]}', "new_samples.admit"),
+        ("new_samples.admit={places: [/data]}", "new_samples.admit"),
+        ("new_samples.admit={task_folders: [/data/images]}", "new_samples.admit"),
         (
             'new_samples.changes={train_policy.reward.function: "m:f"}',
             "new_samples.changes.train_policy.reward.function",
@@ -120,6 +123,7 @@ def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(overri
     "override",
     [
         "new_samples.admit={hosts: {api.example.org: [KEY_OF_API]}, functions: ['rewards:brevity']}",
+        "new_samples.admit={places: [s3://datasets/photographs/2026, /data/images]}",
         "new_samples.changes={train_policy.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
         "new_samples.changes={train_policy.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
         "new_samples.changes={prepare.source: s3://datasets/photographs/2026}",
@@ -139,8 +143,23 @@ def test_a_key_that_an_arm_sends_to_an_admitted_server_is_refused():
 def test_a_default_address_is_reached_too():
     assert reached("policy.vllm={mode: server}") == ["policy.vllm.url"]
     assert reached("policy.vllm={mode: colocate}") == []
-    with_server = SubmissionPolicy(hosts={"127.0.0.1": ()})
-    assert reached("policy.vllm={mode: server}", policy=with_server) == []
+    for host, refused in (("127.0.0.1:8000", []), ("127.0.0.1", ["policy.vllm.url"])):
+        assert reached("policy.vllm={mode: server}", policy=SubmissionPolicy(hosts={host: ()})) == refused
+
+
+def test_tasks_of_lmms_eval_are_admitted_as_code_and_not_as_a_place():
+    def tasks(source, harness="lmms-eval"):
+        return f"evaluation.scorers.benchmarks=[{{set: rlr3-15, harness: {harness}, source: {source}}}]"
+
+    field = ["evaluation.scorers.benchmarks.0.source"]
+    assert reached(tasks("/data/images/tasks")) == field
+    assert reached(tasks("/data/images/tasks", "questions")) == []
+    policy = ADMITTED.model_copy(update={"task_folders": ("/opt/tasks",)})
+    assert reached(tasks("/opt/tasks"), policy=policy) == []
+    assert reached(tasks("/opt/tasks/mine"), policy=policy) == field
+    assert reached(tasks("/opt/tasks", "questions"), policy=policy) == field
+    arm = {"a": {"evaluation.scorers": {"benchmarks": [{"set": "rlr3-15", "source": "/data/images/tasks"}]}}}
+    assert reached(f"arms={yaml.safe_dump(arm, default_flow_style=True)}") != []
 
 
 def test_names_on_the_hub_are_admitted_by_repository_or_organisation():

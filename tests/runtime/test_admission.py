@@ -14,7 +14,13 @@ def endpoint(url: str, key: str | None = None, **more) -> dict:
     ("settings", "hosts"),
     [
         (endpoint("https://api.example/v1", "KEY"), {"api.example": ("KEY",)}),
-        (endpoint("https://API.example:8443/v1"), {"api.example": ()}),
+        (endpoint("https://API.example:8443/v1"), {"api.example:8443": ()}),
+        (endpoint("https://api.example:443/v1"), {"api.example": ()}),
+        (endpoint("http://api.example:80/v1"), {"api.example": ()}),
+        (endpoint("http://api.example:443/v1"), {"api.example:443": ()}),
+        (endpoint("HTTPS://api.example:80/v1"), {"api.example:80": ()}),
+        (endpoint("http://[fd00::7]:8000/v1"), {"[fd00::7]:8000": ()}),
+        (endpoint("https://api.example:99999/v1"), {"api.example:99999": ()}),
         (endpoint("http://a.example", "K", replicas=["http://b.example"]), {"a.example": ("K",), "b.example": ("K",)}),
         (endpoint("https://evil.example/${S3_SECRET}"), {"evil.example": ("S3_SECRET",)}),
         (endpoint("https://${S3_SECRET}.evil.example"), {"${S3_SECRET}.evil.example": ("S3_SECRET",)}),
@@ -26,7 +32,8 @@ def endpoint(url: str, key: str | None = None, **more) -> dict:
         (endpoint("${JUDGE_URL}/v1", "KEY"), {"${JUDGE_URL}": ("KEY",)}),
         (endpoint("${JUDGE_URL}/${S3_SECRET}"), {"${JUDGE_URL}": ("S3_SECRET",)}),
         (endpoint("http://127.0.0.1:8000/v1"), {}),
-        (endpoint("http://localhost:8000/v1", "KEY"), {"localhost": ("KEY",)}),
+        (endpoint("http://[::1]:8000/v1"), {}),
+        (endpoint("http://localhost:8000/v1", "KEY"), {"localhost:8000": ("KEY",)}),
         ({"source": "${IMAGES}/train"}, {}),
         ({"source": "/data/${SET}"}, {}),
         ({"source": "https://images.example/${S3_SECRET}/list.json"}, {"images.example": ("S3_SECRET",)}),
@@ -45,10 +52,70 @@ def test_functions_are_named():
     assert needs_of(settings) == Admission(functions=("os:system",))
 
 
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [
+        ({"source": "/data/images"}, ["/data/images"]),
+        ({"source": "urls:/data/list.txt"}, ["/data/list.txt"]),
+        ({"sources": ["s3://bucket/rows", "~/rows"]}, ["s3://bucket/rows", "~/rows"]),
+        ({"source": "parquet:org/name@0a1b2c/data/train"}, ["hf://org/name"]),
+        ({"student": "Qwen/small"}, ["hf://Qwen/small"]),
+        ({"source": "${IMAGES}/../../etc"}, ["${IMAGES}/../../etc"]),
+        ({"source": "${IMAGES}/train"}, []),
+        ({"student": "tiny"}, []),
+        ({"scorers": {"benchmarks": [{"harness": "questions", "source": "/data/questions"}]}}, ["/data/questions"]),
+        ({"model_name": "captioner", "prompt": "Describe the image."}, []),
+    ],
+)
+def test_places_are_named(settings, places):
+    assert list(needs_of({"stage": settings}).places) == places
+
+
+def test_a_place_is_admitted_with_all_below_it_and_nothing_beside_it():
+    admitted = Admission(places=("s3://bucket/rows", "/data/", "hf://Qwen"))
+    below = Admission(places=("s3://bucket/rows/2026", "/data", "/data/images", "hf://Qwen/small"))
+    assert admitted.lacking(below).is_empty
+    beside = Admission(
+        places=("s3://bucket", "s3://bucket/rows-private", "/data/../etc", "/data/%2e%2e", "hf://Qwen2/x")
+    )
+    assert admitted.lacking(beside) == beside
+
+
+def test_tasks_of_lmms_eval_are_code_that_is_admitted_by_its_folder_alone():
+    needs = needs_of({"score": {"scorers": {"benchmarks": [{"set": "rlr3-15", "source": "/data/tasks"}]}}})
+    assert needs == Admission(task_folders=("/data/tasks",))
+    for admitted in (Admission(places=("/data", "/data/tasks")), Admission(task_folders=("/data",))):
+        assert admitted.lacking(needs) == needs
+    assert Admission(task_folders=("/data/tasks",)).lacking(needs).is_empty
+
+
+@pytest.mark.parametrize(
+    ("admitted", "url", "is_admitted"),
+    [
+        ("api.example", "https://api.example/v1", True),
+        ("api.example", "http://api.example:80/v1", True),
+        ("api.example", "https://api.example:8443/v1", False),
+        ("api.example:8443", "https://api.example:8443/v1", True),
+        ("api.example:8443", "https://api.example/v1", False),
+        ("api.example:8443", "https://api.example:8444/v1", False),
+    ],
+)
+def test_a_host_is_admitted_at_its_own_port_and_without_one_at_that_of_the_scheme(admitted, url, is_admitted):
+    lacking = Admission(hosts={admitted: ()}).lacking(needs_of({"judge": endpoint(url)}))
+    assert lacking.is_empty == is_admitted
+
+
 def test_what_is_lacking_can_be_pasted_and_is_then_admitted():
     needs = needs_of(
-        {"a": endpoint("https://api.example", "KEY"), "b": endpoint("${URL}/x", "OTHER"), "c": {"function": "m.n:f"}}
+        {
+            "a": endpoint("https://api.example", "KEY"),
+            "b": endpoint("${URL}/x", "OTHER"),
+            "c": {"function": "m.n:f"},
+            "d": {"source": '/data/"odd": name', "student": "Qwen/small"},
+            "benchmarks": [{"source": "/data/tasks"}],
+        }
     )
+    assert all(needs.model_dump().values())
     admitted = Admission(hosts={"api.example": ("ANOTHER",)})
     lacking = admitted.lacking(needs)
     assert lacking == needs

@@ -3,9 +3,11 @@
     # the file that RUBRICWORKS_SUBMISSIONS names
     hosts:
       api.openai.com: [OPENAI_API_KEY]
+      judge.example:8000: []
       ${JUDGE_URL}: []
     places: [s3://datasets/photographs, /data/images, hf://Qwen, hf://HuggingFaceTB/SmolVLM-256M-Instruct]
     functions: ["my_rewards:brevity"]
+    task_folders: [/opt/lmms-tasks]
     cluster:
       storage: s3://rubricworks/runs
       pools: {cpu: {}}
@@ -28,11 +30,20 @@ from pydantic import ValidationError, field_validator
 from rubricworks.environment import names_in
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.capture import CaptureScorer
-from rubricworks.platform_api.services.submission.recipe_fields import ADMISSION, BUILT_IN_MODELS, Reach, reach_of
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.mistakes import Mistake
 from rubricworks.redaction import is_secret_name
-from rubricworks.runtime.admission import Admission, is_address, needs_of, nested_fields
+from rubricworks.runtime.admission import Admission, needs_of, nested_fields
+from rubricworks.runtime.recipe_fields import (
+    ADMISSION,
+    HUB,
+    Reach,
+    is_address,
+    leads_upwards,
+    names_task_folder,
+    places_in,
+    reach_of,
+)
 from rubricworks.strict_yaml import YamlError, parse_yaml
 from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 from rubricworks.training.config import VllmOptions
@@ -40,11 +51,6 @@ from rubricworks.training.config import VllmOptions
 _SETTING = "RUBRICWORKS_SUBMISSIONS"
 _WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
 """Addresses that a run with `world:` gives itself."""
-_KIND = re.compile(r"[a-z]+:(?!//)")
-"""Kind before a source, such as `urls:`."""
-_PLACE = re.compile(r"(?!https?://)[a-z][a-z0-9+.-]*://|[/~]|\.\.?/|(file|sqlite):", re.IGNORECASE)
-_HUB = "hf://"
-"""Beginning of a place on the Hugging Face Hub: `hf://organisation`, or `hf://organisation/name`."""
 _VLLM: str = VllmOptions.model_fields["url"].default
 _PARSER: str = CaptureScorer.model_fields["parser"].default
 _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
@@ -53,8 +59,6 @@ _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
 class SubmissionPolicy(Admission):
     """Rules of an installation's operator for submitted recipes."""
 
-    places: tuple[str, ...] = ()
-    """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     cluster: ClusterConfig | None = None
     """Placement of submitted recipes; None if they run on the service's own machine alone."""
 
@@ -121,15 +125,20 @@ class SubmissionPolicy(Admission):
         try:
             lacking = self.lacking(Admission.model_validate(value))
         except ValidationError:
-            yield _mistake(".".join(path), "write hosts: {HOST: [VARIABLES]} and functions: [MODULE:FUNCTION]")
+            yield _mistake(
+                ".".join(path), "write hosts: {HOST: [VARIABLES]}, and lists of places, functions and task_folders"
+            )
             return
         if not lacking.is_empty:
             yield _mistake(".".join(path), f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
 
     def _unadmitted(self, section: Mapping[str, Any], path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
+        is_code = names_task_folder(path, section)
         for key, inner in section.items():
             for text in inner if isinstance(inner, list) else [inner]:
-                if isinstance(text, str):
+                if isinstance(text, str) and is_code and key == "source":
+                    yield from self._unadmitted_code((*path, key), Admission(task_folders=(text,)))
+                elif isinstance(text, str):
                     yield from self._unadmitted_text((*path, key), text)
         needs = needs_of(section, of_stranger=True)
         own = {host for host, sent in needs.hosts.items() if host in _WORLD and has_world and not sent}
@@ -147,43 +156,33 @@ class SubmissionPolicy(Admission):
         if reach is Reach.HOST and text not in self.hosts:
             yield _mistake(field, f"{text} is not admitted here; an admin may add it to the hosts of {_SETTING}")
         if reach is Reach.FUNCTION:
-            lacking = self.lacking(Admission(functions=(text,)))
-            if not lacking.is_empty:
-                yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
+            yield from self._unadmitted_code(path, Admission(functions=(text,)))
             return
         if "://" in place and "\n" not in place and _UNCLEAR.search(place):
             yield _mistake(field, "an address has no spaces and no backslashes; write %20 and /")
             return
-        for candidate in (place, _KIND.sub("", place, count=1)):
-            if _PLACE.match(candidate) and not self._admits_place(candidate):
-                yield _mistake(field, f"this place is not admitted here; an admin may add it to places of {_SETTING}")
+        places = places_in(path, text)
+        for one in places:
+            if not self.admits_place(one):
+                yield _mistake(field, self._unadmitted_place(one, text))
                 return
-            if ".." in re.split(r"[/\\]", candidate):
-                yield _mistake(field, "a path does not lead upwards; write it whole")
-                return
-        if is_address(place) or _PLACE.match(candidate):
-            return
-        if reach is Reach.ADDRESS and place:
+        if not places and reach is Reach.ADDRESS and place and not is_address(place):
             yield _mistake(field, "no address; write https://host/path, ${VARIABLE}/path or an admitted place")
-        is_file = reach is Reach.SOURCE and "/" not in candidate
-        if reach in (Reach.MODEL, Reach.SOURCE) and not is_file and not self._admits_name(candidate):
-            repository = _HUB + "/".join(candidate.partition("@")[0].split("/")[:2])
-            yield _mistake(
-                field,
-                f"{candidate} is a name on the Hugging Face Hub that is not admitted here; an admin may add "
-                f"{repository}, or its organisation, to places of {_SETTING}",
+
+    def _unadmitted_code(self, path: tuple[str, ...], needs: Admission) -> Iterator[Mistake]:
+        lacking = self.lacking(needs)
+        if not lacking.is_empty:
+            yield _mistake(".".join(path), f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
+
+    def _unadmitted_place(self, place: str, text: str) -> str:
+        if leads_upwards(place):
+            return "a path does not lead upwards; write it whole"
+        if place.startswith(HUB) and HUB not in text:
+            return (
+                f"{text.strip()} is a name on the Hugging Face Hub that is not admitted here; an admin may add "
+                f"{place}, or its organisation, to places of {_SETTING}"
             )
-
-    def _admits_name(self, name: str) -> bool:
-        """Return True for no name, a model of our own, or a repository on the Hub that is admitted at any revision."""
-        repository = "/".join(part.partition("@")[0] for part in name.split("/")[:2])
-        return name in BUILT_IN_MODELS or not name or self._admits_place(_HUB + repository)
-
-    def _admits_place(self, place: str) -> bool:
-        parts = place.split("/")
-        if ".." in parts or "%" in place or "\\" in place:
-            return False
-        return any(parts[: len(begin)] == begin for begin in (one.rstrip("/").split("/") for one in self.places))
+        return f"this place is not admitted here; an admin may add it to places of {_SETTING}"
 
 
 def load_policy(path: str | None) -> SubmissionPolicy:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -16,15 +17,16 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
 from rubricworks.kubeflow.compile import compile_specs, load_pipeline
 from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
-from rubricworks.methods.retrain.champion import check_champion
+from rubricworks.methods.retrain.champion import check_champion, require_admission
 from rubricworks.methods.retrain.recipe import RetrainRecipe
 from rubricworks.methods.retrain.stages.challenge import Config
 from rubricworks.metrics import Interval
 from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.runtime.admission import Admission
 from rubricworks.runtime.launch import launch
-from rubricworks.tracking import TrackingConfig, connect, registry
-from rubricworks.tracking.lineage import read_lineage
+from rubricworks.tracking import StagedRecipe, TrackingConfig, connect, registry
+from rubricworks.tracking.lineage import Lineage, read_lineage
 
 pytest.importorskip("mlflow")
 
@@ -313,7 +315,8 @@ def test_recipe_from_the_registry_reaches_no_host_and_sends_no_variable_that_is_
     run = tmp_path / "runs" / "x"
     with pytest.raises(UserError) as refused:
         launch("find_new_samples", json.dumps({"model_name": "captioner"}), str(run), {})
-    admit = "{hosts: {evil.example: [OPENAI_API_KEY, S3_SECRET]}}"
+    places = f'places: ["{tmp_path}/images"]'
+    admit = f"{{hosts: {{evil.example: [OPENAI_API_KEY, S3_SECRET]}}, {places}}}"
     assert str(refused.value).endswith(f"if you trust it, set new_samples.admit: {admit}")
     told = tell("run", "retrain", "--runs", tmp_path / "runs", "--run", "y")
     assert told.code == 2
@@ -322,6 +325,29 @@ def test_recipe_from_the_registry_reaches_no_host_and_sends_no_variable_that_is_
     assert "not admitted" not in told.err
     for secret in (b"the-secret", b"the-key"):
         assert not [path for path in tmp_path.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("stages", "needed"),
+    [
+        ({"prepare": {"source": "/etc"}}, {"places": ["/etc"]}),
+        ({"prepare": {"source": "${SOURCE}/../../etc"}}, {"places": ["${SOURCE}/../../etc"]}),
+        ({"warm_up": {"student": "evil/model"}}, {"places": ["hf://evil/model"]}),
+        (
+            {"score": {"scorers": {"benchmarks": [{"set": "rlr3-15", "source": "/tmp/tasks"}]}}},
+            {"task_folders": ["/tmp/tasks"]},
+        ),
+    ],
+)
+def test_recipe_from_the_registry_reads_no_place_and_runs_no_tasks_that_are_not_admitted(stages, needed):
+    lineage = Lineage(StagedRecipe(name="mine", pipeline="rubicap", stages=stages), (), signed=False)
+    champion = registry.ModelVersion(name="captioner", version=1, source="", run="", tags={})
+    require = partial(require_admission, lineage, {}, champion)
+    with pytest.raises(UserError, match="reaches what is not admitted"):
+        require(Admission(hosts={"api.example": ()}, places=("/data",)))
+    if ".." not in str(needed):
+        require(Admission.model_validate(needed))
+    require_admission(lineage._replace(signed=True), {}, champion, Admission())
 
 
 def test_own_changes_need_no_admission(tmp_path, monkeypatch):

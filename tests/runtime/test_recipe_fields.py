@@ -7,10 +7,10 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from rubricworks.platform_api.services.submission.recipe_fields import Reach, reach_of
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
 from rubricworks.recipe.methods import METHODS, recipe_class
 from rubricworks.runtime.admission import Admission
+from rubricworks.runtime.recipe_fields import Reach, reach_of
 
 POLICY = SubmissionPolicy(hosts={"api.example.org": ()}, places=("/data",), functions=("rewards:brevity",))
 HOSTILE = {

@@ -3,8 +3,13 @@
 A text field of a recipe stands in one of these tables, or a test fails: whoever adds one says here what it reaches.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from rubricworks.environment import names_in
 
 
 class Reach(StrEnum):
@@ -55,3 +60,60 @@ def reach_of(path: Sequence[str]) -> Reach | None:
     if names[-2:] == ["captioners", "model"]:
         return Reach.MODEL  # elsewhere a model that an endpoint serves, or that a file has answers of
     return _KINDS.get(names[-1]) if names else None
+
+
+SCHEMES = {"http": 80, "https": 443}
+"""Scheme of an address → its port."""
+HUB = "hf://"
+"""Beginning of a place on the Hugging Face Hub: `hf://organisation`, or `hf://organisation/name`."""
+_KIND_OF_SOURCE = re.compile(r"[a-z]+:(?!//)")
+"""Kind before a source, such as `urls:`."""
+_LOCAL = ("/", "./", "../", "file:")
+_PLACE = re.compile(r"(?!https?://)[a-z][a-z0-9+.-]*://|[/~]|\.\.?/|(file|sqlite):", re.IGNORECASE)
+
+
+def is_address(text: str) -> bool:
+    """Return True for a URL of HTTP, and for a text whose beginning is the environment's."""
+    return scheme_of(text) in SCHEMES or (bool(names_in(text)) and not text.strip().startswith(_LOCAL))
+
+
+def scheme_of(text: str) -> str | None:
+    """Scheme of a URL; None for other texts."""
+    try:
+        return urlsplit(text.strip()).scheme.lower()
+    except ValueError:
+        return None
+
+
+def without_kind(source: str) -> str:
+    """Return a source without the kind that stands before it, such as `urls:`."""
+    return _KIND_OF_SOURCE.sub("", source.strip(), count=1)
+
+
+def places_in(path: Sequence[str], text: str) -> list[str]:
+    """Return the places that the text of a field reaches: folders, buckets, `hf://organisation/name`."""
+    bare = without_kind(text)
+    candidates = dict.fromkeys((text.strip(), bare))
+    if places := [one for one in candidates if _PLACE.match(one) or leads_upwards(one)]:
+        return places
+    reach = reach_of(path)
+    is_file = reach is Reach.SOURCE and "/" not in bare
+    is_name = reach in (Reach.MODEL, Reach.SOURCE) and bare and not is_file and bare not in BUILT_IN_MODELS
+    if not is_name or is_address(text):
+        return []
+    return [HUB + "/".join(part.partition("@")[0] for part in bare.split("/")[:2])]
+
+
+def leads_upwards(place: str) -> bool:
+    """Return True for a path with `..` in it."""
+    return ".." in re.split(r"[/\\]", place)
+
+
+def names_task_folder(path: Sequence[str], section: Mapping[str, Any]) -> bool:
+    """Return True for a section of benchmarks whose `source` is a folder of lmms-eval's task definitions: code.
+
+    Args:
+        path: path of the section.
+    """
+    names = [part for part in ".".join(path).split(".") if not part.isdigit()]
+    return names[-1:] == ["benchmarks"] and section.get("harness") != "questions"
