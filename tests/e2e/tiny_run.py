@@ -35,7 +35,7 @@ TINY = {
 that rewards of another order would move elsewhere."""
 
 _MARK = "RUBRICWORKS_TEST_RUN"
-_QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
 def settings(values: dict[str, object]) -> list[str]:
@@ -56,7 +56,7 @@ class Run:
         self.mark = uuid.uuid4().hex
         self._out = runs / f".{self.mark}.out"
         runs.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **_QUIET, **options.pop("env", {}), _MARK: self.mark}
+        environment = {**os.environ, **QUIET, **options.pop("env", {}), _MARK: self.mark}
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
                 [*command, "run", *arguments, "--runs", options.pop("place", str(runs))],

@@ -26,7 +26,7 @@ class Installation:
         self._connection, self.model = connection, MODEL
         if MODEL not in registry.model_names(connection):
             connection.client.create_registered_model(MODEL)
-        self.tokens = {name: self._token(name) for name in ("runner", "approver-a", "approver-b")}
+        self.tokens = {name: self._token(name) for name in ("runner", "approver-a", "approver-b", "admin")}
 
     def post(self, who: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         self._keys += 1

@@ -1,16 +1,15 @@
 """Pipelines and stages as runs in a real MLflow: SQLite files, an HTTP server, and no server at all."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
+from mlflow_server import start_mlflow, stop_mlflow
+from object_store import free_port
 
 from rubricworks.errors import UserError
 from rubricworks.tracking import (
@@ -257,12 +256,10 @@ def test_files_of_a_database_that_is_named_lie_beside_it_wherever_one_is(tmp_pat
 
 
 def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_path, caplog, monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{port}")
     config = TrackingConfig(experiment="served")
-    server = serve(tmp_path, port)
+    server = start_mlflow(tmp_path, port)
     try:
         with pipeline_run(config, tmp_path / "runs", "demo", {"a": 1}) as log:
             (tmp_path / "report.html").write_text("<p>fine</p>")
@@ -272,10 +269,10 @@ def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_
         assert runs["demo"].data.metrics == {"win_rate": 0.75}
         assert next((tmp_path / "artifacts").rglob("report.html")).read_text() == "<p>fine</p>"
         with pipeline_run(config, tmp_path / "runs", "demo", {"a": 1}) as log:
-            stop(server)
+            stop_mlflow(server)
             log.log_metrics({"win_rate": 0.8}, step=1)
         assert "are kept and delivered on --resume" in caplog.text
-        server = serve(tmp_path, port)
+        server = start_mlflow(tmp_path, port)
         deliver(config, tmp_path / "runs" / "demo")
         assert curve(tmp_path / "runs", runs["demo"], "win_rate", config) == [(0, 0.75), (1, 0.8)]
         assert "hunter2" not in caplog.text
@@ -283,33 +280,4 @@ def test_http_server_gets_runs_curves_and_files_and_its_end_is_not_the_runs(tmp_
         assert any(path.name.endswith(".delivered.json") for path in files)
         assert not [path for path in files if b"hunter2" in path.read_bytes()]
     finally:
-        stop(server)
-
-
-def serve(folder: Path, port: int) -> subprocess.Popen:
-    # Laid down by us: the server's own migration flushes to disk seventy times.
-    store = f"sqlite:///{folder}/server.db"
-    connect(TrackingConfig(uri=store), folder)
-    command = f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri {store}".split()
-    server = subprocess.Popen(
-        [sys.executable, *command, "--artifacts-destination", str(folder / "artifacts")],
-        cwd=folder,
-        env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
-                return server
-        except OSError:
-            time.sleep(0.1)
-    stop(server)
-    raise TimeoutError("the MLflow server did not start")
-
-
-def stop(server: subprocess.Popen) -> None:
-    if server.poll() is None:
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+        stop_mlflow(server)
