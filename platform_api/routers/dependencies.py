@@ -82,7 +82,14 @@ async def get_store(request: Request) -> RunStore:
     return store
 
 
+async def get_store_if_any(request: Request) -> RunStore | None:
+    """The storage of the runs; None if none is configured, or it does not answer."""
+    storage: RunStorage | None = request.app.state.storage
+    return await storage.get() if storage is not None else None
+
+
 DatabaseOf = Annotated[Database, Depends(get_database)]
 SessionOf = Annotated[AsyncSession, Depends(get_session, scope="function")]
 RequestName = Annotated[str, Depends(get_request_name)]
 StoreOf = Annotated[RunStore, Depends(get_store)]
+StoreIfAny = Annotated[RunStore | None, Depends(get_store_if_any)]

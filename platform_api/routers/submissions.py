@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
-from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.problems import BadRequest, NotFound, Problem
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -13,20 +13,24 @@ from rubricworks.platform_api.routers.dependencies import (
     RequestName,
     Runner,
     SessionOf,
+    StoreIfAny,
     Viewer,
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.routers.runs import RunName
 from rubricworks.platform_api.schemas.submissions import (
     RemoteRunBody,
-    RemoteRunList,
+    RemoteRunDetailBody,
+    RemoteRunPage,
+    RemoteState,
     StopBody,
     SubmissionBody,
     SubmissionPage,
     SubmissionRequest,
 )
 from rubricworks.platform_api.services.submission import submissions
-from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, RemoteList, RemoteQuery
+from rubricworks.platform_api.services.submission.remote_run_details import run_details
 from rubricworks.platform_api.services.submission.submissions import Submissions
 
 router = APIRouter(prefix="/api/v1", tags=["submissions"], responses=PROBLEMS, route_class=KeyedRoute)
@@ -52,6 +56,12 @@ async def get_kubeflow(request: Request) -> KubeflowRuns:
 
 SubmissionsOf = Annotated[Submissions, Depends(get_submissions)]
 KubeflowOf = Annotated[KubeflowRuns, Depends(get_kubeflow)]
+Pipeline = Annotated[str, Query(max_length=128, description="Name of a pipeline", examples=["rubicap"])]
+Search = Annotated[str, Query(max_length=200, description="Part of a name; a run's begins with its recipe's")]
+RemoteCursor = Annotated[
+    str | None,
+    Query(max_length=6000, description="`next_cursor` of the page before, with the same filters; it holds Kubeflow's"),
+]
 
 
 @router.post("/submissions", status_code=201, summary="Check a recipe and start a run of it")
@@ -93,7 +103,54 @@ async def stop_run(run: RunName, service: SubmissionsOf, runner: Runner, session
     return StopBody.model_validate({"run": run, "place": await service.stop(runner, run, session)})
 
 
-@router.get("/kubeflow/runs", summary="List the newest runs on Kubeflow")
-async def list_remote_runs(service: KubeflowOf, viewer: Viewer) -> RemoteRunList:
-    found = await service.recent()
-    return RemoteRunList(items=[RemoteRunBody.model_validate(run) for run in found.runs], problem=found.problem)
+def remote_query(state: RemoteState | None, pipeline: str, search: str, cursor: str | None, limit: int) -> RemoteQuery:
+    """The page of Kubeflow's runs that a cursor leads to, under the filters that it was given for."""
+    token = ""
+    if cursor is not None:
+        token, *filters = decode_cursor(cursor, str, str, str, str)
+        if not token or filters != [state or "", pipeline, search]:
+            raise BadRequest("cursor: one of another filter; leave it out to begin anew")
+    return RemoteQuery(state or "", pipeline, search, token, limit)
+
+
+def next_remote_cursor(query: RemoteQuery, found: RemoteList) -> str | None:
+    """Cursor of the page after one: Kubeflow's own token, and the filters that it holds."""
+    return encode_cursor(found.token, query.state, query.pipeline, query.search) if found.token else None
+
+
+@router.get("/kubeflow/runs", summary="List runs on Kubeflow, the newest first")
+async def list_remote_runs(
+    service: KubeflowOf,
+    viewer: Viewer,
+    state: RemoteState | None = None,
+    pipeline: Pipeline = "",
+    search: Search = "",
+    cursor: RemoteCursor = None,
+    limit: Limit = 50,
+) -> RemoteRunPage:
+    query = remote_query(state, pipeline, search, cursor, limit)
+    found = await service.page(query)
+    return RemoteRunPage(
+        items=[RemoteRunBody.model_validate(run) for run in found.runs],
+        next_cursor=next_remote_cursor(query, found),
+        problem=found.problem,
+    )
+
+
+@router.get("/kubeflow/runs/{run}", summary="Show a run on Kubeflow, by its name or Kubeflow's id, with its stages")
+async def show_remote_run(
+    run: RunName, service: KubeflowOf, session: SessionOf, store: StoreIfAny, viewer: Viewer
+) -> RemoteRunDetailBody:
+    answer = await service.show(run)
+    if answer.run is None:
+        raise Problem(503, "Kubeflow unavailable", answer.problem)
+    details = await run_details(session, store, answer.run)
+    return RemoteRunDetailBody.model_validate(
+        {
+            **answer.run.model_dump(),
+            "stages": details.stages,
+            "run": details.folder,
+            "links": details.links,
+            "problem": answer.problem,
+        }
+    )

@@ -44,6 +44,9 @@ class SubmissionPage(BaseModel):
     next_cursor: str | None
 
 
+RemoteState = Literal["going", "done", "failed", "stopped"]
+
+
 class RemoteRunBody(BaseModel):
     """A run on Kubeflow."""
 
@@ -51,7 +54,7 @@ class RemoteRunBody(BaseModel):
 
     id: str
     name: str
-    state: str = Field(examples=["RUNNING"])
+    state: str = Field(description="In Kubeflow's words", examples=["RUNNING"])
     pipeline: str
     created: datetime | None
     ended: datetime | None
@@ -59,11 +62,36 @@ class RemoteRunBody(BaseModel):
     page: str
 
 
-class RemoteRunList(BaseModel):
-    """The newest runs on Kubeflow; those seen last, and the problem, while it does not answer."""
+class RemoteRunPage(BaseModel):
+    """A page of runs on Kubeflow, the newest first; those seen last, and the problem, while it does not answer."""
 
     items: list[RemoteRunBody]
+    next_cursor: str | None
     problem: str
+
+
+class RemoteStageBody(BaseModel):
+    """A task of a run on Kubeflow."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    stage: str = Field(examples=["train_policy"])
+    state: str = Field(description="In Kubeflow's words", examples=["FAILED"])
+    started: datetime | None
+    ended: datetime | None
+    error: str = Field(description="Reason of a failure, as the stage or Kubeflow tells it")
+    log: str = Field(description="Address of its pod's log in Kubeflow's pages; empty if Kubeflow names no pod")
+
+
+class RemoteRunDetailBody(RemoteRunBody):
+    """A run on Kubeflow with its stages."""
+
+    uri: str = Field(description="Folder of the run")
+    schedule: str = Field(description="Kubeflow's id of the schedule that started it")
+    stages: list[RemoteStageBody]
+    run: str = Field(description="Name of the run under /runs; empty if its folder is not in this storage, or not yet")
+    links: dict[str, str] = Field(description="Program → address of the run's page there")
+    problem: str = Field(description="What is wrong with Kubeflow, while it does not answer")
 
 
 class StopBody(BaseModel):

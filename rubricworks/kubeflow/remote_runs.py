@@ -34,6 +34,10 @@ _STAGE_POD = "system-container-impl-"
 """Part of the name of a pod that runs a task's own code."""
 
 
+class UnknownRun(UserError):
+    """No run has the name or id that was given, or several have the name."""
+
+
 class StageState(BaseModel):
     """A stage of a run."""
 
@@ -154,7 +158,7 @@ def list_page(
         if pipeline_id is None:
             return RemotePage([], "")
         predicates.append({"operation": "EQUALS", "key": "pipeline_id", "string_value": pipeline_id})
-    # A token comes alone: Kubeflow compares its filter to one sent with it, and takes equal lists for different.
+    # A token comes alone: Kubeflow compares its filter to one sent with it, and takes equal lists for different ones.
     query = {"page_token": token} if token else {"sort_by": "created_at desc", "filter": _filter(predicates)}
     with kubeflow.request("list runs") as client:
         page = client.list_runs(page_size=limit, namespace=kubeflow.namespace, **query)
@@ -169,7 +173,7 @@ def show_run(kubeflow: Kubeflow, run: str) -> RemoteRun:
     Args:
         run: its name or Kubeflow's id.
     Raises:
-        UserError: there is none, or several have the name.
+        UnknownRun: there is none, or several have the name.
     """
     run_id = _run_id(kubeflow, run)
     with kubeflow.request(f"show run {run}") as client:
@@ -200,10 +204,10 @@ def _run_id(kubeflow: Kubeflow, run: str) -> str:
     """Kubeflow's id of a run given by name or id; names are searched first."""
     matches = list(_runs(kubeflow, key="display_name", value=run)) or list(_runs(kubeflow, key="run_id", value=run))
     if not matches:
-        raise UserError(f"no run {run!r} at {kubeflow.url}; `rubricworks runs list --on kubeflow` shows them")
+        raise UnknownRun(f"no run {run!r} at {kubeflow.url}; `rubricworks runs list --on kubeflow` shows them")
     if len(matches) > 1:
         ids = ", ".join(str(one.run_id) for one in matches[:5])
-        raise UserError(f"{len(matches)} runs are named {run!r}; give the id of one: {ids}")
+        raise UnknownRun(f"{len(matches)} runs are named {run!r}; give the id of one: {ids}")
     return str(matches[0].run_id)
 
 

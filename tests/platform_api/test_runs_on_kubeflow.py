@@ -1,14 +1,16 @@
 """Runs on Kubeflow beside the local ones: submitted where the operator says, listed, stopped, told when it is away."""
 
+import html
 import json
 import time
 
 import pytest
 from kubeflow_api import FakeKubeflow
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, exchange, served
+from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.services.submission import kubeflow_runs
 from rubricworks.platform_api.serving import listening_socket
 from rubricworks.platform_api.settings import ApiSettings
@@ -53,6 +55,7 @@ def url(tmp_path, kubeflow):
         token=SecretStr(TOKEN),
         submissions=str(tmp_path / "policy.yaml"),
         kubeflow=kubeflow.url,
+        index_seconds=0.05,
     )
     (tmp_path / "runs").mkdir()
     with served(settings) as url:
@@ -81,6 +84,82 @@ def test_a_recipe_runs_where_the_operator_placed_it_is_listed_and_stopped(url, k
     assert post(url, "runs/nobody/stop")[0] == 409
     log = [one["action"] for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
     assert log == ["run.stop", "run.submit"]
+
+
+def start(url, kubeflow, *names):
+    """Runs of one recipe by these names; their records at Kubeflow."""
+    for name in names:
+        assert post(url, "submissions", {"recipe": RECIPE, "run": name})[0] == 201
+    return {run["display_name"]: run for run in kubeflow.kept["runs"].values()}
+
+
+def test_runs_are_filtered_and_listed_page_by_page_by_kubeflow_itself(url, kubeflow):
+    runs = start(url, kubeflow, "monday", "tuesday", "wednesday", "thursday")
+    kubeflow.end(runs["monday"]["run_id"], "SUCCEEDED")
+    kubeflow.end(runs["tuesday"]["run_id"], "FAILED")
+
+    def pages(query):
+        cursor, found = "", []
+        while cursor is not None:
+            status, page = ask(f"{url}/api/v1/kubeflow/runs?limit=1{query}{cursor and f'&cursor={cursor}'}", **bearer())
+            assert (status, page.get("problem"), len(page["items"])) == (200, "", 1), page
+            found.append(page["items"][0]["name"])
+            cursor = page["next_cursor"]
+        return found
+
+    assert pages("") == ["thursday", "wednesday", "tuesday", "monday"]
+    assert pages("&state=going&search=Day") == ["thursday", "wednesday"]
+    assert pages("&state=failed") == ["tuesday"]
+    assert pages("&pipeline=rubicap&search=nesday") == ["wednesday"]
+    assert ask(f"{url}/api/v1/kubeflow/runs?pipeline=other", **bearer())[1]["items"] == []
+    cursor = ask(f"{url}/api/v1/kubeflow/runs?limit=1", **bearer())[1]["next_cursor"]
+    status, body = ask(f"{url}/api/v1/kubeflow/runs?limit=1&state=going&cursor={cursor}", **bearer())
+    assert (status, "another filter" in body["detail"]) == (422, True)
+    forged = encode_cursor("bm90IGEgdG9rZW4=", "", "", "")
+    assert ask(f"{url}/api/v1/kubeflow/runs?cursor={forged}", **bearer())[0] == 422
+    page = exchange(f"{url}/kubeflow-runs?state=going&search=day", **bearer())[2]
+    assert (b"wednesday" in page, b"monday" in page) == (True, False)
+
+
+def test_a_run_is_shown_with_its_stages_the_reason_of_a_failure_logs_and_links(url, kubeflow, tmp_path):
+    run = start(url, kubeflow, "monday")["monday"]
+    folder = tmp_path / "runs" / "monday"
+    run["runtime_config"]["parameters"]["run"] = folder.as_uri()
+    tasks = {"prepare": "SUCCEEDED", "warm-up": "FAILED", "outcome": "FAILED"}
+    kubeflow.end(run["run_id"], "FAILED", tasks)
+    (folder / "tracking").mkdir(parents=True)
+    (folder / "recipe.yaml").write_text("name: mine\n")
+    (folder / "error.json").write_text('{"stage": "warm_up", "message": "no GPU has 40 GiB free"}')
+    (folder / "tracking" / "settings.json").write_text('{"config": {"uri": "https://mlflow.example"}}')
+    (folder / "tracking" / "pipeline.delivered.json").write_text('{"run": "a1b2"}')
+    wait_for(lambda: ask(f"{url}/api/v1/runs/monday", **bearer())[0] == 200)
+    shown = ask(f"{url}/api/v1/kubeflow/runs/monday", **bearer())[1]
+    assert shown == ask(f"{url}/api/v1/kubeflow/runs/{run['run_id']}", **bearer())[1]
+    assert (shown["state"], shown["run"], shown["problem"]) == ("FAILED", "monday", "")
+    assert [(one["stage"], one["state"], one["error"]) for one in shown["stages"]] == [
+        ("prepare", "SUCCEEDED", ""),
+        ("warm_up", "FAILED", "no GPU has 40 GiB free"),
+        ("outcome", "FAILED", "Kubeflow gives no reason; the stage's log has it"),
+    ]
+    assert all(one["started"] < one["ended"] and "/k8s/pod/logs?" in one["log"] for one in shown["stages"])
+    assert shown["links"] == {"MLflow": "https://mlflow.example/#/runs/a1b2", "Kubeflow": shown["page"]}
+    page = exchange(f"{url}/kubeflow-runs/{run['run_id']}", **bearer())[2].decode()
+    assert "no GPU has 40 GiB free" in page
+    assert all(html.escape(one["log"]) in page for one in shown["stages"])
+    assert 'href="/runs/monday"' in page
+    status, body = ask(f"{url}/api/v1/kubeflow/runs/nobody", **bearer())
+    assert (status, "no run 'nobody'" in body["detail"]) == (404, True)
+    kubeflow.answer_instead = lambda method, path: (503, "text/plain", b"no healthy upstream")
+    assert ask(f"{url}/api/v1/kubeflow/runs/monday", **bearer())[1]["problem"]
+    assert ask(f"{url}/api/v1/kubeflow/runs/tuesday", **bearer())[0] == 503
+
+
+def test_a_run_that_is_stopped_by_its_id_is_stopping_under_its_name(url, kubeflow):
+    run = start(url, kubeflow, "monday")["monday"]
+    assert post(url, f"runs/{run['run_id']}/stop")[0] == 200
+    assert ask(f"{url}/api/v1/submissions/monday", **bearer())[1]["state"] == "stopping"
+    assert ask(f"{url}/api/v1/changes", **bearer())[1]["items"][0]["subject"] == "monday"
+    assert b"<button>Stop" not in exchange(f"{url}/kubeflow-runs/{run['run_id']}", **bearer())[2]
 
 
 @pytest.mark.parametrize("part", ["env", "secrets"])

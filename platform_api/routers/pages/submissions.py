@@ -7,13 +7,24 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.problems import NotFound, Problem
-from rubricworks.platform_api.routers.dependencies import RequestName, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import RequestName, Runner, SessionOf, StoreIfAny, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName
-from rubricworks.platform_api.routers.submissions import KubeflowOf, SubmissionsOf
+from rubricworks.platform_api.routers.submissions import (
+    KubeflowOf,
+    Pipeline,
+    RemoteCursor,
+    Search,
+    SubmissionsOf,
+    next_remote_cursor,
+    remote_query,
+)
+from rubricworks.platform_api.schemas.submissions import RemoteState
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.submission import submissions
+from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, state_word
+from rubricworks.platform_api.services.submission.remote_run_details import run_details
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
 
@@ -74,9 +85,46 @@ async def stop_by_form(run: RunName, service: SubmissionsOf, runner: Runner, ses
 
 
 @router.get("/kubeflow-runs")
-async def kubeflow_page(request: Request, service: KubeflowOf, viewer: Viewer) -> Response:
-    found = await service.recent()
-    return draw_page(request, viewer, "kubeflow_runs.html", runs=found.runs, problem=found.problem)
+async def kubeflow_page(
+    request: Request,
+    service: KubeflowOf,
+    viewer: Viewer,
+    state: RemoteState | None = None,
+    pipeline: Pipeline = "",
+    search: Search = "",
+    cursor: RemoteCursor = None,
+) -> Response:
+    query = remote_query(state, pipeline.strip(), search.strip(), cursor, PAGE)
+    found = await service.page(query)
+    return draw_page(
+        request,
+        viewer,
+        "kubeflow_runs.html",
+        runs=found.runs,
+        problem=found.problem,
+        query=query,
+        states=STATES,
+        state_word=state_word,
+        next_cursor=next_remote_cursor(query, found),
+    )
+
+
+@router.get("/kubeflow-runs/{run}")
+async def kubeflow_run_page(
+    run: RunName, request: Request, session: SessionOf, service: KubeflowOf, store: StoreIfAny, viewer: Viewer
+) -> Response:
+    answer = await service.show(run)
+    if answer.run is None:
+        raise Problem(503, "Kubeflow unavailable", answer.problem)
+    return draw_page(
+        request,
+        viewer,
+        "kubeflow_run.html",
+        run=answer.run,
+        problem=answer.problem,
+        details=await run_details(session, store, answer.run),
+        state_word=state_word,
+    )
 
 
 async def _form(

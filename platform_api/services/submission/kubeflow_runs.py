@@ -1,13 +1,15 @@
-"""Runs on Kubeflow: a recent list beside the local ones, start and stop. Kubeflow's client is imported on first use."""
+"""Runs on Kubeflow: pages of them beside the local ones, show, start and stop. Its client is imported on first use."""
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.kubeflow import KubeflowConfig
@@ -17,15 +19,50 @@ if TYPE_CHECKING:
     from rubricworks.kubeflow.connection import Kubeflow
     from rubricworks.kubeflow.remote_runs import RemoteRun
 
+T = TypeVar("T")
+
 _FRESH, _DEADLINE = 5.0, 8.0
-_LIMIT = 50
+_CACHED = 64
+"""Answers that are remembered."""
+_NEVER = float("-inf")
+STATES: dict[str, tuple[str, ...]] = {
+    "going": ("PENDING", "RUNNING", "CANCELING", "PAUSED"),
+    "done": ("SUCCEEDED", "SKIPPED"),
+    "failed": ("FAILED",),
+    "stopped": ("CANCELED",),
+}
+"""Kubeflow's states by the words that runs here have for them."""
+
+
+class RemoteQuery(NamedTuple):
+    """A page of Kubeflow's runs; one with a token goes on after the page that gave it."""
+
+    state: str = ""
+    pipeline: str = ""
+    search: str = ""
+    token: str = ""
+    limit: int = 50
 
 
 class RemoteList(NamedTuple):
-    """The newest runs of Kubeflow, or what is wrong with it."""
+    """Runs of Kubeflow, the newest first, or those seen last and what is wrong with it."""
 
     runs: "Sequence[RemoteRun]"
     problem: str = ""
+    token: str = ""
+    """Kubeflow's token of the next page."""
+
+
+class RemoteAnswer(NamedTuple):
+    """A run of Kubeflow, or None if it does not answer, and what is wrong with it."""
+
+    run: "RemoteRun | None"
+    problem: str = ""
+
+
+def state_word(state: str) -> str:
+    """Word for a state of Kubeflow's."""
+    return next((word for word, states in STATES.items() if state in states), state.lower())
 
 
 class KubeflowRuns:
@@ -38,24 +75,49 @@ class KubeflowRuns:
         """
         self._cluster = cluster
         self._kubeflow: Kubeflow | None = None
-        self._list: tuple[float, RemoteList] = (0.0, RemoteList(()))
-        self._asking: asyncio.Task[RemoteList] | None = None
+        self._lists: dict[RemoteQuery, tuple[float, RemoteList]] = {}
+        """Query → time until which its answer holds, and the answer; the last used one last."""
+        self._shown: dict[str, tuple[float, RemoteAnswer]] = {}
+        self._asking: dict[object, asyncio.Task[Any]] = {}
 
     @property
     def takes_recipes(self) -> bool:
         """Return True if recipes can be submitted to it."""
         return self._cluster is not None
 
-    async def recent(self) -> RemoteList:
-        """The newest runs, asked at most every few seconds; a stopped backend is a problem, with those seen last."""
-        if time.monotonic() < self._list[0]:
-            return self._list[1]
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
+    async def page(self, query: RemoteQuery | None = None) -> RemoteList:
+        """A page of runs, asked at most every few seconds; a stopped backend is a problem, with those seen last.
+
+        Raises:
+            BadRequest: Kubeflow does not know the token.
+        """
+        query = query or RemoteQuery()
+        until, known = self._lists.get(query, (_NEVER, RemoteList(())))
+        if time.monotonic() < until:
+            return known
         try:
-            return await asyncio.wait_for(asyncio.shield(self._asking), _DEADLINE)
+            return await self._ask(query, partial(self._ask_list, query))
         except TimeoutError:
-            return RemoteList(self._list[1].runs, "Kubeflow does not answer; these runs may be out of date")
+            return known._replace(problem="Kubeflow does not answer; these runs may be out of date")
+
+    async def show(self, run: str) -> RemoteAnswer:
+        """A run with its stages, by its name or Kubeflow's id; a stopped backend is a problem, with what was seen last.
+
+        Raises:
+            NotFound: Kubeflow has no such run, or several.
+        """
+        until, known = self._shown.get(run, (_NEVER, RemoteAnswer(None)))
+        if time.monotonic() < until:
+            return known
+        try:
+            return await self._ask(run, partial(self._ask_run, run))
+        except TimeoutError:
+            return known._replace(problem="Kubeflow does not answer; what is shown may be out of date")
+
+    async def is_going(self, run: str) -> bool:
+        """Return True if a run of that name is going there, as far as Kubeflow answers."""
+        found = await self.page(RemoteQuery(search=run, state="going"))
+        return any(one.name == run for one in found.runs)
 
     async def start(self, recipe: Recipe, run: str) -> "RemoteRun":
         """Start a run of a recipe where the installation places runs.
@@ -63,7 +125,7 @@ class KubeflowRuns:
         Raises:
             UserError: Kubeflow refuses it or does not answer.
         """
-        self._list = (0.0, self._list[1])
+        self._expire()
         return await asyncio.to_thread(self._start, recipe, run)
 
     async def page_of(self, run: str) -> str | None:
@@ -85,22 +147,64 @@ class KubeflowRuns:
         """
         from rubricworks.kubeflow.remote_runs import stop_run
 
-        self._list = (0.0, self._list[1])
-        return await asyncio.to_thread(lambda: stop_run(self._connect(), run))
-
-    async def _ask(self) -> RemoteList:
         try:
-            found = RemoteList(await asyncio.to_thread(self._recent))
+            return await asyncio.to_thread(lambda: stop_run(self._connect(), run))
+        finally:
+            self._expire()
+
+    async def _ask(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Ask Kubeflow once for all who wait for the same, and no longer than callers wait."""
+        if key not in self._asking:
+            self._asking[key] = asyncio.create_task(ask())
+            self._asking[key].add_done_callback(lambda _: self._asking.pop(key, None))
+        answer: T = await asyncio.wait_for(asyncio.shield(self._asking[key]), _DEADLINE)
+        return answer
+
+    async def _ask_list(self, query: RemoteQuery) -> RemoteList:
+        _, known = self._lists.pop(query, (_NEVER, RemoteList(())))
+        try:
+            found = await asyncio.to_thread(self._list, query)
         except UserError as error:
+            if query.token and "token" in str(error):
+                raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
             self._kubeflow = None
-            found = RemoteList(self._list[1].runs, redact(str(error)))
-        self._list = (time.monotonic() + _FRESH, found)
+            found = known._replace(problem=redact(str(error)))
+        self._lists[query] = (time.monotonic() + _FRESH, found)
+        _forget_oldest(self._lists)
         return found
 
-    def _recent(self) -> "Sequence[RemoteRun]":
-        from rubricworks.kubeflow.remote_runs import list_runs
+    async def _ask_run(self, run: str) -> RemoteAnswer:
+        from rubricworks.kubeflow.remote_runs import UnknownRun, show_run
 
-        return list_runs(self._connect(), limit=_LIMIT)
+        _, known = self._shown.pop(run, (_NEVER, RemoteAnswer(None)))
+        try:
+            found = RemoteAnswer(await asyncio.to_thread(lambda: show_run(self._connect(), run)))
+        except UnknownRun as error:
+            raise NotFound(redact(str(error))) from error
+        except UserError as error:
+            self._kubeflow = None
+            found = known._replace(problem=redact(str(error)))
+        self._shown[run] = (time.monotonic() + _FRESH, found)
+        _forget_oldest(self._shown)
+        return found
+
+    def _list(self, query: RemoteQuery) -> RemoteList:
+        from rubricworks.kubeflow.remote_runs import list_page
+
+        page = list_page(
+            self._connect(),
+            limit=query.limit,
+            token=query.token,
+            states=STATES.get(query.state, ()),
+            pipeline=query.pipeline,
+            name_part=query.search,
+        )
+        return RemoteList(page.runs, token=page.token)
+
+    def _expire(self) -> None:
+        """Have everything asked again, and keep it for when Kubeflow does not answer."""
+        self._lists = {query: (_NEVER, known) for query, (_, known) in self._lists.items()}
+        self._shown = {run: (_NEVER, known) for run, (_, known) in self._shown.items()}
 
     def _start(self, recipe: Recipe, run: str) -> "RemoteRun":
         from rubricworks.kubeflow.recipe_runs import start_recipe
@@ -120,3 +224,8 @@ class KubeflowRuns:
             config = self._cluster.kubeflow if self._cluster else KubeflowConfig()
             self._kubeflow = connect(config, self._cluster.namespace if self._cluster else None)
         return self._kubeflow
+
+
+def _forget_oldest(answers: dict[Any, Any]) -> None:
+    while len(answers) > _CACHED:
+        answers.pop(next(iter(answers)))

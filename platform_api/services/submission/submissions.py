@@ -141,7 +141,7 @@ class Submissions:
         async with self._database.session() as session:
             submission = await _find(session, run)
         if submission is None or submission.place == "kubeflow":
-            return await self._stop_on_kubeflow(by, run, submission, within)
+            return await self._stop_on_kubeflow(by, run, within)
         going = update(Submission).where(Submission.run == run, Submission.state == "going")
         stopping = await within.scalar(going.values(state="stopping").returning(Submission.run))
         if stopping is None:
@@ -321,19 +321,17 @@ class Submissions:
             "wait for its end"
         )
 
-    async def _stop_on_kubeflow(
-        self, by: Principal, run: str, submission: Submission | None, within: AsyncSession
-    ) -> str:
+    async def _stop_on_kubeflow(self, by: Principal, run: str, within: AsyncSession) -> str:
         if self._kubeflow is None:
             raise Conflict(f"{run} was not started by this service; stop it where it was started")
         try:
-            await self._kubeflow.stop(run)
+            stopped = await self._kubeflow.stop(run)
         except UserError as error:
-            raise Conflict(str(error)) from error
-        if submission is not None:
-            row = await get_submission(within, run)
+            raise Conflict(redact(str(error))) from error
+        row = await _find(within, stopped.name)
+        if row is not None and row.place == "kubeflow" and row.page == stopped.page:
             row.state = "stopping"
-        record(within, by, "run.stop", run, place="kubeflow")
+        record(within, by, "run.stop", stopped.name, place="kubeflow")
         return "kubeflow"
 
 
