@@ -1,5 +1,6 @@
 """Runs on Kubeflow beside the local ones: submitted where the operator says, listed, stopped, told when it is away."""
 
+import asyncio
 import html
 import json
 import time
@@ -160,6 +161,20 @@ def test_a_run_that_is_stopped_by_its_id_is_stopping_under_its_name(url, kubeflo
     assert ask(f"{url}/api/v1/submissions/monday", **bearer())[1]["state"] == "stopping"
     assert ask(f"{url}/api/v1/changes", **bearer())[1]["items"][0]["subject"] == "monday"
     assert b"<button>Stop" not in exchange(f"{url}/kubeflow-runs/{run['run_id']}", **bearer())[2]
+
+
+def test_a_run_in_a_bucket_can_be_stopped_where_kubeflow_has_one_of_its_name_that_is_going(url, kubeflow):
+    runs = start(url, kubeflow, "monday", "monday-2")
+    kubeflow.end(runs["monday"]["run_id"], "FAILED")
+
+    async def problems(*names):
+        service = kubeflow_runs.KubeflowRuns(None)
+        return [await service.stop_problem(name) for name in names]
+
+    ended, going = asyncio.run(problems("monday", "monday-2"))
+    assert (going, "no run of this name is going" in ended) == ("", True)
+    kubeflow.answer_instead = lambda method, path: (503, "text/plain", b"no healthy upstream")
+    assert "HTTP 503" in asyncio.run(problems("monday-2"))[0]
 
 
 @pytest.mark.parametrize("part", ["env", "secrets"])

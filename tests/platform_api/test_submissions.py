@@ -260,3 +260,23 @@ def test_a_stream_that_has_nothing_new_sends_comments_that_keep_proxies_from_cut
             lines = iter(answer.readline, b"")
             assert any(line.startswith(b":") for line in itertools.islice(lines, 8))
             assert answer.headers["x-accel-buffering"] == "no"
+
+
+def test_stop_is_shown_where_it_works_and_elsewhere_the_reason(stand_in):
+    with served(settings(stand_in)) as url, lock_folder(stand_in / "mine"):
+        (stand_in / "mine" / "recipe.yaml").write_text("name: x\n")
+        assert submit(url, "submitted")[0] == 201
+        for run in ("mine", "submitted"):
+            wait_for(lambda run=run: ask(f"{url}/api/v1/runs/{run}", **bearer())[0] == 200)
+        page = f"{url}/runs/mine"
+        wait_for(lambda: b"started in a terminal: stop it there, with Ctrl-C" in exchange(page, **bearer())[2])
+        assert b'id="stop"' not in exchange(page, **bearer())[2]
+        (stand_in / "submitted" / "locked").write_text("")
+        with lock_folder(stand_in / "submitted"):
+            wait_for(lambda: b'id="stop"' in exchange(f"{url}/runs/submitted", **bearer())[2])
+        with served(settings(stand_in).model_copy(update={"local_runs": False})) as beyond:
+            status, body = stop(beyond, "submitted", key="stop-beyond")
+            assert (status, "listens beyond loopback" in body["detail"]) == (409, True)
+            assert state(url, "submitted")["state"] == "going"
+        assert stop(url, "submitted")[0] == 200
+        wait_for(lambda: state(url, "submitted")["state"] == "ended")

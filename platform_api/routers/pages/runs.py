@@ -10,6 +10,7 @@ from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
+from rubricworks.platform_api.routers.submissions import SubmissionsOf
 from rubricworks.platform_api.schemas.runs import State
 from rubricworks.platform_api.services import budgets, preferences, runs
 from rubricworks.platform_api.services.access.principals import Right
@@ -18,6 +19,7 @@ from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.storage import is_remote
 
 router = APIRouter(include_in_schema=False)
 
@@ -55,9 +57,12 @@ async def runs_page(
 
 
 @router.get("/runs/{run}")
-async def run_page(run: RunName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer) -> Response:
+async def run_page(
+    run: RunName, request: Request, session: SessionOf, store: StoreOf, service: SubmissionsOf, viewer: Viewer
+) -> Response:
     record = await runs.get_run(session, run)
     spending = await budgets.run_spending(session, store, record)
+    may_stop = record.state == "going" and viewer.may(Right.RUN)
     going = [one["stage"] for one in record.stages if record.state == "going" and not one["done"]]
     return draw_page(
         request,
@@ -75,6 +80,7 @@ async def run_page(run: RunName, request: Request, session: SessionOf, store: St
         comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
         has_judges=viewer.may(Right.RUN) and await judge_preferences.has_judges(session, run),
         links=await runs.outside_links(session, store, run),
+        stop_problem=await service.stop_problem(run, in_bucket=is_remote(store.uri)) if may_stop else None,
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FRESH, _DEADLINE = 5.0, 8.0
+_FRESH, _DEADLINE, _MOMENT = 5.0, 8.0, 1.0
 _CACHED = 64
 """Answers that are remembered."""
 _NEVER = float("-inf")
@@ -114,10 +114,16 @@ class KubeflowRuns:
         except TimeoutError:
             return known._replace(problem="Kubeflow does not answer; what is shown may be out of date")
 
-    async def is_going(self, run: str) -> bool:
-        """Return True if a run of that name is going there, as far as Kubeflow answers."""
-        found = await self.page(RemoteQuery(search=run, state="going"))
-        return any(one.name == run for one in found.runs)
+    async def stop_problem(self, run: str) -> str:
+        """Reason why no run of a name can be stopped there; empty if one is going. Waits a moment at most."""
+        query = RemoteQuery(search=run, state="going")
+        try:
+            found = await asyncio.wait_for(self.page(query), _MOMENT)
+        except TimeoutError:
+            return "Kubeflow does not answer, so the run cannot be stopped from here now"
+        if any(one.name == run and one.state != "CANCELING" for one in found.runs):
+            return ""
+        return found.problem or "no run of this name is going on Kubeflow: stop it where it was started"
 
     async def start(self, recipe: Recipe, run: str) -> "RemoteRun":
         """Start a run of a recipe where the installation places runs.

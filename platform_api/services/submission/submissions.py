@@ -42,6 +42,7 @@ _POLL = 0.5
 _log = logging.getLogger(__name__)
 _RECIPE = "recipe.yaml"
 _LINE = re.compile(rf"(?!--set ).*?{re.escape(_RECIPE)}:(\d+)")
+_OTHER_SERVICE = "it runs on this machine, and this service listens beyond loopback: stop it in a terminal, with Ctrl-C"
 
 
 class BadRecipe(Problem):
@@ -142,14 +143,33 @@ class Submissions:
             submission = await _find(session, run)
         if submission is None or submission.place == "kubeflow":
             return await self._stop_on_kubeflow(by, run, within)
+        if self._local is None:
+            raise Conflict(f"{run}: {_OTHER_SERVICE}")
         going = update(Submission).where(Submission.run == run, Submission.state == "going")
         stopping = await within.scalar(going.values(state="stopping").returning(Submission.run))
         if stopping is None:
             raise Conflict(f"{run} is {submission.state} already; only a run that is going is stopped")
         record(within, by, "run.stop", run, place="here")
-        if self._local is not None:
-            await asyncio.to_thread(self._local.stop, run)
+        await asyncio.to_thread(self._local.stop, run)
         return "here"
+
+    async def stop_problem(self, run: str, *, in_bucket: bool) -> str:
+        """Reason why `stop` would refuse a run that is going, and the way that works; empty if it would stop it.
+
+        Args:
+            in_bucket: its folder is in a bucket, to which any machine may write.
+        """
+        async with self._database.session() as session:
+            submission = await _find(session, run)
+        if submission is not None and submission.place == "here" and submission.state != "ended":
+            if self._local is None:
+                return _OTHER_SERVICE
+            return "" if submission.state == "going" else f"it is {submission.state}"
+        if not in_bucket:
+            return "it was started in a terminal: stop it there, with Ctrl-C"
+        if self._kubeflow is None:
+            return "this service starts no runs in this bucket and knows no Kubeflow: stop it where it was started"
+        return await self._kubeflow.stop_problem(run)
 
     async def is_here(self, run: str) -> bool:
         """Return True for a run that was submitted to this machine."""
