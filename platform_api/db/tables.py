@@ -126,6 +126,8 @@ class Run(Table):
     bytes: Mapped[int] = mapped_column(BigInteger)
     message: Mapped[str] = mapped_column(Text)
     stages: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    progress: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
+    """Of its stages at work, in the form of `StageAtWork`; None for a run that the version before has indexed."""
     __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
 
 

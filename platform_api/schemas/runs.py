@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rubricworks.runs.records import State
 
@@ -15,6 +15,19 @@ class StageBody(BaseModel):
     stage: str = Field(examples=["train_policy"])
     done: bool
     changed: datetime = Field(description="Time of its end, or else of its start")
+
+
+class StageProgressBody(BaseModel):
+    """Progress of a stage at work."""
+
+    stage: str = Field(examples=["train_policy"])
+    done: int = Field(examples=[120])
+    total: int = Field(examples=[500])
+    unit: str = Field(examples=["steps"])
+    rate: float = Field(description="Units a second, in the stage's present attempt")
+    seconds_left: float | None = Field(description="Null while there is no rate yet")
+    tokens: int = Field(description="Tokens of the whole run so far")
+    dollars: float = Field(description="Cost of the whole run so far")
 
 
 class RunBody(BaseModel):
@@ -33,6 +46,12 @@ class RunBody(BaseModel):
         description="Reason of a failure, the way on of a run that was stopped, or the result of a finished one"
     )
     stages: list[StageBody]
+    progress: list[StageProgressBody] = Field(description="Of the stages at work, if the run is going")
+
+    @field_validator("progress", mode="before")
+    @classmethod
+    def _of_an_old_index(cls, value: object) -> object:
+        return [] if value is None else value
 
 
 class RunPage(BaseModel):

@@ -338,6 +338,7 @@ def _row(record: RunRecord) -> Run:
         bytes=record.bytes,
         message=_storable(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
+        progress=[one.model_dump(mode="json") for one in record.progress],
     )
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,8 +21,6 @@ from rubricworks.runs.store import RunStore
 
 REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
-_PROGRESS = re.compile(r"(\d+/\d+ [\w -]{1,40})  ([\d.]+/s)(?:  \d+ there already)?(?:  (ETA [\w. ]{1,40}?))?(?:  |$)")
-"""A line of `runtime.progress`."""
 _COUNTED_FOR = 5.0
 _counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
 """Database → time until which its counts hold, and the counts."""
@@ -116,14 +113,6 @@ async def _read_log_end(store: RunStore, run: str, stage: str, begin: int) -> tu
         return found
     cut = found[0].find(b"\n") + 1
     return found[0][cut:], found[1] + cut
-
-
-async def read_progress(store: RunStore, run: str, stage: str) -> str:
-    """Items that a stage has done of all, its rate and the time that is left, by its log; empty if that has none."""
-    content, _ = await _read_log_end(store, run, stage, 0) or (b"", 0)
-    lines = content.decode(errors="replace").splitlines()
-    found = next((match for line in reversed(lines) if (match := _PROGRESS.match(line))), None)
-    return ", ".join(part for part in found.groups() if part) if found else ""
 
 
 async def has_report(store: RunStore, run: str) -> bool:

@@ -18,6 +18,7 @@ from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
+from rubricworks.runtime.stage_progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
 from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml
@@ -29,6 +30,8 @@ State = Literal["done", "going", "stopped", "failed", "unfinished"]
 SILENT_AFTER = timedelta(minutes=20)
 """Silence after which a run in a bucket is not going: longer than most steps of a training."""
 _STAGE_START = "made_from.json"
+_MOST_AT_WORK = 4
+"""Stages of a run whose progress is read."""
 _PREFLIGHT = "state/preflight/"
 """Folder that a run on a cluster has from its start; its recipe comes when its checks have passed."""
 
@@ -42,6 +45,12 @@ class StageRecord(BaseModel):
     done: bool
     changed: datetime
     """Time of its end, or else of its start."""
+
+
+class StageAtWork(StageProgress):
+    """Progress of a stage that is at work."""
+
+    stage: str
 
 
 class RunRecord(BaseModel):
@@ -62,6 +71,8 @@ class RunRecord(BaseModel):
     """Finished ones first, in the order of their ends."""
     message: str = ""
     """Reason of a failure, the way on of a run that was stopped, or the result that a finished run reported."""
+    progress: tuple[StageAtWork, ...] = ()
+    """Of the stages at work, the last begun first; empty if the run is not going."""
     tracking: dict[str, Any] = {}
     """Its tracking configuration."""
     reused_runs: tuple[str, ...] = ()
@@ -111,6 +122,7 @@ def run_record(
         bytes=sum(file.size for file in files.values()),
         stages=stages,
         message=failure if state == "failed" else told,
+        progress=_progress(store, name, files, stages) if state == "going" else (),
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
         reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
     )
@@ -147,6 +159,23 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
         StageRecord(stage=stage, done=stage in ends, changed=ends.get(stage, start)) for stage, start in starts.items()
     ]
     return tuple(sorted(records, key=lambda one: (not one.done, one.changed)))
+
+
+def _progress(
+    store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]
+) -> tuple[StageAtWork, ...]:
+    """Progress of stages at work, of which a run has few: each costs a read of a small file."""
+    at_work: list[StageAtWork] = []
+    for stage in sorted(stages, key=lambda one: one.changed, reverse=True):
+        path = progress_path(stage.stage)
+        if stage.done or path not in files or len(at_work) == _MOST_AT_WORK:
+            continue
+        attempt = files.get(f"state/{stage.stage}/attempt.json")
+        if attempt is not None and files[path].modified < attempt.modified:  # an earlier pod's
+            continue
+        if progress := parse_progress(store.read(name, path)):
+            at_work.append(StageAtWork(stage=stage.stage, **progress.model_dump()))
+    return tuple(at_work)
 
 
 def _last_outcome(

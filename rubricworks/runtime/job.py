@@ -21,6 +21,7 @@ from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.runtime.calls import StageCalls
 from rubricworks.runtime.config import StageConfig, canonical_json, digest_of
 from rubricworks.runtime.progress import Progress
+from rubricworks.runtime.stage_progress import ProgressFile
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
@@ -46,12 +47,14 @@ class Job:
     can_fan_out: bool = False
     """The stage's items may be fanned out over pods (`stage_table`)."""
     calls: StageCalls = field(init=False)
+    progress_file: ProgressFile = field(init=False)
 
     def __post_init__(self) -> None:
         self.calls = StageCalls(self.run, self.stage)
+        self.progress_file = ProgressFile(self.run, self.stage)
 
     def progress(self, total: int, unit: str) -> Progress:
-        return Progress(self.stage, total, unit, clients=self.calls.clients)
+        return Progress(self.stage, total, unit, clients=self.calls.clients, file=self.progress_file)
 
     def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Return a client whose calls use the run's cache and count against its budget."""

@@ -126,6 +126,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
     try:
         telemetry.start_from_environment()
         require_accelerators()
+        job.progress_file.clear()
         module.run(config, job)
     finally:
         job.calls.close()

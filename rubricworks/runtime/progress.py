@@ -1,4 +1,4 @@
-"""Progress lines on standard error: items done, rate, ETA, model calls and their cost.
+"""Progress of items: lines on standard error with rate, ETA, model calls and their cost, and the stage's progress file.
 
 Lines, not a bar: they read the same in a terminal, in a log and in a pod.
 """
@@ -10,23 +10,35 @@ from collections.abc import Sequence
 
 from rubricworks.llm import ChatClient
 from rubricworks.reports.formats import dollars, duration
+from rubricworks.runtime.stage_progress import ProgressFile
 
 
 class Progress:
     """Progress of a stage towards a known total of items."""
 
     def __init__(
-        self, label: str, total: int, unit: str, *, clients: Sequence[ChatClient] = (), every: float = 5.0
+        self,
+        label: str,
+        total: int,
+        unit: str,
+        *,
+        clients: Sequence[ChatClient] = (),
+        every: float = 5.0,
+        file: ProgressFile | None = None,
     ) -> None:
         """
         Args:
             clients: clients whose calls the line shows; read again for each line.
             every: minimum seconds between two lines.
+            file: the stage's progress file.
         """
         self.label, self.total, self.unit, self.clients, self.every = label, total, unit, clients, every
         self.done = 0
         self.skipped = 0
         self._start = self._last = time.monotonic()
+        self._file = file
+        if file is not None:
+            file.write(0, total, unit, 0.0)
 
     def at(self, done: int, skipped: int = 0) -> None:
         """Report `done` items, of which `skipped` are an earlier attempt's and do not count towards the rate."""
@@ -35,10 +47,14 @@ class Progress:
         if now - self._last >= self.every or done >= self.total:
             self._last = now
             print(self.line(now), file=sys.stderr, flush=True)
+            if self._file is not None:
+                self._file.write(self.done, self.total, self.unit, self._rate(now))
+
+    def _rate(self, now: float) -> float:
+        return (self.done - self.skipped) / max(now - self._start, 1e-3)
 
     def line(self, now: float) -> str:
-        elapsed = max(now - self._start, 1e-3)
-        rate = (self.done - self.skipped) / elapsed
+        rate = self._rate(now)
         parts = [f"{self.done}/{self.total} {self.unit}", f"{rate:.1f}/s"]
         if self.skipped:
             parts.append(f"{self.skipped} there already")

@@ -31,8 +31,8 @@ from rubricworks.platform_api.services.runs import get_run, log_after, read_log
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs import records
 from rubricworks.runs.folder_lock import lock_folder
+from rubricworks.runs.records import run_record
 from rubricworks.runs.store import open_run_store
-from rubricworks.runtime.progress import Progress
 
 
 @pytest.fixture(scope="module")
@@ -416,17 +416,50 @@ def test_a_storage_that_comes_later_is_opened_when_it_is_asked_for(tmp_path, mon
         wait_for(lambda: ask(steps)[0] == 200)
 
 
-def test_a_stage_that_is_going_shows_what_it_has_done_of_all_and_when_it_ends(tmp_path):
+def write_progress(run, stage, done, dollars=0.0):
+    rest = {"unit": "steps", "rate": 2.0, "seconds_left": 14.0, "tokens": 5_000, "dollars": dollars}
+    path = run / "state" / stage / "progress.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"done": done, "total": 40, **rest}))
+    return path
+
+
+def test_a_run_that_is_going_shows_what_its_stages_have_done_of_all_and_what_it_has_cost(tmp_path):
     with lock_folder(tmp_path / "today-1"):
         run = write_run(tmp_path)
-        (run / "prepare" / "done.json").unlink()
-        progress = Progress("prepare", 40, "rows", every=0.0)
-        progress.done, progress.skipped = 12, 2
-        line = progress.line(progress._start + 5)
-        (run / "logs" / "prepare.log").write_text(f"9/40 rows  1.0/s  ETA 31s\n{line}\nother\n")
+        (run / STAGE / "done.json").unlink()
+        write_progress(run, "prepare", 40)
+        progress = write_progress(run, STAGE, 12, dollars=1.5)
         with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
-            wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[1].get("state") == "going")
-            assert b"12/40 rows, 2.0/s, ETA 14 s" in exchange(f"{url}/runs/today-1")[2]
+            api = f"{url}/api/v1/runs"
+            wait_for(lambda: ask(f"{api}/today-1")[1].get("state") == "going")
+            (shown,) = ask(f"{api}/today-1")[1]["progress"]
+            assert shown == {"stage": STAGE, **json.loads(progress.read_text())}
+            assert ask(api)[1]["items"][0]["progress"] == [shown]
+            for page in ("/runs", "/runs/today-1"):
+                assert b"12/40 steps, 2/s, ETA 14 s" in exchange(url + page)[2]
+            assert b"$1.50 so far" in exchange(f"{url}/runs")[2]
+            write_progress(run, STAGE, 13)
+            wait_for(lambda: b"13/40 steps" in exchange(f"{url}/runs")[2])
+            progress.write_text('{"done": 12')
+            wait_for(lambda: ask(f"{api}/today-1")[1]["progress"] == [])
+
+
+def test_progress_is_read_of_the_present_attempt_and_of_runs_that_are_going_alone(tmp_path, monkeypatch):
+    run = write_run(tmp_path)
+    for name in ("outcome.json", f"{STAGE}/done.json"):
+        (run / name).unlink()
+    write_progress(run, STAGE, 12)
+    store, read = open_run_store(str(tmp_path)), []
+    monkeypatch.setattr(store, "read", lambda run, path, of=store.read: read.append(path) or of(run, path))
+    assert run_record(store, "today-1").progress == ()
+    assert not [path for path in read if "progress" in path]
+    monkeypatch.setattr(records, "is_going", lambda *_, **__: True)
+    assert [(one.stage, one.done) for one in run_record(store, "today-1").progress] == [(STAGE, 12)]
+    attempt = run / "state" / STAGE / "attempt.json"
+    attempt.write_text("{}")
+    os.utime(attempt, (attempt.stat().st_mtime + 9,) * 2)
+    assert run_record(store, "today-1").progress == ()
 
 
 def test_a_group_is_read_without_pandas(tmp_path):

@@ -63,7 +63,6 @@ async def run_page(
     record = await runs.get_run(session, run)
     spending = await budgets.run_spending(session, store, record)
     may_stop = record.state == "going" and viewer.may(Right.RUN)
-    going = [one["stage"] for one in record.stages if record.state == "going" and not one["done"]]
     return draw_page(
         request,
         viewer,
@@ -73,7 +72,7 @@ async def run_page(
         has_report=await runs.has_report(store, run),
         spending=spending,
         timeline=run_charts.timeline(record, spending),
-        progress={stage: await runs.read_progress(store, run, stage) for stage in going},
+        progress={one["stage"]: one for one in record.progress or []},
         burn=run_charts.burn_chart(spending),
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],

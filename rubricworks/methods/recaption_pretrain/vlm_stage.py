@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import VlmConfig
 from rubricworks.training.examples import StoredExamples
@@ -44,7 +45,7 @@ def train_vlm(
             job.out,
             settings,
             title=title,
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            on_log=step_listener(job, log),
             modules=modules if any(modules) else None,
         )
     if is_main():

@@ -15,6 +15,7 @@ from rubricworks.rubrics import Scorecard
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.policy_training import DeadLetters
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.allocator import keep_freed_memory
@@ -150,7 +151,7 @@ def _train(
             job.out,
             sft,
             checkpoint=checkpoint,
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            on_log=step_listener(job, log),
         )
     made_by = job.made_by["inputs"] | data
     write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=made_by, config=settings)

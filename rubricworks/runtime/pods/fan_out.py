@@ -8,8 +8,10 @@ stages left.
 
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -123,11 +125,16 @@ class StageParts:
             self._plan,
             self._work,
             count,
-            on_progress=lambda parts: log_line(f"{self._job.stage}: {parts} of {count} parts done"),
+            on_progress=partial(self._report, time.monotonic()),
         )
         for part in self.parts:
             self._fetch(part)
         self._count_spending()
+
+    def _report(self, start: float, parts: int) -> None:
+        count = len(self.parts)
+        log_line(f"{self._job.stage}: {parts} of {count} parts done")
+        self._job.progress_file.write(parts, count, "parts", parts / max(time.monotonic() - start, 1e-3))
 
     def rows(self, shard: int, tables: Sequence[str]) -> dict[str, list[Row]]:
         """Return table → rows of one shard of the merged tables; the first of `tables` is the stage's own."""

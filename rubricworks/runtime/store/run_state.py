@@ -6,6 +6,7 @@ state/STAGE/answers/…        model answers in immutable pieces, written every 
                              calls are not lost; an attempt that ends merges the small ones
 state/STAGE/identities.json  what the models said of themselves, and their prompts
 state/STAGE/error.json       the error of its last attempt
+state/STAGE/progress.json    what it has done of all, see `stage_progress`
 """
 
 import gzip
@@ -26,6 +27,7 @@ from rubricworks.storage import Bucket, StoredObject
 STATE = "state"
 ERROR_FILE = "error.json"
 LEDGER_FILE = "ledger.jsonl"
+PROGRESS_FILE = "progress.json"
 _ROWS_PER_PIECE = 4_000
 _SMALL_BYTES = 8 << 20
 _MAX_SMALL_PIECES = 16
@@ -87,6 +89,8 @@ class RunState:
         self._write_if_changed(LEDGER_FILE, self._own_ledger_lines())
         identities = self._run / IDENTITY_FILE
         self._write_if_changed(IDENTITY_FILE, identities.read_bytes() if identities.is_file() else b"")
+        progress = self._run / STATE / self._stage / PROGRESS_FILE
+        self._write_if_changed(PROGRESS_FILE, progress.read_bytes() if progress.is_file() else b"")
 
     def push_error(self) -> None:
         """Upload this stage's error, or delete that of an earlier attempt."""

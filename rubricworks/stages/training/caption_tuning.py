@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_samples
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.stages.training.step_tables import StepTables
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig
@@ -50,7 +51,7 @@ def train_on_captions(
             job.out,
             sft.model_copy(update={"seed": seed}),
             title="policy",
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            on_log=step_listener(job, log),
         )
     if is_main():
         write_card(

@@ -22,6 +22,7 @@ from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictProgress
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.checkpoints import milestone_dirs
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from rubricworks.training.policy.rollouts import StepRollouts
     from rubricworks.training.policy.run import PolicyResult
-    from rubricworks.training.progress import StepLog
 
 
 _READS_IMAGES = "the policy reads its image"
@@ -189,15 +189,9 @@ def train(
                 if after_step is not None:
                     after_step(step.step)
 
-            def record_log(line: "StepLog") -> None:
-                figures = {
-                    name: value for name, value in line.metrics.items() if name.startswith(("sampling/", "refill/"))
-                }
-                log.log_metrics(figures, step=line.step)
-
             result = train_model(
                 on_step=record_step,
-                on_log=record_log,
+                on_log=step_listener(job, log, choose=_of_sampling),
                 before_checkpoint=tables.commit,
             )
             log.set_tags({"alarm": str(result.alarm or "none")})
@@ -232,6 +226,10 @@ def _training_rows(
                 "question": sample.question or sample.prompt,
                 column: values[sample.sample_id],
             }
+
+
+def _of_sampling(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name.startswith(("sampling/", "refill/"))}
 
 
 def _log_step(log: RunLog, step: Any) -> None:

@@ -18,6 +18,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.storage import link
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
@@ -75,7 +76,7 @@ def run(config: Config, job: Job) -> None:
             examples,
             job.out,
             config.sft.model_copy(update={"seed": config.seed}),
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            on_log=step_listener(job, log),
         )
     if is_main():
         write_card(

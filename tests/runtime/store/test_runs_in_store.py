@@ -12,6 +12,9 @@ from rubricworks.llm import Budget, Usage, read_budget, write_budget
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache
 from rubricworks.llm.spending import SPENDING_FILE, Spending, read_spending
 from rubricworks.llm.usage import Totals
+from rubricworks.runs.records import run_record
+from rubricworks.runs.store import open_run_store
+from rubricworks.runtime.job import Job
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.store.attempts import begin_attempt, read_index
 from rubricworks.runtime.store.mirror import Mirror
@@ -234,6 +237,18 @@ def test_what_two_machines_spent_said_and_were_answered_comes_together_on_a_thir
     cache.close()
     pieces = [item.key for item in open_bucket(f"{run}/state/warm_up").objects("answers/")]
     assert len(pieces) == 1, "an answer goes up once"
+
+
+def test_the_progress_of_a_stage_on_another_machine_is_in_the_store_once_it_pushes(run, tmp_path):
+    parent, _, name = run.rpartition("/")
+    bucket, folder = open_bucket(run), tmp_path / "pod"
+    bucket.write("recipe.yaml", b"name: x\n")
+    bucket.write("train_policy/made_from.json", b"{}")
+    job = Job(stage="train_policy", run=folder, out=folder / "train_policy", inputs={}, made_by={})
+    job.progress(40, "steps")
+    RunState(bucket, folder, "train_policy").push("a")
+    (shown,) = run_record(open_run_store(parent), name).progress
+    assert (shown.stage, shown.done, shown.total, shown.unit) == ("train_policy", 0, 40, "steps")
 
 
 def test_a_budget_covers_what_other_machines_spend_meanwhile(run, tmp_path):

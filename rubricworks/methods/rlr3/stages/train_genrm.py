@@ -28,6 +28,7 @@ from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
@@ -99,7 +100,7 @@ def run(config: Config, job: Job) -> None:
         data = job.inputs["genrm_data"]
         log.log_input("genrm_data", data, job.made_by["inputs"]["genrm_data"], context="GenRM training")
         models: dict[Model, str | Path] = {"base": _base(config, job, [*train, *unbalanced], log)}
-        models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job.out / "sft", log, "sft")
+        models["sft"] = _sft(config.sft, config.seed, models["base"], _examples(train), job, log, "sft")
         models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
         if not is_main():
             return
@@ -152,7 +153,7 @@ def _base(config: Config, job: Job, instances: Sequence[Instance], log: RunLog) 
     with main_process_first():
         if is_local_main():
             build_text_student(texts, untrained, config=config.tiny, seed=config.seed)
-    return _sft(config.base, config.seed, untrained, examples, job.out / "base", log, "base")
+    return _sft(config.base, config.seed, untrained, examples, job, log, "base")
 
 
 def _texts(prompt: str | list[dict[str, Any]], careless: str, instance: Instance) -> list[str]:
@@ -176,18 +177,18 @@ def _careless_examples(config: Config, instances: Sequence[Instance]) -> list[tu
 
 
 def _sft(
-    options: SftConfig, seed: int, start: str | Path, examples: list[Any], out: Path, log: RunLog, title: str
+    options: SftConfig, seed: int, start: str | Path, examples: list[Any], job: Job, log: RunLog, title: str
 ) -> Path:
     from rubricworks.training.sft import train_sft
 
     return train_sft(
         start,
         examples,
-        out,
+        job.out / title,
         options.model_copy(update={"seed": seed}),
         title=title,
-        on_log=lambda line: log.log_metrics(
-            {f"{title}/{name}": value for name, value in line.metrics.items()}, step=line.step
+        on_log=step_listener(
+            job, log, choose=lambda metrics: {f"{title}/{name}": value for name, value in metrics.items()}
         ),
     )
 
@@ -220,7 +221,8 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
             rewards = [reward for reward in step.rewards if reward is not None]
             log.log_metrics({"reward": sum(rewards) / len(step.rewards)}, step=step.step)
 
-        result = train_model(on_step=record, before_checkpoint=tables.commit)
+        on_log = step_listener(job, log, choose=lambda _: {})
+        result = train_model(on_step=record, on_log=on_log, before_checkpoint=tables.commit)
     write_alarm(job.out, result.alarm)
     return model_dir(job.out)
 

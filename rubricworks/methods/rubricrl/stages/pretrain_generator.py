@@ -19,6 +19,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.reuse import SOURCE
 from rubricworks.runtime.store.source_files import local_source
+from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.storage import files_digest, link
 from rubricworks.tracking import stage_run
 from rubricworks.training.generators.config import TinyArConfig, TinyFlowConfig
@@ -79,7 +80,7 @@ def run(config: Config, job: Job) -> None:
             shape,
             seed=config.seed,
             digest=digest,
-            on_log=lambda line: log.log_metrics(line.metrics, step=line.step),
+            on_log=step_listener(job, log),
         )
     data = {"pictures": digest}
     write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=data, config=config.model_dump(mode="json"))

@@ -1,0 +1,31 @@
+"""Listener of a trainer's log lines: metrics to tracking, steps to the stage's progress."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from rubricworks.runtime.job import Job
+from rubricworks.tracking import RunLog
+
+if TYPE_CHECKING:
+    from rubricworks.training.progress import StepLog
+
+
+def step_listener(
+    job: Job,
+    log: RunLog,
+    *,
+    choose: Callable[[Mapping[str, float]], Mapping[str, float]] = dict,
+) -> "Callable[[StepLog], None]":
+    """A trainer's `on_log`.
+
+    Args:
+        choose: metrics to log, by their names, of those of a line.
+    """
+
+    def listen(line: "StepLog") -> None:
+        if metrics := choose(line.metrics):
+            log.log_metrics(dict(metrics), step=line.step)
+        rate = 1 / line.seconds_per_step if line.seconds_per_step > 0 else 0.0
+        job.progress_file.write(line.step, line.steps, "steps", rate)
+
+    return listen
