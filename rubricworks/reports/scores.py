@@ -14,10 +14,12 @@ from rubricworks.evaluation.retired_tables import (
     retired_tasks,
 )
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard, figure_name, read_scoreboard, summarise_scores
+from rubricworks.metrics import Interval, share_interval
 from rubricworks.reports.run_folder import read_recipe, table_rows
 from rubricworks.rubrics import Response
 
 STAGE = "score"
+_SAME_IN_BOTH_ORDERS = (("A", "B"), ("B", "A"), ("Tie", "Tie"))
 _DEFAULT_SEED = 1
 """Seed of every stage whose recipe sets none."""
 
@@ -83,6 +85,19 @@ def score_rows(run: Path, columns: list[str] | None = None) -> Iterator[dict[str
         yield from table_rows(run / STAGE, columns)
     elif folder := retired_folder(run):
         yield from retired_scores(folder)
+
+
+def arena_order_changes(run: Path, *, decoding: str) -> Interval | None:
+    """Share of comparisons in both orders whose verdict changes with the places of the captions; None without any."""
+    changes, names = [], []
+    for row in score_rows(run, ["sample_id", "decoding", "scorer", "evidence"]):
+        if row["scorer"] != "arena" or row["decoding"] != decoding or row["evidence"] is None:
+            continue
+        judgments = json.loads(row["evidence"]).get("judgments", ())
+        if len(judgments) == 2:
+            changes.append(float(tuple(judgments) not in _SAME_IN_BOTH_ORDERS))
+            names.append(row["sample_id"])
+    return share_interval(changes, clusters=names) if changes else None
 
 
 def scored_ids(run: Path, model: str | None = None) -> list[str]:

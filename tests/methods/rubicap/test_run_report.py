@@ -1,3 +1,4 @@
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -6,10 +7,12 @@ import pytest
 import synthetic_run as folder
 from report_page import Page, text_of, write_report
 
+from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import CriterionFlag, RubricAudit, RubricFinding
 from rubricworks.llm import Endpoint
 from rubricworks.llm.identity import Identity, IdentityPin
+from rubricworks.reports.scores import arena_order_changes
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -54,6 +57,32 @@ def test_page_tells_the_identities_that_the_run_pinned(tmp_path: Path) -> None:
     folder.write_recipe(tmp_path, {"policy": {"judge": {"url": "http://gpu/v1", "model": "small"}}})
     page = text_of(write_report(tmp_path)[0])
     assert "Model Answers as Revision Prompts small small-7b (fp_<1>) r1 judge-2" in page
+
+
+def test_page_tells_how_often_the_order_of_captions_changes_the_pairwise_verdict(tmp_path: Path) -> None:
+    pairs = [("A", "B"), ("B", "A"), ("A", "A"), ("Tie", "B"), ("Tie", "Tie"), None, ("B", "B"), ("A", "B")]
+    rows = [
+        folder.evaluation(f"s{number}", model, "a cat", 0.5, win=0.5 if model == "policy" else None)
+        for number in range(len(pairs))
+        for model in ("base", "policy")
+    ]
+    folder.write_scores(tmp_path, "evaluate", rows)
+    scores = list(read_rows(tmp_path / "score"))
+    for row in scores:
+        if row["scorer"] == "arena" and row["model"] == "policy" and (pair := pairs[int(row["sample_id"][1:])]):
+            row["evidence"] = json.dumps({"reasons": ["r"] * 2, "judgments": pair})
+    assert arena_order_changes(tmp_path, decoding="greedy") is None
+    assert "change places" not in text_of(write_report(tmp_path)[0])
+    for file in (tmp_path / "score").rglob("*"):
+        if file.is_file() and file.parent.name != "responses" and file.name != "scores.json":
+            file.unlink()
+    folder.write_table(tmp_path / "score", "scores", scores)
+    changed = arena_order_changes(tmp_path, decoding="greedy")
+    assert changed.value == pytest.approx(3 / 7)
+    assert arena_order_changes(tmp_path, decoding="sampled") is None
+    assert "the pairwise judge's verdict changes in 43 % of comparisons" in text_of(write_report(tmp_path)[0]).replace(
+        "\N{NARROW NO-BREAK SPACE}", " "
+    )
 
 
 def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from rubricworks.reports.run_folder import (
     read_value,
 )
 from rubricworks.reports.run_summary import RunSummary, run_summary
-from rubricworks.reports.scores import read_board
+from rubricworks.reports.scores import arena_order_changes, read_board
 from rubricworks.reports.settings import (
     Command,
     CountedTable,
@@ -98,6 +98,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         decoding=decoding,
         results=results,
         shown=next((one for one in results if one.decoding == decoding), None),
+        order_changes=arena_order_changes(run, decoding=decoding),
         headline=headline(board.mean(POLICY, WIN) if board else None),
         promotion=promotion,
         promotion_sentence=promotion_sentence(promotion),
