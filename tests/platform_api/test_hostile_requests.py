@@ -1,7 +1,10 @@
 """Hostile requests on every route: names that lead out, SQL in filters, scripts in fields, bodies without an end."""
 
+import asyncio
 import contextlib
+import hashlib
 import http.client
+import json
 import re
 import select
 import sqlite3
@@ -11,14 +14,18 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, bearer, exchange, served, wait_for_rollouts
-from trained_run import STAGE, write_run
+from trained_run import STAGE, png, write_run
 
 from rubricworks.platform_api.app import ROUTERS, guarded_routes
 from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.services.runs import read_file
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs.store import open_run_store
 
 NAMES = [
     "..",
+    ".",
     "%2e%2e",
     "%252e%252e%252f",
     "..%2f..%2f..%2fetc%2fpasswd",
@@ -27,19 +34,43 @@ NAMES = [
     "%00",
     "a%00b",
 ]
-GOOD = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "digest": "0" * 64, "form": "csv"}
+SECRET = b"of another person"
+PICTURE = png() + SECRET
+GOOD = {
+    "run": "today-1",
+    "stage": STAGE,
+    "step": "1",
+    "sample_id": "a",
+    "digest": hashlib.sha256(PICTURE).hexdigest(),
+    "form": "csv",
+}
 SQL = ["' OR 1=1 --", '"; DROP TABLE runs; --', "1) UNION SELECT digest FROM tokens --", "%", "\\", "x' AND sleep(9)='"]
 SCRIPT = '"></textarea><script>alert(1)</script>'
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
+    folder = tmp_path_factory.mktemp("home") / "runs"
+    folder.mkdir()
+    return folder
+
+
+def plant(place):
+    """Files beside a run's folder, or beside that of all runs, under the names that a request can make."""
+    digest = GOOD["digest"]
+    (place / "images" / digest[:2]).mkdir(parents=True)
+    (place / "images" / digest[:2] / f"{digest}.png").write_bytes(PICTURE)
+    (place / "logs").mkdir()
+    (place / "steps.jsonl").write_text(json.dumps({"step": 1, SECRET.decode(): 0}))
+    for name in (f"logs/{STAGE}.log", f"{STAGE}.log", "report.html"):
+        (place / name).write_bytes(SECRET)
 
 
 @pytest.fixture(scope="module")
 def url(folder):
     write_run(folder)
+    for place in (folder, folder.parent, folder.parent / STAGE):
+        plant(place)
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.02)) as url:
         wait_for_rollouts(url, **bearer())
         yield url
@@ -70,7 +101,22 @@ def test_no_parameter_of_a_path_leads_out(url, folder, method, path, hostile):
         assert status in (200, 303, 400, 404, 405, 409, 422), (filled, status)
         assert b"root:" not in body
         assert b"daemon" not in body
+        assert SECRET not in body
     assert outside(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("run", "path"),
+    [
+        *(("..", "report.html"), (".", "report.html"), ("today-1/..", "report.html"), ("", "report.html")),
+        *(("today-1", "../report.html"), ("today-1", f"{STAGE}/../../steps.jsonl"), ("today-1", "/etc/passwd")),
+        *(("today-1", "..\\report.html"), ("today-1", "./report.html"), ("today-1", "a\0b")),
+    ],
+)
+def test_a_file_of_a_run_is_read_by_plain_names_alone(url, folder, run, path):
+    """The routes hold names to their patterns; this is the check behind them."""
+    with pytest.raises(NotFound):
+        asyncio.run(read_file(open_run_store(str(folder)), run, path))
 
 
 def queries():
@@ -102,7 +148,11 @@ def test_sql_in_a_parameter_is_text(url, folder, path, field):
 @pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
 def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
     time = "2026-11-23T02:09:00+00:00"
-    places = [place for text in SQL for place in ([text], [time, text], [time, text, text], [text, text], [text] * 3)]
+    places = [
+        place
+        for text in SQL
+        for place in ([text], [1, text], [time, text], [time, text, text], [text, text], [text] * 3)
+    ]
     ask_in_vain(url, folder, path, "cursor", [encode_cursor(*place) for place in places])
 
 
