@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import stat
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +19,7 @@ from rubricworks.platform_api.routers import live
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import installation
-from rubricworks.tracking.installation import ApiClient, named_api
+from rubricworks.tracking.installation import ApiClient, named_api, open_api
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +213,57 @@ def test_an_api_that_is_away_is_a_failure_that_may_pass(monkeypatch):
     monkeypatch.setattr(installation, "_PAUSE", 0)
     with pytest.raises(TransientError, match="does not answer"):
         ApiClient("http://127.0.0.1:9", "token").get("caller")
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    """A server that answers with the statuses that it is given, then 200, and keeps the head of each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.server.heads.append(self.headers)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
+            self.end_headers()
+            self.wfile.write(b'{"detail": "restarted"}')
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setattr(installation, "_PAUSE", 0)
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.heads, server.statuses = [], []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_request_that_may_have_arrived_comes_again_under_its_key_and_another_one_under_another(recorder):
+    api = ApiClient(f"http://127.0.0.1:{recorder.server_port}", "token")
+    recorder.statuses += [503, 502]
+    api.post("promotions", {})
+    api.post("promotions", {})
+    keys = [head["Idempotency-Key"] for head in recorder.heads]
+    assert (len(keys), len(set(keys[:3])), len(set(keys))) == (4, 1, 2)
+    recorder.statuses += [503] * 3
+    with pytest.raises(TransientError, match="restarted"):
+        api.post("promotions", {})
+    recorder.statuses += [500]
+    with pytest.raises(TransientError, match="restarted"):
+        api.post("promotions", {})
+    assert len(recorder.heads) == 8, "500 is no sign that another attempt helps"
+
+
+def test_a_stored_token_is_sent_to_its_own_installation_and_the_environments_goes_before_it(recorder, monkeypatch):
+    url = f"http://127.0.0.1:{recorder.server_port}"
+    installation.store_token("https://elsewhere.example", "of-another")
+    open_api(url).post("promotions", {})
+    installation.store_token(url, "stored")
+    open_api(url).post("promotions", {})
+    monkeypatch.setenv("RUBRICWORKS_API_TOKEN", "of-the-environment")
+    open_api(url).post("promotions", {})
+    sent = [head["Authorization"] for head in recorder.heads]
+    assert sent == [None, "Bearer stored", "Bearer of-the-environment"]
