@@ -27,6 +27,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import State
 
 import rubricworks.reports
 from rubricworks import __version__
@@ -184,8 +185,9 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     folder = _runs_folder(settings) if settings.local_runs else None
     state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)
     stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
+    state.run_index = None
     if state.storage is not None:
-        following = asyncio.create_task(_follow_runs(state.database, state.storage, settings.index_seconds))
+        following = asyncio.create_task(_follow_runs(state, settings.index_seconds))
         stack.push_async_callback(_end, following)
 
 
@@ -224,8 +226,9 @@ def _runs_folder(settings: ApiSettings) -> Path | None:
     return local_path(settings.storage) if settings.storage and is_folder else None
 
 
-async def _follow_runs(database: Database, storage: RunStorage, seconds: float) -> None:
-    await RunIndex(database, await storage.wait()).follow(seconds)
+async def _follow_runs(state: State, seconds: float) -> None:
+    state.run_index = RunIndex(state.database, await state.storage.wait())
+    await state.run_index.follow(seconds)
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.redaction import redact
 
 MEDIA_TYPE = "application/problem+json"
@@ -61,6 +61,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(TransientError, _service_away)
     app.add_exception_handler(OperationalError, database_away)
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(Exception, _unexpected)
@@ -93,6 +94,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _user_error(request: Request, error: Exception) -> Response:
     return _answer(request, 422, "Invalid request", str(error))
+
+
+async def _service_away(request: Request, error: Exception) -> Response:
+    _log.warning("%s", redact(str(error)))
+    detail = "a service behind this one, such as the storage of runs, does not answer; /readyz says which"
+    return _answer(request, 503, "Service unavailable", detail, headers={"Retry-After": "5"})
 
 
 async def database_away(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import Conflict
 from rubricworks.platform_api.services.access.audit_log import record
@@ -106,6 +106,8 @@ async def ask_again(
     resumed = await submissions.is_here(run)
     try:
         await (submissions.resume(by, run, reopen) if resumed else asyncio.to_thread(reopen))
+    except TransientError:
+        raise
     except UserError as error:
         raise Conflict(str(error)) from error
     record(session, by, "run.ask_again", run, stage=stage, letters=count, resumed=resumed)

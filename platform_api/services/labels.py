@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.grading.agreement_report import AgreementReport, report_agreement
 from rubricworks.grading.labels import human_ratings, read_labels
 from rubricworks.grading.ratings import Item, Ratings, normalise_text, read_judges
@@ -128,6 +128,8 @@ async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scor
     stage = scorecards.path.partition("/")[0]
     try:
         people, known = await asyncio.to_thread(_read_csv, store, scorecards, text)
+    except TransientError:
+        raise
     except UserError as error:
         raise BadRequest(str(error)) from error
     counts: Counter[str] = Counter()
@@ -158,6 +160,8 @@ async def agreement(
         people.setdefault(one.rater, Ratings(one.rater, "labels")).credits[item] = one.credit
     try:
         return await asyncio.to_thread(_agreement, list(people.values()), store, [scorecards, *others])
+    except TransientError:
+        raise
     except UserError as error:
         raise BadRequest(str(error)) from error
 
@@ -181,6 +185,8 @@ def _read_csv(store: RunStore, scorecards: RunTable, text: bytes) -> tuple[list[
         file.write_bytes(text)
         try:
             people = human_ratings(read_labels(str(file)), judges)
+        except TransientError:
+            raise
         except UserError as error:
             raise UserError(str(error).replace(str(file), "labels.csv")) from error
     return people, {item for judge in judges for item in judge}

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.leaderboard import Leaderboard, leaderboard
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
@@ -55,6 +55,8 @@ async def build(
     if key not in _boards:
         try:
             _boards[key] = await asyncio.to_thread(_build, store, names, against, every_figure)
+        except TransientError:
+            raise
         except (ValueError, UserError) as error:
             raise BadRequest(f"against: {error}" if "is called" in str(error) else str(error)) from error
         while len(_boards) > _CACHED_BOARDS:

@@ -83,6 +83,8 @@ class RunIndex:
         self._list_at = 0.0
         self._known: list[str] | None = None
         """Runs of the last look after which the index had those alone."""
+        self.is_behind = False
+        """True while the storage does not answer, so that the index may be out of date."""
 
     async def follow(self, seconds: float) -> None:
         """Look at the runs again and again, until cancelled."""
@@ -90,7 +92,9 @@ class RunIndex:
             begin, self._paused = time.monotonic(), 0.0
             try:
                 await self.look()
+                self.is_behind = False
             except (SQLAlchemyError, UserError, OSError) as error:
+                self.is_behind = not isinstance(error, SQLAlchemyError)
                 _log.warning("runs could not be indexed: %s", type(error).__name__)
             except Exception:  # the next look must come
                 _log.exception("indexing runs failed")

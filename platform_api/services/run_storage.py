@@ -9,6 +9,8 @@ from rubricworks.runs.store import RunStore, open_run_store
 
 _AGAIN_AFTER = 5.0
 """Seconds between attempts to open it: each may take as long as a store that does not answer."""
+_PATIENCE_S = 5.0
+"""Seconds for which a bucket that fails is asked again: who reads a page waits for the answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -25,7 +27,7 @@ class RunStorage:
         async with self._lock:
             if self._store is None and time.monotonic() >= self._next:
                 try:
-                    self._store = await asyncio.to_thread(open_run_store, self._uri)
+                    self._store = await asyncio.to_thread(open_run_store, self._uri, patience_s=_PATIENCE_S)
                 except UserError as error:
                     _log.warning("%s", error)
                 self._next = time.monotonic() + _AGAIN_AFTER

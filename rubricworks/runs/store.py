@@ -5,8 +5,10 @@ resumes half of it, and the next pruning finishes what is marked.
 """
 
 import json
+import math
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -14,6 +16,7 @@ from typing import NamedTuple, Protocol
 from rubricworks.errors import UserError
 from rubricworks.runs.folder_lock import is_locked
 from rubricworks.storage import is_remote, join, local_path, open_bucket
+from rubricworks.storage.s3_settings import settings_from_environment
 
 PRUNED = "pruned.json"
 """Marker of a run that is being deleted."""
@@ -57,14 +60,16 @@ class RunStore(Protocol):
         """Delete the rest of runs whose deletion was killed; return their number."""
 
 
-def open_run_store(runs: str) -> RunStore:
+def open_run_store(runs: str, *, patience_s: float = math.inf) -> RunStore:
     """Open the store of all runs: a folder or an s3:// URI.
 
+    Args:
+        patience_s: seconds for which a bucket that fails is asked again at most; the settings may say fewer.
     Raises:
         UserError: there is no such folder, or the store does not let us in.
     """
     if is_remote(runs):
-        return _BucketStore(runs)
+        return _BucketStore(runs, patience_s)
     folder = local_path(runs)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; name the folder of all runs with --runs")
@@ -135,9 +140,10 @@ class _FolderStore:
 
 
 class _BucketStore:
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, patience_s: float) -> None:
+        settings = settings_from_environment()
         self.uri = uri.rstrip("/")
-        self._bucket = open_bucket(uri)
+        self._bucket = open_bucket(uri, replace(settings, patience_s=min(settings.patience_s, patience_s)))
 
     def names(self, rest: float = 0.0) -> list[str]:
         return self._bucket.folders(rest)

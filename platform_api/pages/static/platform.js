@@ -61,6 +61,11 @@ function prepareContent() {
 prepareContent();
 document.addEventListener("htmx:afterSwap", prepareContent);
 
+// A page that follows a run says so while the service does not answer.
+document.addEventListener("htmx:afterRequest", (event) => {
+  document.getElementById("unreachable").hidden = event.detail.successful;
+});
+
 // A log follows its stage: lines come as server-sent events, and the view stays at the end unless it was moved.
 for (const log of document.querySelectorAll("[data-follow]")) {
   const events = new EventSource(log.dataset.follow);

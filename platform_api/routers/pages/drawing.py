@@ -65,6 +65,13 @@ def draw_page(
     request: Request, caller: Principal | None, template: str, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """A page, drawn for its caller."""
-    shared: Mapping[str, Any] = {"caller": caller, "here": request.url.path, "version": __version__}
+    state = request.app.state
+    is_behind = state.storage is not None and (state.run_index is None or state.run_index.is_behind)
+    shared: Mapping[str, Any] = {
+        "caller": caller,
+        "here": request.url.path,
+        "version": __version__,
+        "is_behind": caller is not None and is_behind,
+    }
     html = _environment.get_template(template).render(**shared, **values)
     return HTMLResponse(html, status_code=status, headers={"Cache-Control": "no-store"})
