@@ -3,9 +3,12 @@
 import base64
 import binascii
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from rubricworks.platform_api.problems import BadRequest
+
+T = TypeVar("T")
 
 
 def encode_cursor(*place: Any) -> str:
@@ -28,3 +31,20 @@ def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
     except (ValueError, binascii.Error, RecursionError) as error:
         raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
     return tuple(place)
+
+
+def row_cursor(cursor: str | None) -> int:
+    """Number of the row with which a page begins."""
+    if cursor is None:
+        return 0
+    start: int = decode_cursor(cursor, int)[0]
+    if start < 0:
+        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew")
+    return start
+
+
+def page_of(found: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+    """Rows of a page of a list that is whole in memory, and the cursor of the next one; see `row_cursor`."""
+    start = row_cursor(cursor)
+    end = start + limit
+    return list(found[start:end]), encode_cursor(end) if end < len(found) else None

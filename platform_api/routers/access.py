@@ -21,6 +21,7 @@ from rubricworks.platform_api.schemas.access import (
     ChangePage,
     NewToken,
     TokenBody,
+    TokenPage,
     TokenRequest,
 )
 from rubricworks.platform_api.services.access import audit_log, tokens
@@ -35,8 +36,13 @@ async def show_caller(viewer: Viewer) -> Caller:
 
 
 @router.get("/tokens", summary="List tokens, the newest first")
-async def list_tokens(session: SessionOf, admin: Admin) -> list[TokenBody]:
-    return [TokenBody.model_validate(token) for token in await tokens.list_tokens(session)]
+async def list_tokens(session: SessionOf, admin: Admin, cursor: Cursor = None, limit: Limit = 50) -> TokenPage:
+    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    found = await tokens.list_tokens(session, before=before, limit=limit + 1)
+    return TokenPage(
+        items=[TokenBody.model_validate(token) for token in found[:limit]],
+        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+    )
 
 
 @router.post("/tokens", status_code=201, summary="Create a token; its secret is shown once")

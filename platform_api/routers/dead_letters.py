@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.cursors import encode_cursor, row_cursor
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -17,7 +17,7 @@ from rubricworks.platform_api.routers.dependencies import (
 )
 from rubricworks.platform_api.routers.keyed_route import FormRoute, KeyedRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
+from rubricworks.platform_api.routers.rubrics import next_table, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.routers.submissions import SubmissionsOf
 from rubricworks.platform_api.schemas.dead_letters import (

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from rubricworks.evaluation.leaderboard import Row
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.cursors import encode_cursor, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.rubrics import next_table, row_cursor, table_cursor
+from rubricworks.platform_api.routers.rubrics import next_table, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.schemas.evaluations import (
     BoardBody,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, page_of
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
@@ -19,7 +19,9 @@ from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.promotions import (
     Decision,
     DriftBody,
+    DriftPage,
     ModelBody,
+    ModelPage,
     PromotionBody,
     PromotionPage,
     PromotionRequest,
@@ -51,17 +53,17 @@ PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
 
 
 @router.get("/models", summary="List registered models with their aliases")
-async def list_models(service: PromotionsOf, viewer: Viewer) -> list[ModelBody]:
-    return [
-        ModelBody.model_validate({"model": model, **standing._asdict()})
-        for model, standing in sorted((await service.standings()).items())
-    ]
+async def list_models(service: PromotionsOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> ModelPage:
+    found, next_cursor = page_of(sorted((await service.standings()).items()), cursor, limit)
+    items = [ModelBody.model_validate({"model": model, **standing._asdict()}) for model, standing in found]
+    return ModelPage(items=items, next_cursor=next_cursor)
 
 
 @router.get("/drift", summary="List differences between registry, promotions and consumer, as last looked at")
-async def list_drift(request: Request, viewer: Viewer) -> list[DriftBody]:
+async def list_drift(request: Request, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> DriftPage:
     reconciler: Reconciler | None = request.app.state.reconciler
-    return [DriftBody.model_validate(one._asdict()) for one in (reconciler.found if reconciler else ())]
+    found, next_cursor = page_of(reconciler.found if reconciler else (), cursor, limit)
+    return DriftPage(items=[DriftBody.model_validate(one._asdict()) for one in found], next_cursor=next_cursor)
 
 
 @router.get("/promotions", summary="List promotions, the newest first")

@@ -7,16 +7,16 @@ from fastapi.responses import Response
 
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, FailureMode
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.cursors import encode_cursor, page_of, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import draw_page
-from rubricworks.platform_api.routers.rubrics import row_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.schemas.reward_hacking import (
     AuditBody,
     AuditCaseBody,
     AuditCasePage,
+    AuditPage,
     SignalsBody,
 )
 from rubricworks.platform_api.services import reward_hacking, run_tables, runs
@@ -44,9 +44,12 @@ async def show_signals(
 
 
 @router.get("/audits", summary="List the audits of a run")
-async def list_audits(run: RunName, session: SessionOf, viewer: Viewer) -> list[AuditBody]:
+async def list_audits(
+    run: RunName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
+) -> AuditPage:
     await runs.get_run(session, run)
-    return [AuditBody(stage=one.path, rows=one.rows) for one in await reward_hacking.list_audits(session, run)]
+    found, next_cursor = page_of(await reward_hacking.list_audits(session, run), cursor, limit)
+    return AuditPage(items=[AuditBody(stage=one.path, rows=one.rows) for one in found], next_cursor=next_cursor)
 
 
 @router.get("/stages/{stage}/audit", summary="Figures of an audit")

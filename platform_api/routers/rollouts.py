@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, page_of
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.schemas.rollouts import (
     CriterionBody,
+    CriterionPage,
     ExchangeBody,
     FlipBody,
     GroupBody,
@@ -89,9 +90,12 @@ async def show_exchange(
 
 
 @router.get("/stages/{stage}/criteria", summary="Figures of each criterion over the training")
-async def list_criteria(run: RunName, stage: StageName, session: SessionOf, viewer: Viewer) -> list[CriterionBody]:
+async def list_criteria(
+    run: RunName, stage: StageName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
+) -> CriterionPage:
     await runs.get_run(session, run)
-    return [CriterionBody.model_validate(one) for one in await rollouts.list_criteria(session, run, stage)]
+    found, next_cursor = page_of(await rollouts.list_criteria(session, run, stage), cursor, limit)
+    return CriterionPage(items=[CriterionBody.model_validate(one) for one in found], next_cursor=next_cursor)
 
 
 @router.get("/stages/{stage}/flips", summary="Groups whose rollouts differ on a criterion")

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import (
@@ -272,13 +272,3 @@ def next_table(found: Sequence[RunTable], limit: int) -> str | None:
         return None
     last = found[limit - 1]
     return encode_cursor(last.modified.isoformat(), last.run, last.path)
-
-
-def row_cursor(cursor: str | None) -> int:
-    """Number of the row with which a page begins."""
-    if cursor is None:
-        return 0
-    start: int = decode_cursor(cursor, int)[0]
-    if start < 0:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew")
-    return start

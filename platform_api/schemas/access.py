@@ -31,6 +31,13 @@ class TokenBody(BaseModel):
     revoked_at: datetime | None
 
 
+class TokenPage(BaseModel):
+    """A page of tokens, the newest first."""
+
+    items: list[TokenBody]
+    next_cursor: str | None
+
+
 class NewToken(TokenBody):
     """A token with its secret, which is shown once."""
 

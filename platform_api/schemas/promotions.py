@@ -110,3 +110,17 @@ class DriftBody(BaseModel):
     model: str = Field(description="Empty for all models")
     kind: Literal["alias", "consumer", "registry"]
     text: str
+
+
+class ModelPage(BaseModel):
+    """A page of registered models, by name."""
+
+    items: list[ModelBody]
+    next_cursor: str | None
+
+
+class DriftPage(BaseModel):
+    """A page of differences, as last looked at."""
+
+    items: list[DriftBody]
+    next_cursor: str | None

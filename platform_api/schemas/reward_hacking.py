@@ -59,6 +59,13 @@ class AuditBody(BaseModel):
     rows: int
 
 
+class AuditPage(BaseModel):
+    """A page of a run's audits."""
+
+    items: list[AuditBody]
+    next_cursor: str | None
+
+
 class MisjudgedBody(BaseModel):
     """A criterion that was credited, and did not deserve it."""
 

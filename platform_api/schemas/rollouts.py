@@ -116,6 +116,13 @@ class CriterionBody(BaseModel):
     state: Literal["always", "never", "varies"] = Field(description="Always and never met criteria give no gradient")
 
 
+class CriterionPage(BaseModel):
+    """A page of a training's criteria, those that are always or never met first."""
+
+    items: list[CriterionBody]
+    next_cursor: str | None
+
+
 class FlipBody(BaseModel):
     """A group whose rollouts differ on a criterion."""
 

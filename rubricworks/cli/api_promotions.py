@@ -10,8 +10,8 @@ from rubricworks.tracking.installation import ApiClient, path_of, request_promot
 
 def print_models(api: ApiClient) -> None:
     """Print each model with its champion, its challenger, and the request that waits."""
-    models = api.get("models")
-    waiting = {one["model"]: one for one in api.get("promotions", state="requested", limit=200)["items"]}
+    models = list(api.items("models"))
+    waiting = {one["model"]: one for one in api.items("promotions", state="requested")}
     for one in models:
         champion, previous = one["champion"], one["previous"]
         click.echo(
@@ -30,7 +30,7 @@ def print_models(api: ApiClient) -> None:
 def request(api: ApiClient, model: str, version: int | None, reason: str) -> None:
     """Request that a version, by default the challenger, becomes the champion."""
     if version is None:
-        found = next((one["challenger"] for one in api.get("models") if one["model"] == model), None)
+        found = next((one["challenger"] for one in api.items("models") if one["model"] == model), None)
         if found is None:
             raise UserError(f"{model} has no challenger at {api.url}; `rubricworks promote` lists what waits")
         version = int(found["version"])
@@ -64,7 +64,7 @@ def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
 def roll_back(api: ApiClient, model: str, version: int | None, reason: str) -> None:
     """Make the champion before this version the champion again."""
     if version is None:
-        champion = next((one["champion"] for one in api.get("models") if one["model"] == model), None)
+        champion = next((one["champion"] for one in api.items("models") if one["model"] == model), None)
         raise UserError(unnamed_champion(model, champion))
     promotion = api.post("rollbacks", {"model": model, "champion": version, "reason": reason})
     click.echo(f"{model} version {promotion['version']} is the champion again")

@@ -52,7 +52,7 @@ def create(name: str, scope: str, days: int, runs: str) -> None:
 def list_(runs: str) -> None:
     """List tokens, the newest first."""
     if api := _api():
-        for one in api.get("tokens"):
+        for one in api.items("tokens"):
             ends = f"revoked {one['revoked_at'][:10]}" if one["revoked_at"] else f"expires {one['expires_at'][:10]}"
             click.echo(f"{one['name']:<24} {one['scope']:<9} {ends}, created by {one['created_by']}")
         return

@@ -22,6 +22,7 @@ VARIABLE = "RUBRICWORKS_API"
 TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
 _ATTEMPTS, _PAUSE, _TIMEOUT = 3, 1.0, 60.0
 _LARGEST = 64 * 1024 * 1024
+_PAGE = 200
 
 
 class Event(NamedTuple):
@@ -61,6 +62,16 @@ class ApiClient:
         """
         asked = urlencode({name: value for name, value in query.items() if value is not None})
         return self._exchange("GET", f"{path}?{asked}" if asked else path, None, {})
+
+    def items(self, path: str, **query: object) -> Iterator[Any]:
+        """Items of a list, page by page. Raises as `get` does."""
+        cursor: str | None = None
+        while True:
+            page = self.get(path, limit=_PAGE, cursor=cursor, **query)
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
 
     def post(self, path: str, body: dict[str, Any], *, key: str | None = None) -> Any:
         """Answer to a POST.

@@ -169,7 +169,7 @@ def test_runs_are_indexed_and_shown(postgres, tmp_path):
             time.sleep(0.1)
         assert ask(f"{groups}/1/a")[1]["rollouts"][0]["reward"] == pytest.approx(2 / 3)
         assert ask(f"{url}/api/v1/runs?limit=1")[1]["items"][0]["name"] == "today-1"
-        assert len(ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/criteria")[1]) == 3
+        assert len(ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/criteria")[1]["items"]) == 3
         body = {"name": "a", "scope": "viewer"}
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 201
         assert ask(f"{url}/api/v1/tokens", method="POST", body=body)[0] == 409

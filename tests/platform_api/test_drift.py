@@ -66,7 +66,7 @@ def promote(service, folder, against=None):
 
 
 def kinds(service):
-    return [(one["model"], one["kind"]) for one in service.get("drift")]
+    return [(one["model"], one["kind"]) for one in service.get("drift")["items"]]
 
 
 def test_an_applied_message_is_confirmed_once_and_no_drift_is_found(service, consumer, tmp_path):

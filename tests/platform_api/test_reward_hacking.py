@@ -50,7 +50,7 @@ def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
 
 
 def test_an_audit_has_its_figures_and_its_cases_by_failure_mode(url):
-    (audit,) = ask(f"{url}/api/v1/runs/today-1/audits")[1]
+    (audit,) = ask(f"{url}/api/v1/runs/today-1/audits")[1]["items"]
     assert audit["stage"] == "audit"
     figures = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit")[1]
     cases = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit/cases?limit=200")[1]["items"]

@@ -118,7 +118,7 @@ def test_a_group_can_show_the_best_beside_the_worst_and_so_do_the_groups_that_it
 
 
 def test_criteria_that_never_vary_stand_first(url):
-    figures = ask(f"{url}/runs/today-1/stages/{STAGE}/criteria")[1]
+    figures = ask(f"{url}/runs/today-1/stages/{STAGE}/criteria")[1]["items"]
     assert [(one["criterion"], one["state"], one["graded"]) for one in figures] == [
         (NAMES[0], "always", 12),
         (NAMES[1], "varies", 12),
@@ -182,7 +182,7 @@ def test_a_rollout_without_a_scorecard_takes_no_criteria_from_the_others(tmp_pat
         wait_for(lambda: len(ask(f"{place}/groups")[1].get("items", [])) == 3)
         graded, other = ask(f"{place}/groups/1/a")[1]["rollouts"]
         assert (len(graded["verdicts"]), other["verdicts"], other["reward"]) == (3, [], None)
-        assert {one["criterion"]: one["graded"] for one in ask(f"{place}/criteria")[1]}[NAMES[0]] == 7
+        assert {one["criterion"]: one["graded"] for one in ask(f"{place}/criteria")[1]["items"]}[NAMES[0]] == 7
 
 
 def test_a_run_that_cannot_be_indexed_keeps_no_other_from_it(tmp_path):

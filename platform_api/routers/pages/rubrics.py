@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.cursors import encode_cursor, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, StoreOf, Viewer
@@ -24,7 +24,6 @@ from rubricworks.platform_api.routers.rubrics import (
     VersionNumber,
     default_before,
     next_table,
-    row_cursor,
     table_cursor,
 )
 from rubricworks.platform_api.services import rollouts, run_tables

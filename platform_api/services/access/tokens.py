@@ -52,9 +52,12 @@ async def create_token(session: AsyncSession, by: Principal, name: str, scope: s
     return token, secret
 
 
-async def list_tokens(session: AsyncSession) -> Sequence[Token]:
-    """All tokens, the newest first."""
-    return (await session.scalars(select(Token).order_by(Token.id.desc()))).all()
+async def list_tokens(session: AsyncSession, *, before: int | None = None, limit: int | None = None) -> Sequence[Token]:
+    """Tokens, the newest first; all of them without a limit."""
+    query = select(Token).order_by(Token.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(Token.id < before)
+    return (await session.scalars(query)).all()
 
 
 async def revoke_token(session: AsyncSession, by: Principal, name: str) -> Token:

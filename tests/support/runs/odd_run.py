@@ -28,5 +28,5 @@ def check_odd_run(api: str) -> None:
     assert (run["recipe"], run["message"]) == ("r" * 200, "judge: read \ufffd bytes, half of ?")
     groups = ask(f"{api}/runs/{_RUN}/stages/{STAGE}/groups?step=1")[1]["items"]
     assert [one["sample_id"] for one in groups] == ["a"], "no page could name the other sample"
-    criteria = [one["criterion"] for one in ask(f"{api}/runs/{_RUN}/stages/{STAGE}/criteria")[1]]
+    criteria = [one["criterion"] for one in ask(f"{api}/runs/{_RUN}/stages/{STAGE}/criteria")[1]["items"]]
     assert sorted(criteria) == sorted([NAMES[0], "Names\ufffdit", *NAMES[1:]])
