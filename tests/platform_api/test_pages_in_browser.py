@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, Caller, bearer, served, wait_for, wait_for_rollouts
 from stored_audit import write_audit
 from test_promotions import MODEL, Consumer, add_version, aliases
+from test_runs_and_rollouts import write_progress
 from test_runs_on_kubeflow import POLICY, RECIPE
 from trained_run import NAMES, STAGE, finish_tables, rubric, write_rubrics, write_run, write_table
 
@@ -181,15 +182,16 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
             (run / "outcome.json").unlink()
             wait_for(lambda: caller.get("runs/watched-1").get("state") == "going")
             page.goto(f"{url}/runs/watched-1")
-            expect(page.get_by_role("button", name="Stop")).to_be_visible()
+            expect(page.get_by_text("started in a terminal: stop it there, with Ctrl-C")).to_be_visible()
             (run / "error.json").write_text(json.dumps({"stage": STAGE, "message": "out of memory"}))
         expect(page.get_by_text("out of memory")).to_be_visible()
         expect(page.locator(".state").first).to_have_text("failed")
-        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        expect(page.get_by_text("stop it there")).to_have_count(0)
         assert page.locator("[hx-get]").count() == 0, "it would poll for ever"
 
 
 RUN = "/runs/today-1"
+GOING = "going-1"
 LONG_NAME = "captions-of-streets-with-a-judge-that-reads-signs-and-a-longer-warm-up-than-that-of-may-1"
 RUBRICS = f"{RUN}/rubrics/synthesize_rubrics"
 JUDGES = f"{RUN}/compare-judges?with=yesterday-1"
@@ -198,7 +200,7 @@ OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
 ADDRESSES = {
     "/": ["/"],
     "/runs": ["/runs", "/runs?search=nothing-of-that-name"],
-    "/runs/{run}": [RUN, f"/runs/{LONG_NAME}"],
+    "/runs/{run}": [RUN, f"/runs/{LONG_NAME}", f"/runs/{GOING}"],
     "/runs/{run}/report": [f"{RUN}/report"],
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
@@ -218,6 +220,7 @@ ADDRESSES = {
     "/new-run": ["/new-run"],
     "/submissions/{run}": ["/submissions/mine", "/submissions/monday"],
     "/kubeflow-runs": ["/kubeflow-runs"],
+    "/kubeflow-runs/{run}": ["/kubeflow-runs/monday"],
     "/runs/{run}/hacking": [f"{RUN}/hacking"],
     "/leaderboard": ["/leaderboard"],
     "/dead-letters": ["/dead-letters"],
@@ -249,8 +252,12 @@ def pages(tmp_path_factory) -> Iterator[Caller]:
         patch.setattr(local_runs, "COMMAND", (sys.executable, str(beside / "child.py")))
         (beside / "policy.yaml").write_text(POLICY)
         more = {"submissions": str(beside / "policy.yaml"), "kubeflow": kubeflow.url}
-        with served(settings(written_runs(tmp_path_factory.mktemp("runs")), **more)) as url:
-            yield filled(url)
+        folder = written_runs(tmp_path_factory.mktemp("runs"))
+        with served(settings(folder, **more)) as url, lock_folder(folder / GOING):
+            caller = filled(url)
+            tasks = {"prepare": "SUCCEEDED", "warm-up": "FAILED", "train-policy": "PENDING", "outcome": "FAILED"}
+            kubeflow.end(kubeflow.only("runs")["run_id"], "FAILED", tasks)
+            yield caller
 
 
 def written_runs(folder: Path) -> Path:
@@ -258,6 +265,9 @@ def written_runs(folder: Path) -> Path:
     run = write_run(folder)
     finish_tables(run)
     write_rubrics(run)
+    going = write_run(folder, GOING)
+    (going / STAGE / "done.json").unlink()
+    write_progress(going, STAGE, 12, dollars=1.5)
     yesterday = write_run(folder, "yesterday-1")
     finish_tables(yesterday)
     write_rubrics(yesterday, samples=("a", "b", "x"))
