@@ -36,6 +36,7 @@ from rubricworks.platform_api.access import Access, is_open
 from rubricworks.platform_api.db.engine import Database, open_probe
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.limits import BodyLimit, SecurityHeaders
+from rubricworks.platform_api.openapi import describe_with_examples
 from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
 from rubricworks.platform_api.routers import (
@@ -134,6 +135,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
+    app.openapi = describe_with_examples(app)  # type: ignore[method-assign]  # as FastAPI's own pages tell
     app.state.routers, app.state.problem_page = ROUTERS, problem_page
     add_problem_handlers(app)
     for router in ROUTERS:

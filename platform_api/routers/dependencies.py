@@ -1,7 +1,7 @@
 """Parameters that routes share: the database's session, the storage of runs, pages, idempotency keys."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -30,8 +30,39 @@ IdempotencyKey = Annotated[
         description="A new key for each change; again for a retry",
     ),
 ]
+
+
+def _problem_schema(status: int, title: str) -> dict[str, Any]:
+    """Schema of a problem (RFC 9457)."""
+    properties: dict[str, Any] = {
+        "type": {"const": "about:blank"},
+        "title": {"type": "string", "examples": [title]},
+        "status": {"const": status},
+        "detail": {"type": "string", "description": "Reason, and what to do", "examples": [_DETAILS[status]]},
+    }
+    required = list(properties)
+    if status == 422:
+        fields = [{"field": "body.days", "problem": "Input should be less than or equal to 366"}]
+        properties["fields"] = {"type": "array", "items": {"type": "object"}, "examples": [fields]}
+    return {"type": "object", "properties": properties, "required": required}
+
+
+_DETAILS = {
+    400: "the body is no JSON",
+    401: "a token is needed: send `Authorization: Bearer <RUBRICWORKS_API_TOKEN>`",
+    403: "this needs the right to approve, which a viewer has not",
+    404: "there is no run 'nightly-8'",
+    409: "promotion 7 is applied already",
+    413: "a body has at most 2097152 bytes",
+    422: "body.days: Input should be less than or equal to 366",
+    429: "ci made more than 1200 requests in a minute; go on in 20 s",
+    503: "the database does not answer; try again in a moment",
+}
 PROBLEMS: dict[int | str, dict[str, object]] = {
-    status: {"description": description, "content": {"application/problem+json": {}}}
+    status: {
+        "description": description,
+        "content": {"application/problem+json": {"schema": _problem_schema(status, description)}},
+    }
     for status, description in {
         400: "Unreadable body",
         401: "No principal",

@@ -16,7 +16,7 @@ from rubricworks.platform_api.routers.dependencies import (
     Viewer,
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
-from rubricworks.platform_api.routers.labels import CSV, CSV_BODY, OtherRuns, csv_response
+from rubricworks.platform_api.routers.labels import CSV, OtherRuns, csv_body, csv_response
 from rubricworks.platform_api.routers.runs import RunName
 from rubricworks.platform_api.schemas.judge_preferences import (
     ComparableJudges,
@@ -32,6 +32,10 @@ from rubricworks.platform_api.services.judges import judge_preferences
 
 router = APIRouter(
     prefix="/api/v1/runs/{run}/judge-preferences", tags=["labels"], responses=PROBLEMS, route_class=KeyedRoute
+)
+_CHOICES = (
+    "sample_id,response,criterion,first,second,choice,rater\n"
+    "2b71b300c10aae76,A red star.,Names the red star,judge-1 in today-1/score,judge-1 in later-2/score,first,ada\n"
 )
 JudgeName = Annotated[str, Query(min_length=1, max_length=300, examples=["judge-1 in today-1/score"])]
 Reveal = Annotated[bool, Query(description="Tell the result although the caller has not chosen often enough yet")]
@@ -103,7 +107,7 @@ async def export_judge_preferences(run: RunName, session: SessionOf, viewer: Vie
     return csv_response(await judge_preferences.export_csv(session, run), "judge-preferences.csv")
 
 
-@router.post("/csv", summary="Store the choices of a CSV file", openapi_extra=CSV_BODY)
+@router.post("/csv", summary="Store the choices of a CSV file", openapi_extra=csv_body(_CHOICES))
 async def import_judge_preferences(
     runner: Runner, run: RunName, request: Request, session: SessionOf, store: StoreOf
 ) -> ImportResult:

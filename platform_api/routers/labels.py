@@ -36,7 +36,14 @@ from rubricworks.platform_api.services.judges import judge_verdicts
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["labels"], responses=PROBLEMS, route_class=KeyedRoute)
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}, "description": "One line per label"}}
-CSV_BODY = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
+_LABELS = "sample_id,criterion,label,response,rater\n2b71b300c10aae76,Names the red star,1,A red star.,ada\n"
+_PREFERENCES = "sample_id,first,second,choice,rater\n2b71b300c10aae76,base,policy,second,ada\n"
+
+
+def csv_body(example: str) -> dict[str, Any]:
+    """The body of a CSV file, with an example of one."""
+    content = {"text/csv": {"schema": {"type": "string", "examples": [example]}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 async def get_scorecards(run: RunName, stage: StageName, session: SessionOf) -> RunTable:
@@ -101,7 +108,7 @@ async def export_labels(run: RunName, stage: StageName, session: SessionOf, view
     return csv_response(await labels.export_csv(session, run, stage), "labels.csv")
 
 
-@router.post("/stages/{stage}/labels/csv", summary="Store the labels of a CSV file", openapi_extra=CSV_BODY)
+@router.post("/stages/{stage}/labels/csv", summary="Store the labels of a CSV file", openapi_extra=csv_body(_LABELS))
 async def import_labels(
     runner: Runner,
     scorecards: ScorecardsOf,
@@ -167,7 +174,7 @@ async def export_preferences(run: RunName, session: SessionOf, viewer: Viewer) -
     return csv_response(await preferences.export_csv(session, run), "preferences.csv")
 
 
-@router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=CSV_BODY)
+@router.post("/preferences/csv", summary="Store the preferences of a CSV file", openapi_extra=csv_body(_PREFERENCES))
 async def import_preferences(
     runner: Runner, table: ResponsesOf, request: Request, session: SessionOf, store: StoreOf
 ) -> ImportResult:

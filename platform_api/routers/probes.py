@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from rubricworks import __version__
 from rubricworks.platform_api.access import principal_of
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, SessionOf, Viewer
+from rubricworks.platform_api.schemas.probes import Alive, Readiness, Version
 from rubricworks.platform_api.services.metrics import MEDIA_TYPE, metrics_text
 
 router = APIRouter(tags=["service"])
@@ -17,15 +18,15 @@ _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "
 
 
 @router.get("/healthz", summary="Report that the process answers, without checking its dependencies")
-async def alive() -> dict[str, str]:
-    return {"status": "alive"}
+async def alive() -> Alive:
+    return Alive()
 
 
 @router.get(
     "/readyz",
-    response_model=dict[str, Any],
+    response_model=Readiness,
     summary="Report the state of the database and the storage",
-    responses={503: {"description": "A dependency does not answer"}},
+    responses={503: {"model": Readiness, "description": "A dependency does not answer"}},
 )
 async def ready(request: Request) -> JSONResponse:
     state = request.app.state
@@ -48,8 +49,8 @@ async def ready(request: Request) -> JSONResponse:
 
 
 @router.get("/version", summary="Report the version and git revision of the service", responses=PROBLEMS)
-async def version(request: Request, viewer: Viewer) -> dict[str, str]:
-    return {"name": "rubricworks", "version": __version__, "revision": request.app.state.settings.revision}
+async def version(request: Request, viewer: Viewer) -> Version:
+    return Version(version=__version__, revision=request.app.state.settings.revision)
 
 
 @router.get(

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
@@ -13,7 +13,7 @@ from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.event_streams import event_stream
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State
+from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State, StepStatistics
 from rubricworks.platform_api.services import runs
 
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=PROBLEMS)
@@ -57,7 +57,7 @@ async def list_steps(
     store: StoreOf,
     viewer: Viewer,
     after: Annotated[int, Query(ge=0, lt=1 << 31, description="Last step that is known already")] = 0,
-) -> list[dict[str, Any]]:
+) -> list[StepStatistics]:
     await runs.get_run(session, run)
     return await runs.read_steps(store, run, stage, after)
 

@@ -15,7 +15,7 @@ class TokenRequest(BaseModel):
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]*$", examples=["ci"])
     scope: ScopeName
-    days: int = Field(default=90, ge=1, le=366, description="Days until it expires")
+    days: int = Field(default=90, ge=1, le=366, description="Days until it expires", examples=[90])
 
 
 class TokenBody(BaseModel):
@@ -23,11 +23,11 @@ class TokenBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    name: str
+    name: str = Field(examples=["ci"])
     scope: ScopeName
     created_at: datetime
-    created_by: str
-    expires_at: datetime
+    created_by: str = Field(examples=["ada"])
+    expires_at: datetime = Field(examples=["2027-02-21T02:09:00Z"])
     revoked_at: datetime | None
 
 
@@ -41,7 +41,7 @@ class TokenPage(BaseModel):
 class NewToken(TokenBody):
     """A token with its secret, which is shown once."""
 
-    secret: str
+    secret: str = Field(examples=["rw_shown-once"])
 
 
 class ChangeBody(BaseModel):
@@ -49,12 +49,12 @@ class ChangeBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: int
+    id: int = Field(examples=[17])
     at: datetime
-    who: str
+    who: str = Field(examples=["ada"])
     action: str = Field(examples=["token.create"])
-    subject: str
-    details: dict[str, Any]
+    subject: str = Field(examples=["captioner/4"])
+    details: dict[str, Any] = Field(examples=[{"champion": 3}])
 
 
 class ChangePage(BaseModel):
@@ -67,5 +67,5 @@ class ChangePage(BaseModel):
 class Caller(BaseModel):
     """The caller and its rights."""
 
-    name: str
+    name: str = Field(examples=["ada"])
     scope: ScopeName

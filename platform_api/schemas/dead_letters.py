@@ -10,9 +10,9 @@ from rubricworks.llm.spending import Budget
 class LetterTableBody(BaseModel):
     """A stage's dead letters."""
 
-    run: str
-    stage: str
-    letters: int
+    run: str = Field(examples=["quickstart-20261123-020900"])
+    stage: str = Field(examples=["caption_committee"])
+    letters: int = Field(examples=[2])
     modified: datetime
 
 
@@ -26,16 +26,16 @@ class LetterTablePage(BaseModel):
 class DeadLetterBody(BaseModel):
     """A call without a usable answer."""
 
-    folder: str = Field(description="Folder of its stage in the run")
-    sample_id: str
-    purpose: str
-    criterion: str | None
-    response: str | None
+    folder: str = Field(description="Folder of its stage in the run", examples=["train_policy"])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    purpose: str = Field(examples=["judge"])
+    criterion: str | None = Field(examples=["Names the red star"])
+    response: str | None = Field(examples=["A red star stands left of a blue circle."])
     reason: str = Field(examples=["malformed"])
-    message: str
-    raw: str = Field(description="What the model answered")
-    request: str = Field(description="Digest of the request")
-    attempts: int
+    message: str = Field(examples=["the answer has no verdict"])
+    raw: str = Field(description="What the model answered", examples=["I would say so."])
+    request: str = Field(description="Digest of the request", examples=["9f86d081884c7d65"])
+    attempts: int = Field(examples=[3])
 
 
 class DeadLetterPage(BaseModel):
@@ -48,10 +48,12 @@ class DeadLetterPage(BaseModel):
 class Reopened(BaseModel):
     """A stage that the resumed run asks again."""
 
-    run: str
-    stage: str
-    letters: int
-    resumed: bool = Field(description="The run was submitted to this service and goes on; otherwise resume it yourself")
+    run: str = Field(examples=["quickstart-20261123-020900"])
+    stage: str = Field(examples=["caption_committee"])
+    letters: int = Field(examples=[2])
+    resumed: bool = Field(
+        description="The run was submitted to this service and goes on; otherwise resume it yourself", examples=[True]
+    )
     command: str = Field(description="Command that resumes the run", examples=["rubricworks run --resume quickstart-1"])
 
 
@@ -60,15 +62,15 @@ class StageSpendingBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    stage: str
-    seconds: float
-    calls: int
-    cached: int
-    tokens: int
-    dollars: float
-    planned_calls: int
-    planned_tokens: int
-    planned_dollars: float
+    stage: str = Field(examples=["caption_committee"])
+    seconds: float = Field(examples=[41.5])
+    calls: int = Field(examples=[512])
+    cached: int = Field(examples=[64])
+    tokens: int = Field(examples=[180224])
+    dollars: float = Field(examples=[0.42])
+    planned_calls: int = Field(examples=[576])
+    planned_tokens: int = Field(examples=[202752])
+    planned_dollars: float = Field(examples=[0.47])
 
 
 class SpendingBody(BaseModel):
@@ -76,9 +78,9 @@ class SpendingBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    caps: Budget
-    tokens: int
-    dollars: float
-    planned_tokens: int
-    planned_dollars: float
+    caps: Budget = Field(examples=[{"tokens": 1000000, "dollars": 5.0}])
+    tokens: int = Field(examples=[180224])
+    dollars: float = Field(examples=[0.42])
+    planned_tokens: int = Field(examples=[202752])
+    planned_dollars: float = Field(examples=[0.47])
     stages: list[StageSpendingBody]

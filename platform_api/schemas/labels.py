@@ -15,10 +15,19 @@ class LabelRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    step: int = Field(ge=0, lt=1 << 31)
-    sample_id: str = Field(min_length=1, max_length=200)
-    response: str = Field(max_length=100_000, description="The text, or an image's digest")
-    credits: dict[str, float] = Field(min_length=1, max_length=200, description="Criterion → credit from 0 to 1")
+    step: int = Field(ge=0, lt=1 << 31, examples=[40])
+    sample_id: str = Field(min_length=1, max_length=200, examples=["2b71b300c10aae76"])
+    response: str = Field(
+        max_length=100_000,
+        description="The text, or an image's digest",
+        examples=["A red star stands left of a blue circle."],
+    )
+    credits: dict[str, float] = Field(
+        min_length=1,
+        max_length=200,
+        description="Criterion → credit from 0 to 1",
+        examples=[{"Names the red star": 1.0, "Places the star left of the blue circle": 0.5}],
+    )
 
 
 class LabelBody(BaseModel):
@@ -26,13 +35,13 @@ class LabelBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: int
-    step: int | None
-    sample_id: str
-    response: str
-    criterion: str
-    credit: float
-    rater: str
+    id: int = Field(examples=[7])
+    step: int | None = Field(examples=[40])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    response: str = Field(examples=["A red star stands left of a blue circle."])
+    criterion: str = Field(examples=["Names the red star"])
+    credit: float = Field(examples=[1.0])
+    rater: str = Field(examples=["ada"])
     at: datetime
 
 
@@ -46,7 +55,7 @@ class LabelPage(BaseModel):
 class ImportResult(BaseModel):
     """Rows that a file brought."""
 
-    stored: int
+    stored: int = Field(examples=[24])
 
 
 class PreferenceRequest(BaseModel):
@@ -56,7 +65,7 @@ class PreferenceRequest(BaseModel):
 
     first: str = Field(min_length=1, max_length=200, examples=["base"])
     second: str = Field(min_length=1, max_length=200, examples=["policy"])
-    sample_id: str = Field(min_length=1, max_length=200)
+    sample_id: str = Field(min_length=1, max_length=200, examples=["2b71b300c10aae76"])
     choice: Choice
 
 
@@ -65,12 +74,12 @@ class PreferenceBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: int
-    first: str
-    second: str
-    sample_id: str
+    id: int = Field(examples=[7])
+    first: str = Field(examples=["base"])
+    second: str = Field(examples=["policy"])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
     choice: Choice
-    rater: str
+    rater: str = Field(examples=["ada"])
     at: datetime
 
 
@@ -84,17 +93,20 @@ class PreferencePage(BaseModel):
 class StandingBody(BaseModel):
     """Result of two models."""
 
-    first: str
-    second: str
-    share: Interval | None = Field(description="Share of the samples on which the first is preferred")
-    wins: int
-    equal: int
-    losses: int
-    raters: int
+    first: str = Field(examples=["base"])
+    second: str = Field(examples=["policy"])
+    share: Interval | None = Field(
+        description="Share of the samples on which the first is preferred",
+        examples=[{"value": 0.25, "low": 0.1, "high": 0.4}],
+    )
+    wins: int = Field(examples=[8])
+    equal: int = Field(examples=[4])
+    losses: int = Field(examples=[28])
+    raters: int = Field(examples=[2])
 
 
 class ComparableModels(BaseModel):
     """Models whose responses can be compared, and the results so far."""
 
-    models: dict[str, int] = Field(description="Model → responses")
+    models: dict[str, int] = Field(description="Model → responses", examples=[{"base": 256, "policy": 256}])
     standings: list[StandingBody]

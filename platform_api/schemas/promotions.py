@@ -16,8 +16,8 @@ class PromotionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: str = Field(min_length=1, max_length=200, examples=["captioner"])
-    version: int = Field(ge=1, lt=1 << 31)
-    reason: str = Field(default="", max_length=2000)
+    version: int = Field(ge=1, lt=1 << 31, examples=[4])
+    reason: str = Field(default="", max_length=2000, examples=["better on held-out scenes"])
 
 
 class RollbackRequest(BaseModel):
@@ -27,9 +27,12 @@ class RollbackRequest(BaseModel):
 
     model: str = Field(min_length=1, max_length=200, examples=["captioner"])
     champion: int = Field(
-        ge=1, lt=1 << 31, description="The champion that is rolled back; if another one is it, nothing changes (409)"
+        ge=1,
+        lt=1 << 31,
+        description="The champion that is rolled back; if another one is it, nothing changes (409)",
+        examples=[4],
     )
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: str = Field(min_length=1, max_length=2000, examples=["captions stutter"])
 
 
 class Decision(BaseModel):
@@ -37,7 +40,7 @@ class Decision(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(default="", max_length=2000)
+    reason: str = Field(default="", max_length=2000, examples=["checked 20 groups by hand"])
 
 
 class Rejection(BaseModel):
@@ -45,7 +48,7 @@ class Rejection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: str = Field(min_length=1, max_length=2000, examples=["names objects that are not there"])
 
 
 class ChallengerBody(BaseModel):
@@ -53,10 +56,12 @@ class ChallengerBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    version: int
-    digest: str
-    gate: str
-    waits: bool = Field(description="It passed its gate against the champion of today, and a person has to decide")
+    version: int = Field(examples=[4])
+    digest: str = Field(examples=["3f5a9c"])
+    gate: str = Field(examples=["better by 0.1 [0.05, 0.15]"])
+    waits: bool = Field(
+        description="It passed its gate against the champion of today, and a person has to decide", examples=[True]
+    )
     findings: list[GateFinding] = Field(description="What each rule of its gate found; empty for a version of before")
 
 
@@ -65,9 +70,9 @@ class ModelBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True, protected_namespaces=())
 
-    model: str
-    champion: int | None
-    previous: int | None
+    model: str = Field(examples=["captioner"])
+    champion: int | None = Field(examples=[3])
+    previous: int | None = Field(examples=[2])
     challenger: ChallengerBody | None
 
 
@@ -76,21 +81,21 @@ class PromotionBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True, protected_namespaces=())
 
-    id: int
-    model: str
-    version: int
-    digest: str = Field(description="Digest of its files; empty if it was registered without one")
+    id: int = Field(examples=[7])
+    model: str = Field(examples=["captioner"])
+    version: int = Field(examples=[4])
+    digest: str = Field(description="Digest of its files; empty if it was registered without one", examples=["3f5a9c"])
     kind: Literal["promotion", "rollback"]
-    champion: int | None = Field(description="The champion when it was requested")
-    gate: str
+    champion: int | None = Field(description="The champion when it was requested", examples=[3])
+    gate: str = Field(examples=["better by 0.1 [0.05, 0.15]"])
     findings: list[GateFinding] = Field(description="What each rule of the gate found; empty for a version of before")
-    reason: str
-    state: PromotionState
-    requested_by: str
+    reason: str = Field(examples=["better on held-out scenes"])
+    state: PromotionState = Field(examples=["applied"])
+    requested_by: str = Field(examples=["ada"])
     requested_at: datetime
-    decided_by: str | None
-    decided_at: datetime | None
-    decision: str
+    decided_by: str | None = Field(examples=["grace"])
+    decided_at: datetime | None = Field(examples=["2026-11-23T09:30:00Z"])
+    decision: str = Field(examples=["checked 20 groups by hand"])
     confirmed_by: str | None
     confirmed_at: datetime | None
 
@@ -107,9 +112,9 @@ class DriftBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    model: str = Field(description="Empty for all models")
+    model: str = Field(description="Empty for all models", examples=["captioner"])
     kind: Literal["alias", "consumer", "registry"]
-    text: str
+    text: str = Field(examples=["the consumer serves version 3, and version 4 is the champion"])
 
 
 class ModelPage(BaseModel):

@@ -14,12 +14,14 @@ class TraceBody(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     name: str = Field(examples=["objects"])
-    words: str
-    points: list[tuple[int, float]] = Field(description="Step, and the mean over the window that ends there")
-    start: float = Field(description="Mean over the first window")
+    words: str = Field(examples=["objects named per caption"])
+    points: list[tuple[int, float]] = Field(
+        description="Step, and the mean over the window that ends there", examples=[[[40, 2.1], [80, 4.6]]]
+    )
+    start: float = Field(description="Mean over the first window", examples=[2.1])
     low: float | None = Field(description="Limit below which it is suspicious")
-    high: float | None = Field(description="Limit above which it is suspicious")
-    crossed: int | None = Field(description="First step beyond a limit")
+    high: float | None = Field(description="Limit above which it is suspicious", examples=[4.2])
+    crossed: int | None = Field(description="First step beyond a limit", examples=[80])
 
 
 class MeasureBody(BaseModel):
@@ -29,14 +31,16 @@ class MeasureBody(BaseModel):
 
     scorer: str = Field(examples=["oracle"])
     part: str = Field(examples=["f1"])
-    points: list[tuple[int, float]] = Field(description="Step of the training, and the mean score")
+    points: list[tuple[int, float]] = Field(
+        description="Step of the training, and the mean score", examples=[[[40, 0.62], [80, 0.55]]]
+    )
 
 
 class FiredAlarm(BaseModel):
     """The alarm, which fired."""
 
-    step: int
-    reasons: list[str] = []
+    step: int = Field(examples=[80])
+    reasons: list[str] = Field(default=[], examples=[["objects named per caption: 4.6, above 4.2"]])
 
 
 class SignalsBody(BaseModel):
@@ -44,8 +48,10 @@ class SignalsBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    rewards: list[tuple[int, float]]
-    held_out: list[tuple[int, float]] = Field(description="Scores of the held-out judge")
+    rewards: list[tuple[int, float]] = Field(examples=[[[40, 0.61], [80, 0.83]]])
+    held_out: list[tuple[int, float]] = Field(
+        description="Scores of the held-out judge", examples=[[[40, 0.6], [80, 0.52]]]
+    )
     measure: MeasureBody | None
     config: AlarmConfig
     traces: list[TraceBody]
@@ -55,8 +61,8 @@ class SignalsBody(BaseModel):
 class AuditBody(BaseModel):
     """An audit of a run."""
 
-    stage: str
-    rows: int
+    stage: str = Field(examples=["audit"])
+    rows: int = Field(examples=[480])
 
 
 class AuditPage(BaseModel):
@@ -69,12 +75,14 @@ class AuditPage(BaseModel):
 class MisjudgedBody(BaseModel):
     """A criterion that was credited, and did not deserve it."""
 
-    criterion: str
-    weight: float
-    essential: bool
-    deserved: float | None = Field(description="Credit that the response deserves")
-    settings: dict[str, float] = Field(description="Setting of the judge → the credit that it gave")
-    reasoning: str | None
+    criterion: str = Field(examples=["Names the red star"])
+    weight: float = Field(examples=[3.0])
+    essential: bool = Field(examples=[True])
+    deserved: float | None = Field(description="Credit that the response deserves", examples=[0.0])
+    settings: dict[str, float] = Field(
+        description="Setting of the judge → the credit that it gave", examples=[{"no reference": 1.0}]
+    )
+    reasoning: str | None = Field(examples=["The caption says that the star is red."])
 
     @classmethod
     def of(cls, one: MisjudgedCriterion) -> Self:
@@ -97,11 +105,11 @@ class MisjudgedBody(BaseModel):
 class AuditCaseBody(BaseModel):
     """A response with undeserved credit."""
 
-    sample_id: str
-    mode: str = Field(description="Failure mode")
-    attack: str
-    question: str
-    response: str
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    mode: str = Field(description="Failure mode", examples=["fabricated"])
+    attack: str = Field(examples=["asserts the criterion"])
+    question: str = Field(examples=["Describe the picture."])
+    response: str = Field(examples=["Certainly, the red star is named."])
     criteria: list[MisjudgedBody]
 
     @classmethod

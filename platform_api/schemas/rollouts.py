@@ -10,13 +10,13 @@ class GroupBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    step: int
+    step: int = Field(examples=[40])
     sample_id: str = Field(examples=["2b71b300c10aae76"])
-    rollouts: int
-    unjudged: int = Field(description="Rollouts without a reward")
-    mean: float | None = Field(description="Mean reward of those that were judged")
-    lowest: float | None
-    highest: float | None
+    rollouts: int = Field(examples=[8])
+    unjudged: int = Field(description="Rollouts without a reward", examples=[1])
+    mean: float | None = Field(description="Mean reward of those that were judged", examples=[0.62])
+    lowest: float | None = Field(examples=[0.25])
+    highest: float | None = Field(examples=[1.0])
 
 
 class GroupPage(BaseModel):
@@ -29,8 +29,8 @@ class GroupPage(BaseModel):
 class VerdictBody(BaseModel):
     """The verdict on one criterion: a credit or an error."""
 
-    criterion: str
-    credit: float | None
+    criterion: str = Field(examples=["Names the red star"])
+    credit: float | None = Field(examples=[1.0])
     error: str | None = None
     reasoning: str | None = None
 
@@ -38,21 +38,23 @@ class VerdictBody(BaseModel):
 class RolloutBody(BaseModel):
     """A response with its reward and its verdicts."""
 
-    response: str = Field(description="The text, or the digest of the image")
+    response: str = Field(
+        description="The text, or the digest of the image", examples=["A red star stands left of a blue circle."]
+    )
     response_type: str | None = Field(description="Media type of an image; null for a text")
-    tokens: int
-    reward: float | None
-    advantage: float | None
-    judge: str | None
+    tokens: int = Field(examples=[11])
+    reward: float | None = Field(examples=[1.0])
+    advantage: float | None = Field(examples=[0.7])
+    judge: str | None = Field(examples=["judge@1"])
     verdicts: list[VerdictBody]
-    raw: list[str] = Field(description="The judge's own words")
+    raw: list[str] = Field(description="The judge's own words", examples=[['{"verdicts": [true]}']])
 
 
 class GroupDetail(BaseModel):
     """A group with its rollouts, the highest reward first."""
 
-    step: int
-    sample_id: str
+    step: int = Field(examples=[40])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
     rollouts: list[RolloutBody]
 
 
@@ -61,7 +63,7 @@ class PartBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    text: str
+    text: str = Field(examples=["Grade the caption by each criterion."])
     image: Literal["sample", "response", "other"] | None = Field(
         description="Image that is sent: the sample's, the response itself, or one made from it; null for a text"
     )
@@ -72,7 +74,7 @@ class MessageBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    role: str
+    role: str = Field(examples=["user"])
     parts: list[PartBody]
 
 
@@ -81,15 +83,19 @@ class CallBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    judge: str
-    prompt_version: str
+    judge: str = Field(examples=["judge@1"])
+    prompt_version: str = Field(examples=["rubric-verdicts/2"])
     origin: Literal["call cache", "dead letter", "reconstructed"] = Field(
         description="What tells that the run sent this request; `reconstructed` if nothing does"
     )
-    digest: str = Field(description="Digest of the request")
-    options: dict[str, Any] = Field(description="Fields of the request but for the messages, without secrets")
+    digest: str = Field(description="Digest of the request", examples=["9f86d081884c7d65"])
+    options: dict[str, Any] = Field(
+        description="Fields of the request but for the messages, without secrets", examples=[{"temperature": 0.0}]
+    )
     messages: list[MessageBody]
-    answer: str = Field(description="The judge's own words; empty if the call failed")
+    answer: str = Field(
+        description="The judge's own words; empty if the call failed", examples=['{"verdicts": [true]}']
+    )
 
 
 class ExchangeBody(BaseModel):
@@ -98,8 +104,10 @@ class ExchangeBody(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     calls: list[CallBody]
-    answers: list[str] = Field(description="Answers whose requests could not be made again")
-    problem: str = Field(description="Reason for that")
+    answers: list[str] = Field(
+        description="Answers whose requests could not be made again", examples=[['{"verdicts": [true]}']]
+    )
+    problem: str = Field(description="Reason for that", examples=["the call cache is not there any more"])
 
 
 class CriterionBody(BaseModel):
@@ -107,12 +115,12 @@ class CriterionBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    criterion: str
-    graded: int
-    pass_rate: float = Field(description="Mean credit")
-    variance: float
-    first: float = Field(description="Mean credit up to the first checkpoint that has the criterion")
-    last: float = Field(description="Mean credit after the last but one")
+    criterion: str = Field(examples=["Names the red star"])
+    graded: int = Field(examples=[960])
+    pass_rate: float = Field(description="Mean credit", examples=[0.71])
+    variance: float = Field(examples=[0.2])
+    first: float = Field(description="Mean credit up to the first checkpoint that has the criterion", examples=[0.4])
+    last: float = Field(description="Mean credit after the last but one", examples=[0.9])
     state: Literal["always", "never", "varies"] = Field(description="Always and never met criteria give no gradient")
 
 
@@ -126,6 +134,6 @@ class CriterionPage(BaseModel):
 class FlipBody(BaseModel):
     """A group whose rollouts differ on a criterion."""
 
-    step: int
-    sample_id: str
-    credit: float
+    step: int = Field(examples=[40])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    credit: float = Field(examples=[0.5])

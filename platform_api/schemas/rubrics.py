@@ -13,9 +13,9 @@ VersionState = Literal["proposed", "approved", "rejected"]
 class RubricSetBody(BaseModel):
     """The rubrics that a stage wrote."""
 
-    run: str
+    run: str = Field(examples=["quickstart-20261123-020900"])
     stage: str = Field(examples=["synthesize_rubrics"])
-    rubrics: int
+    rubrics: int = Field(examples=[256])
     modified: datetime
 
 
@@ -31,12 +31,12 @@ class CriterionUseBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    criterion: str
-    rubrics: int = Field(description="Rubrics that have it")
-    weight: float = Field(description="Mean over those")
-    graded: int
-    pass_rate: float | None = Field(description="Mean credit; null if it was never graded")
-    variance: float | None
+    criterion: str = Field(examples=["Names the red star"])
+    rubrics: int = Field(description="Rubrics that have it", examples=[32])
+    weight: float = Field(description="Mean over those", examples=[3.0])
+    graded: int = Field(examples=[960])
+    pass_rate: float | None = Field(description="Mean credit; null if it was never graded", examples=[0.71])
+    variance: float | None = Field(examples=[0.2])
     state: Literal["always", "never", "varies", "not graded"] = Field(
         description="Always and never met criteria give no gradient"
     )
@@ -55,10 +55,10 @@ class RubricEntryBody(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     sample_id: str = Field(examples=["2b71b300c10aae76"])
-    criteria: int
-    weight: float = Field(description="Sum of the weights")
-    version: int = Field(description="Version that stands; 1 is the stage's own")
-    open: int = Field(description="Versions that wait for a review")
+    criteria: int = Field(examples=[4])
+    weight: float = Field(description="Sum of the weights", examples=[8.0])
+    version: int = Field(description="Version that stands; 1 is the stage's own", examples=[2])
+    open: int = Field(description="Versions that wait for a review", examples=[1])
 
 
 class RubricEntryPage(BaseModel):
@@ -73,19 +73,19 @@ class RubricVersionBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: int
-    run: str
-    stage: str
-    sample_id: str
-    number: int
-    replaces: int = Field(description="Version that it was made from")
-    state: VersionState
-    reason: str
-    proposed_by: str
+    id: int = Field(examples=[7])
+    run: str = Field(examples=["quickstart-20261123-020900"])
+    stage: str = Field(examples=["synthesize_rubrics"])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    number: int = Field(examples=[2])
+    replaces: int = Field(description="Version that it was made from", examples=[1])
+    state: VersionState = Field(examples=["approved"])
+    reason: str = Field(examples=["the colour was missing"])
+    proposed_by: str = Field(examples=["ada"])
     proposed_at: datetime
-    reviewed_by: str | None
-    reviewed_at: datetime | None
-    review: str
+    reviewed_by: str | None = Field(examples=["grace"])
+    reviewed_at: datetime | None = Field(examples=["2026-11-23T09:30:00Z"])
+    review: str = Field(examples=["yes"])
     rubric: Rubric
 
 
@@ -99,10 +99,10 @@ class RubricVersionPage(BaseModel):
 class RubricBody(BaseModel):
     """One sample's rubric with its versions."""
 
-    sample_id: str
-    version: int = Field(description="Version that is shown")
-    standing: int = Field(description="Version that stands")
-    writer: str
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    version: int = Field(description="Version that is shown", examples=[2])
+    standing: int = Field(description="Version that stands", examples=[2])
+    writer: str = Field(examples=["writer@1"])
     rubric: Rubric
     versions: list[RubricVersionBody]
 
@@ -113,8 +113,10 @@ class RubricProposal(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     rubric: Rubric
-    replaces: int = Field(ge=1, lt=1 << 31, description="Version that it was made from, which has to stand still")
-    reason: str = Field(min_length=1, max_length=2000)
+    replaces: int = Field(
+        ge=1, lt=1 << 31, description="Version that it was made from, which has to stand still", examples=[1]
+    )
+    reason: str = Field(min_length=1, max_length=2000, examples=["the colour was missing"])
 
 
 class SampleChangeBody(BaseModel):
@@ -122,12 +124,12 @@ class SampleChangeBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    sample_id: str
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
     change: Literal["added", "removed", "changed", "same"]
-    added: int
-    removed: int
-    changed: int
-    same: int
+    added: int = Field(examples=[1])
+    removed: int = Field(examples=[0])
+    changed: int = Field(examples=[1])
+    same: int = Field(examples=[3])
 
 
 class SampleChangePage(BaseModel):
@@ -142,8 +144,10 @@ class FieldChangeBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    field: str
-    pieces: list[tuple[Literal["same", "removed", "added"], str]]
+    field: str = Field(examples=["criterion"])
+    pieces: list[tuple[Literal["same", "removed", "added"], str]] = Field(
+        examples=[[("same", "Names the "), ("added", "red "), ("same", "star")]]
+    )
 
 
 class CriterionChangeBody(BaseModel):
@@ -151,7 +155,7 @@ class CriterionChangeBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    criterion: str
+    criterion: str = Field(examples=["Names the red star"])
     change: Literal["added", "removed", "changed", "same"]
     fields: list[FieldChangeBody]
 
@@ -159,6 +163,6 @@ class CriterionChangeBody(BaseModel):
 class RubricDiff(BaseModel):
     """Two versions of a rubric, of one set or of two."""
 
-    before: int
-    after: int
+    before: int = Field(examples=[1])
+    after: int = Field(examples=[2])
     criteria: list[CriterionChangeBody]

@@ -13,11 +13,17 @@ class SubmissionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    recipe: str = Field(min_length=1, max_length=1_000_000, description="The recipe as YAML")
-    run: str | None = Field(default=None, max_length=100, description="Name of the run; by default recipe and time")
+    recipe: str = Field(
+        min_length=1, max_length=1_000_000, description="The recipe as YAML", examples=["name: quickstart\n"]
+    )
+    run: str | None = Field(
+        default=None, max_length=100, description="Name of the run; by default recipe and time", examples=["nightly-7"]
+    )
     overrides: list[str] = Field(default=[], max_length=100, examples=[["policy.steps=50"]])
     arm: str | None = Field(default=None, max_length=100, description="One of the recipe's arms")
-    place: Place | None = Field(default=None, description="By default here, if the service listens on loopback alone")
+    place: Place | None = Field(
+        default=None, description="By default here, if the service listens on loopback alone", examples=["here"]
+    )
 
 
 class SubmissionBody(BaseModel):
@@ -25,16 +31,16 @@ class SubmissionBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    run: str
+    run: str = Field(examples=["nightly-7"])
     place: Place
     state: Literal["starting", "going", "stopping", "ended"] = Field(
         description="Of the process here; a run on Kubeflow is `going` until it is stopped"
     )
-    submitted_by: str
+    submitted_by: str = Field(examples=["ada"])
     submitted_at: datetime
     ended_at: datetime | None
-    message: str = Field(description="Last line of a run that failed here")
-    page: str = Field(description="Address of the run's page on Kubeflow; empty for one here")
+    message: str = Field(description="Last line of a run that failed here", examples=[""])
+    page: str = Field(description="Address of the run's page on Kubeflow; empty for one here", examples=[""])
 
 
 class SubmissionPage(BaseModel):
@@ -52,14 +58,14 @@ class RemoteRunBody(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: str
-    name: str
+    id: str = Field(examples=["5f4dcc3b-5aa7-65d6-1d83-27deb882cf99"])
+    name: str = Field(examples=["nightly-7"])
     state: str = Field(description="In Kubeflow's words", examples=["RUNNING"])
-    pipeline: str
+    pipeline: str = Field(examples=["rubicap"])
     created: datetime | None
     ended: datetime | None
-    error: str
-    page: str
+    error: str = Field(examples=[""])
+    page: str = Field(examples=["https://kubeflow.example.com/#/runs/details/5f4dcc3b"])
 
 
 class RemoteRunPage(BaseModel):
@@ -67,7 +73,7 @@ class RemoteRunPage(BaseModel):
 
     items: list[RemoteRunBody]
     next_cursor: str | None
-    problem: str
+    problem: str = Field(examples=[""])
 
 
 class RemoteStageBody(BaseModel):
@@ -79,23 +85,31 @@ class RemoteStageBody(BaseModel):
     state: str = Field(description="In Kubeflow's words", examples=["FAILED"])
     started: datetime | None
     ended: datetime | None
-    error: str = Field(description="Reason of a failure, as the stage or Kubeflow tells it")
-    log: str = Field(description="Address of its pod's log in Kubeflow's pages; empty if Kubeflow names no pod")
+    error: str = Field(description="Reason of a failure, as the stage or Kubeflow tells it", examples=["out of memory"])
+    log: str = Field(
+        description="Address of its pod's log in Kubeflow's pages; empty if Kubeflow names no pod", examples=[""]
+    )
 
 
 class RemoteRunDetailBody(RemoteRunBody):
     """A run on Kubeflow with its stages."""
 
-    uri: str = Field(description="Folder of the run")
-    schedule: str = Field(description="Kubeflow's id of the schedule that started it")
+    uri: str = Field(description="Folder of the run", examples=["s3://rubricworks/runs/nightly-7"])
+    schedule: str = Field(description="Kubeflow's id of the schedule that started it", examples=[""])
     stages: list[RemoteStageBody]
-    run: str = Field(description="Name of the run under /runs; empty if its folder is not in this storage, or not yet")
-    links: dict[str, str] = Field(description="Program → address of the run's page there")
-    problem: str = Field(description="What is wrong with Kubeflow, while it does not answer")
+    run: str = Field(
+        description="Name of the run under /runs; empty if its folder is not in this storage, or not yet",
+        examples=["nightly-7"],
+    )
+    links: dict[str, str] = Field(
+        description="Program → address of the run's page there",
+        examples=[{"MLflow": "https://mlflow.example.com/#/runs/7"}],
+    )
+    problem: str = Field(description="What is wrong with Kubeflow, while it does not answer", examples=[""])
 
 
 class StopBody(BaseModel):
     """A run that is being stopped."""
 
-    run: str
+    run: str = Field(examples=["nightly-7"])
     place: Place

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.evaluation.ratings import CAPARENA, COMPARISONS, RATING_TITLES, TOURNAMENT, ratings
 from rubricworks.evaluation.scoreboard import figure_name
@@ -61,11 +61,11 @@ class Row(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str
-    revision: str
-    step: int | None
-    decoding: str
-    cells: dict[int, Cell]
+    model: str = Field(examples=["policy"])
+    revision: str = Field(examples=["3f5a9c"])
+    step: int | None = Field(examples=[120])
+    decoding: str = Field(examples=["greedy"])
+    cells: dict[int, Cell] = Field(examples=[{"0": {"mean": {"value": 0.8, "low": 0.72, "high": 0.88}}}])
     """Number of the column → figure."""
     words: Interval | None = None
     """Words per response."""
@@ -82,13 +82,13 @@ class Column(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    figure: str
-    title: str
-    scorer: str
-    version: str
-    judge: str
+    figure: str = Field(examples=["oracle_f1"])
+    title: str = Field(examples=["F1 of the oracle"])
+    scorer: str = Field(examples=["oracle"])
+    version: str = Field(examples=["1"])
+    judge: str = Field(examples=["judge@1"])
     against: str | None
-    is_share: bool
+    is_share: bool = Field(examples=[True])
     """All values lie in [0, 1]."""
 
 
@@ -97,8 +97,8 @@ class RankDistribution(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    judge: str
-    counts: dict[str, dict[int, int]]
+    judge: str = Field(examples=["judge@1"])
+    counts: dict[str, dict[int, int]] = Field(examples=[{"policy": {"1": 30, "2": 10}}])
     """Model → rank → number of samples, the best mean rank first."""
 
 
@@ -107,11 +107,11 @@ class Leaderboard(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    against: str
+    against: str = Field(examples=["base"])
     """Model that the others are compared with."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = Field(examples=[["policy was scored on 250 samples, base on 256"]])
     """Warnings about the board: instruments apart, samples that differ, scores that are missing."""
     comparisons: int = 0
     """Number of comparisons that the p-values are corrected for."""

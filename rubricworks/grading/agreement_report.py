@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.errors import UserError
 from rubricworks.grading.comparison import (
@@ -27,9 +27,9 @@ class JudgeIdentity(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rater: str
+    rater: str = Field(examples=["judge@1"])
     """Name of the rater that it is of."""
-    judge: str
+    judge: str = Field(examples=["judge@1"])
     """Name of the grading model, as its scorecards have it."""
     entries: tuple[PinnedEntry, ...]
 
@@ -41,7 +41,7 @@ class AgreementReport(BaseModel):
 
     raters: tuple[Rater, ...]
     """The people, if there are labels, then the judges."""
-    empty_labels: int
+    empty_labels: int = Field(examples=[0])
     groups: tuple[GroupAgreement, ...]
     """The people among themselves, and the judges where there are three or more."""
     comparisons: tuple[Comparison, ...]

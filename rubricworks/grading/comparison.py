@@ -6,7 +6,7 @@ Errors and ties are counted, never compared as numbers, and so are items that on
 from collections import Counter
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.grading.ratings import Item, Ratings
 from rubricworks.metrics import Agreement, Interval, alpha_estimate, confusion, pair_agreement
@@ -17,13 +17,13 @@ class Rater(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    source: str
-    items: int
-    responses: int
-    left_out: dict[str, int]
+    name: str = Field(examples=["people"])
+    source: str = Field(examples=["labels.csv"])
+    items: int = Field(examples=[120])
+    responses: int = Field(examples=[40])
+    left_out: dict[str, int] = Field(examples=[{"tied": 2}])
     """Items without a credit, by reason: error class, or "tied" between people."""
-    repeated: int
+    repeated: int = Field(examples=[0])
     """Verdicts on an item that already had a credit; the first counts."""
 
 
@@ -32,7 +32,7 @@ class CriterionAgreement(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    criteria: tuple[str, ...]
+    criteria: tuple[str, ...] = Field(examples=[["Names the red star"]])
     agreement: Agreement
 
 
@@ -41,9 +41,9 @@ class ConfusionCell(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    first: float
-    second: float
-    count: int
+    first: float = Field(examples=[1.0])
+    second: float = Field(examples=[0.0])
+    count: int = Field(examples=[6])
 
 
 class Comparison(BaseModel):
@@ -51,16 +51,16 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    first: str
-    second: str
-    in_common: int
+    first: str = Field(examples=["people"])
+    second: str = Field(examples=["judge@1"])
+    in_common: int = Field(examples=[120])
     """Items that both have, with or without a credit."""
-    left_out_first: dict[str, int]
+    left_out_first: dict[str, int] = Field(examples=[{"tied": 2}])
     """Common items without a credit from the first rater, by reason."""
-    left_out_second: dict[str, int]
-    only_first: int
+    left_out_second: dict[str, int] = Field(examples=[{"malformed": 1}])
+    only_first: int = Field(examples=[0])
     """Items that the second rater does not have."""
-    only_second: int
+    only_second: int = Field(examples=[840])
     overall: Agreement
     criteria: tuple[CriterionAgreement, ...]
     """Criteria with enough verdicts, the most frequent first."""
@@ -74,9 +74,9 @@ class GroupAgreement(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    raters: tuple[str, ...]
-    units: int
-    responses: int
+    raters: tuple[str, ...] = Field(examples=[["ada", "grace"]])
+    units: int = Field(examples=[60])
+    responses: int = Field(examples=[20])
     alpha_nominal: Interval | None
     alpha_interval: Interval | None
 

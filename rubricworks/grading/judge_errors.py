@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.grading.ratings import Item, Ratings
 from rubricworks.metrics import ErrorRates, Interval, error_rates
@@ -13,9 +13,9 @@ class WeightErrors(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    weight: float
-    labelled: int
-    unlabelled: int
+    weight: float = Field(examples=[3.0])
+    labelled: int = Field(examples=[40])
+    unlabelled: int = Field(examples=[280])
     false_positive: Interval | None
     false_negative: Interval | None
 
@@ -25,16 +25,16 @@ class JudgeErrors(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    judge: str
-    labelled: int
+    judge: str = Field(examples=["judge@1"])
+    labelled: int = Field(examples=[118])
     """Items with a label and a verdict."""
-    unlabelled: int
+    unlabelled: int = Field(examples=[840])
     """Further items with a verdict."""
     false_positive: Interval | None
     """Share of what people do not credit that the judge credits; None if they credit everything."""
     false_negative: Interval | None
     """Share of what people credit that the judge does not."""
-    judged_met: float
+    judged_met: float = Field(examples=[0.71])
     """Share of all its verdicts that the judge credits."""
     truly_met: Interval
     """Share of the same items that people would credit."""

@@ -8,7 +8,7 @@ No answer comes from a cache, so each figure is of calls made now.
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
@@ -33,12 +33,12 @@ class ResponsePrice(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    calls: float
-    prompt_tokens: float
-    cached_tokens: float
+    calls: float = Field(examples=[1.0])
+    prompt_tokens: float = Field(examples=[410.0])
+    cached_tokens: float = Field(examples=[128.0])
     """Of the prompt tokens, those that the provider had cached."""
-    completion_tokens: float
-    dollars: float
+    completion_tokens: float = Field(examples=[96.0])
+    dollars: float = Field(examples=[0.0004])
 
     @classmethod
     def of(cls, totals: Totals, responses: int) -> Self:
@@ -56,16 +56,16 @@ class JudgeProbe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    judge: str
-    revision: str
+    judge: str = Field(examples=["judge@1"])
+    revision: str = Field(examples=["3f5a9c"])
     identity: PinnedEntry
     """Model and fingerprint as the answers state them, and the version of the prompt."""
-    responses: int
-    verdicts: int
-    unjudged: int
+    responses: int = Field(examples=[40])
+    verdicts: int = Field(examples=[160])
+    unjudged: int = Field(examples=[2])
     """Verdicts that the judge failed to give, in any of the gradings."""
-    repeats: int
-    temperature: float
+    repeats: int = Field(examples=[2])
+    temperature: float = Field(examples=[0.0])
     flips: Interval | None
     """Probability that two draws of a verdict differ."""
     order_changes: Interval | None

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.metrics.clustered_agreement import (
     Array,
@@ -43,9 +43,9 @@ class Agreement(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    units: int
+    units: int = Field(examples=[118])
     """Units with both ratings: verdicts, where the raters are judges."""
-    responses: int
+    responses: int = Field(examples=[40])
     """Responses, the independent clusters that the units belong to."""
     accuracy: Interval | None
     kappa: Interval | None

@@ -18,16 +18,17 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from statistics import NormalDist, harmonic_mean, mean, stdev
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 _BLOCK = 4_000_000
 """Indices in memory at a time: 32 MB."""
 Key = TypeVar("Key", bound=Hashable)
 Numbers = NDArray[np.float64]
+_Json = Annotated[dict[str, Any], Field(examples=[{"value": 0.8, "low": 0.72, "high": 0.88}])]
 
 
 class Interval(BaseModel):
@@ -56,7 +57,7 @@ class Interval(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_empty_counts(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty_counts(self, serialise: SerializerFunctionWrapHandler) -> _Json:
         fields: dict[str, Any] = serialise(self)
         if self.samples is None:
             fields.pop("samples", None)

@@ -24,14 +24,14 @@ class Criterion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    criterion: str = Field(min_length=1, max_length=2_000)
+    criterion: str = Field(min_length=1, max_length=2_000, examples=["Names the red star"])
     """Title in a few words, unique within its rubric: verdicts refer to it."""
     key: str = Field(default="", max_length=200, exclude_if=_is_empty)
     """Aspect of the criterion, such as `object_count` (RubricRL); several may share it. Not in the JSON if empty."""
-    description: str = Field(default="", max_length=4_000)
+    description: str = Field(default="", max_length=4_000, examples=["The caption names the star and its colour."])
     evaluation_rule: str = Field(default="", max_length=4_000)
     """Conditions for pass and fail."""
-    weight: float = Field(allow_inf_nan=False)
+    weight: float = Field(allow_inf_nan=False, examples=[3.0])
     """Severity. RubiCap: 3 critical, 2 important, 1 minor. Negative for a pitfall, which takes away if it is met."""
     justification: str = ""
     student_already_met: bool = False

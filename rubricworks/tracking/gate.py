@@ -27,13 +27,13 @@ class GateFinding(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    rule: str
-    met: bool
-    value: float | None = None
+    rule: str = Field(examples=["gain over champion"])
+    met: bool = Field(examples=[True])
+    value: float | None = Field(default=None, examples=[0.05])
     """End of the interval that the rule holds against its bound; None if it was not measured, or is no number."""
-    samples: int | None = None
+    samples: int | None = Field(default=None, examples=[256])
     relation: Literal["above", "at least", "at most", ""] = ""
-    bound: float | None = None
+    bound: float | None = Field(default=None, examples=[0.0])
     note: str = ""
     """What a number does not say."""
 

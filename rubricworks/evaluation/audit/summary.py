@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
@@ -27,11 +27,14 @@ Path = Literal["arguments", "credit"]
 class Share(Interval):
     """Mean over criteria with its interval; no bounds with a single input."""
 
-    count: float
+    count: float = Field(examples=[12.0])
     """Criteria that were credited, or on which the judge agrees with the label."""
-    criteria: int
+    criteria: int = Field(examples=[120])
     """Number of criteria judged."""
-    inputs: int
+    inputs: int = Field(examples=[40])
+
+
+_SHARE = {"value": 0.9, "low": 0.83, "high": 0.95, "count": 108.0, "criteria": 120, "inputs": 40}
 
 
 class Cell(BaseModel):
@@ -42,7 +45,7 @@ class Cell(BaseModel):
     average: Share | None
     arguments: Share | None
     credit: Share | None
-    unjudged: int
+    unjudged: int = Field(examples=[2])
     """Criteria on which the judge or a verifier failed."""
 
 
@@ -51,8 +54,8 @@ class ResponseCount(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    wanted: int
-    found: int
+    wanted: int = Field(examples=[40])
+    found: int = Field(examples=[38])
 
 
 class AuditSummary(BaseModel):
@@ -60,12 +63,14 @@ class AuditSummary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    judge: str
-    settings: dict[str, dict[str, Cell]]
+    judge: str = Field(examples=["judge@1"])
+    settings: dict[str, dict[str, Cell]] = Field(
+        examples=[{"text": {"regular": {"average": _SHARE, "arguments": _SHARE, "credit": _SHARE, "unjudged": 2}}}]
+    )
     """Setting → mode (regular and the four failure modes) → cell."""
-    responses: dict[str, ResponseCount]
+    responses: dict[str, ResponseCount] = Field(examples=[{"regular": {"wanted": 40, "found": 38}}])
     """Mode → responses."""
-    attacks: dict[str, int]
+    attacks: dict[str, int] = Field(examples=[{"asserts the criterion": 12}])
     """Attack → adversarial responses that use it."""
     patterns: tuple[dict[str, Any], ...] = ()
     """Patterns of the red-team search with their counts, best first; empty without a search."""
