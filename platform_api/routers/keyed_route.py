@@ -11,12 +11,12 @@ from typing import Any
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.platform_api.access import is_open
 from rubricworks.platform_api.routers.dependencies import IdempotencyKey, get_session
 from rubricworks.platform_api.routers.pages.forms import KEY_FIELD, form_fields
+from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.services.access.idempotency import Answer, Keyed, request_digest
 
 HEADER = "Idempotency-Key"
@@ -27,7 +27,7 @@ async def _describe_key(key: IdempotencyKey) -> None:
     """Name the header in the description of the API."""
 
 
-class KeyedRoute(APIRoute):
+class KeyedRoute(TaggedRoute):
     """A route that answers a repeated POST by what it answered before."""
 
     _key_place = ("header", HEADER)

@@ -13,6 +13,7 @@ from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limi
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.rubrics import next_table, table_cursor
 from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.schemas.evaluations import (
     BoardBody,
     EvaluationBody,
@@ -24,7 +25,7 @@ from rubricworks.platform_api.services import leaderboards, run_tables, runs, sc
 from rubricworks.platform_api.services.score_rows import ScoreFilter
 from rubricworks.reports.leaderboard import board_parts, leaderboard_csv, leaderboard_markdown
 
-router = APIRouter(prefix="/api/v1", tags=["evaluations"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/v1", tags=["evaluations"], responses=PROBLEMS, route_class=TaggedRoute)
 page_router = APIRouter(include_in_schema=False)
 _LATEST = 3
 """Runs of a board that names none."""

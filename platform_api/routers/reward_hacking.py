@@ -12,6 +12,7 @@ from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.schemas.reward_hacking import (
     AuditBody,
     AuditCaseBody,
@@ -22,7 +23,7 @@ from rubricworks.platform_api.schemas.reward_hacking import (
 from rubricworks.platform_api.services import reward_hacking, run_tables, runs
 from rubricworks.platform_api.services.charts import reward_hacking_charts
 
-router = APIRouter(prefix="/api/v1/runs/{run}", tags=["reward hacking"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["reward hacking"], responses=PROBLEMS, route_class=TaggedRoute)
 page_router = APIRouter(include_in_schema=False)
 
 

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, page_of
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.runs import RunName, StageName
+from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.schemas.rollouts import (
     CriterionBody,
     CriterionPage,
@@ -21,7 +22,7 @@ from rubricworks.platform_api.services import images, rollouts, runs
 from rubricworks.platform_api.services.images import Image
 from rubricworks.platform_api.services.judges import judge_requests
 
-router = APIRouter(prefix="/api/v1/runs/{run}", tags=["rollouts"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["rollouts"], responses=PROBLEMS, route_class=TaggedRoute)
 Step = Annotated[int, Path(ge=0, lt=1 << 31)]
 SampleId = Annotated[str, Path(min_length=1, max_length=200)]
 ResponseDigest = Annotated[
@@ -29,7 +30,6 @@ ResponseDigest = Annotated[
 ]
 _PICTURE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/*": {}}, "description": "The image"},
-    304: {"description": "Not modified"},
 }
 
 
@@ -126,10 +126,9 @@ async def show_sample_image(
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
-    if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     await runs.get_run(session, run)
-    return _image_response(await images.sample_image(session, store, run, sample_id), if_none_match)
+    return _image_response(await images.sample_image(session, store, run, sample_id))
 
 
 @router.get(
@@ -143,15 +142,15 @@ async def show_response_image(
     store: StoreOf,
     viewer: Viewer,
     media_type: Literal["image/png", "image/jpeg"] = "image/png",
-    if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     await runs.get_run(session, run)
-    return _image_response(await images.response_image(store, run, stage, digest, media_type), if_none_match)
+    return _image_response(await images.response_image(store, run, stage, digest, media_type))
 
 
-def _image_response(image: Image, known: str | None) -> Response:
-    tag = f'"{image.digest}"'
-    headers = {"ETag": tag, "Cache-Control": "private, max-age=86400", "Content-Disposition": "inline"}
-    if known == tag:
-        return Response(status_code=304, headers=headers)
+def _image_response(image: Image) -> Response:
+    headers = {
+        "ETag": f'"{image.digest}"',
+        "Cache-Control": "private, max-age=86400",
+        "Content-Disposition": "inline",
+    }
     return Response(image.content, media_type=image.media_type, headers=headers)

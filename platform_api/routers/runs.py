@@ -13,10 +13,11 @@ from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.event_streams import event_stream
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State, StepStatistics
 from rubricworks.platform_api.services import runs
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=PROBLEMS)
+router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=PROBLEMS, route_class=TaggedRoute)
 RunName = Annotated[str, Path(min_length=1, max_length=200, examples=["quickstart-20261123-020900"])]
 StageName = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[\w-]+$", examples=["train_policy"])]
 _EVENT_SECONDS = 1.0

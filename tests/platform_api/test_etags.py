@@ -1,0 +1,69 @@
+"""Answers to GETs carry an ETag, by which who has the answer already is told that it is the same."""
+
+import re
+
+import pytest
+from pydantic import SecretStr
+from repeated_posts import LABEL, LABELS
+from served_api import TOKEN, Caller, bearer, exchange, served, wait_for_rollouts
+from trained_run import STAGE, finish_tables, write_rubrics, write_run
+
+from rubricworks.platform_api.app import guarded_routes
+from rubricworks.platform_api.settings import ApiSettings
+
+VALUES = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "number": "1", "digest": "0" * 64}
+READS = [
+    re.sub(r"\{(\w+)\}", lambda match: (VALUES | {"form": "csv"})[match[1]], route.path)
+    for route in guarded_routes()
+    if "GET" in route.methods and route.path.startswith("/api/v1") and not route.path.endswith("/events")
+]
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = write_run(folder)
+    write_rubrics(run)
+    finish_tables(run)
+    with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
+        wait_for_rollouts(url, **bearer())
+        yield Caller(url)
+
+
+def test_every_read_is_tagged_and_is_not_sent_again_while_it_is_the_same(caller):
+    found, untagged = 0, {}
+    for path in READS:
+        status, headers, content = exchange(caller.pages + path, **bearer())
+        if status != 200:
+            assert "etag" not in headers, path
+            continue
+        found += 1
+        tag = headers.get("etag", "")
+        again = exchange(caller.pages + path, **{"If-None-Match": tag}, **bearer())
+        other = exchange(caller.pages + path, **{"If-None-Match": '"another"'}, **bearer())
+        is_same = (again[0], again[1].get("etag"), again[2]) == (304, tag, b"")
+        if not is_same or (other[0], other[2]) != (200, content):
+            untagged[path] = (tag, again[0], other[0])
+    assert found > 15
+    assert untagged == {}
+
+
+def test_the_tag_of_an_answer_that_changed_is_another(caller):
+    path = f"{caller.url}/{LABELS}"
+    before = exchange(path, **bearer())[1]["etag"]
+    assert caller.post("runner", LABELS, LABEL)[0] == 201
+    status, headers, _ = exchange(path, **{"If-None-Match": before}, **bearer())
+    assert (status, headers["etag"] != before) == (200, True)
+    for known in ("*", f"W/{headers['etag']}", f'"x", {headers["etag"]}'):
+        assert exchange(path, **{"If-None-Match": known}, **bearer())[0] == 304
+
+
+def test_who_may_not_read_is_not_told_that_an_answer_is_the_same(caller):
+    assert exchange(f"{caller.url}/tokens", **{"If-None-Match": "*"}, **bearer(caller.secret("viewer")))[0] == 403
+    assert exchange(f"{caller.url}/runs", **{"If-None-Match": "*"})[0] == 401
+
+
+def test_pages_and_probes_are_not_kept(caller):
+    for path in ("/runs", "/tokens", "/readyz"):
+        status, headers, _ = exchange(caller.pages + path, **{"If-None-Match": "*"}, **bearer())
+        assert (status, headers.get("cache-control"), "etag" in headers) == (200, "no-store", False)
