@@ -8,7 +8,6 @@ from fastapi.responses import PlainTextResponse, Response
 from rubricworks.grading.agreement_report import AgreementReport
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.db.tables import RunTable
-from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -89,8 +88,6 @@ async def put_labels(
     session: SessionOf,
     store: StoreOf,
 ) -> list[LabelBody]:
-    if wrong := next((name for name, credit in asked.credits.items() if not 0 <= credit <= 1), None):
-        raise BadRequest(f"credits.{wrong}: {asked.credits[wrong]:g} is not between 0 and 1")
     await runs.get_run(session, run)
     place = (run, stage, asked.step, asked.sample_id, asked.response)
     stored = await labels.put_labels(session, store, runner, *place, asked.credits)

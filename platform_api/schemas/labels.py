@@ -1,7 +1,7 @@
 """Labels and preferences of people over HTTP."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,7 +22,7 @@ class LabelRequest(BaseModel):
         description="The text, or an image's digest",
         examples=["A red star stands left of a blue circle."],
     )
-    credits: dict[str, float] = Field(
+    credits: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         min_length=1,
         max_length=200,
         description="Criterion → credit from 0 to 1",

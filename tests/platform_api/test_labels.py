@@ -65,7 +65,7 @@ def test_labels_replace_a_persons_earlier_ones_and_come_by_page(caller):
     [
         ({"response": "no such"}, "has no such response"),
         ({"credits": {"Is new": 1.0}}, "was not graded by 'Is new'"),
-        ({"credits": {NAMES[0]: 1.5}}, "is not between 0 and 1"),
+        ({"credits": {NAMES[0]: 1.5}}, "less than or equal to 1"),
     ],
 )
 def test_labels_of_what_was_not_graded_are_refused(caller, change, message):
