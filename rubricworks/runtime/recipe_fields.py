@@ -36,7 +36,7 @@ _NAMES = {
     Reach.FUNCTION: ("function",),
     Reach.SOURCE: (
         *("source", "sources", "held_out_source", "pictures"),
-        *("responses", "baselines", "questions"),  # files of an evaluation
+        *("responses", "baselines", "questions", "agreement"),  # files of an evaluation
     ),
     Reach.MODEL: ("student", "generator", "folder", "vision_tower", "language_model", "encoder", "parser"),
     Reach.OPEN: ("arms", "changes", "stages", "extra_body"),
