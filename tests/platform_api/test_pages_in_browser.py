@@ -183,6 +183,11 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
             wait_for(lambda: caller.get("runs/watched-1").get("state") == "going")
             page.goto(f"{url}/runs/watched-1")
             expect(page.get_by_text("started in a terminal: stop it there, with Ctrl-C")).to_be_visible()
+            log = page.get_by_role("link", name=f"log of {STAGE}")
+            log.focus()
+            drawn = log.element_handle()
+            page.wait_for_function("(link) => !link.isConnected", arg=drawn)
+            expect(log).to_be_focused()
             (run / "error.json").write_text(json.dumps({"stage": STAGE, "message": "out of memory"}))
         expect(page.get_by_text("out of memory")).to_be_visible()
         expect(page.locator(".state").first).to_have_text("failed")
@@ -479,4 +484,25 @@ def test_times_are_the_readers_own(browser, pages):
     page.clock.install(time=datetime.now(UTC) + timedelta(days=3, hours=1))
     page.reload()
     expect(page.locator("tbody time").first).to_have_text("3 days ago")
+    page.context.close()
+
+
+def test_the_focus_follows_the_keys_that_move_and_can_be_seen(browser, pages):
+    page = log_in(browser, pages, "runner-paula")
+    page.goto(f"{pages.pages}{RUN}/rollouts/{STAGE}")
+    for key, sample in (("j", "a"), ("j", "b"), ("k", "a")):
+        page.keyboard.press(key)
+        expect(page.locator("tr.current a")).to_be_focused()
+        expect(page.locator("tr.current a")).to_have_text(sample)
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sample a")
+    page.goto(f"{pages.pages}{RUN}/label/{STAGE}/1/a")
+    for key in ("j", "y", "j", "n"):
+        page.keyboard.press(key)
+    expect(page.locator("fieldset.current input").last).to_be_focused()
+    assert page.locator("input:checked").count() == 2
+    page.goto(f"{pages.pages}/runs")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.context.close()

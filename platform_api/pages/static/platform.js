@@ -3,7 +3,10 @@ const TYPING = "input:not([type=radio]):not([type=checkbox]), select, textarea";
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches(TYPING)) return;
   const choice = document.querySelector(`.current [data-choice="${CSS.escape(event.key)}"]`);
-  if (choice) return choice.click();
+  if (choice) {
+    choice.focus();
+    return choice.click();
+  }
   const link = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   if (link) return link.click();
   const items = [...document.querySelectorAll("[data-item]")];
@@ -12,9 +15,26 @@ document.addEventListener("keydown", (event) => {
     const next = items[Math.min(items.length - 1, Math.max(0, now + (event.key === "j" ? 1 : -1)))];
     items.forEach((item) => item.classList.toggle("current", item === next));
     next?.scrollIntoView({ block: "nearest" });
+    focusItem(next);
   } else if (event.key === "Enter" && now >= 0 && document.activeElement === document.body) {
     (items[now].matches("a") ? items[now] : items[now].querySelector("a"))?.click();
   }
+});
+
+// The focus goes with the current item, so that it is read aloud and the tab key goes on from there.
+function focusItem(item) {
+  if (!item) return;
+  const target = item.matches("a") ? item : item.querySelector("a[href], input[type=radio]") ?? item;
+  if (target === item && !item.matches("a")) item.tabIndex = -1;
+  target.focus({ preventScroll: true });
+}
+
+// Content that comes anew keeps the focus where it was.
+let focusedLink = null;
+document.addEventListener("htmx:beforeSwap", () => (focusedLink = document.activeElement?.getAttribute("href")));
+document.addEventListener("htmx:afterSwap", () => {
+  if (!focusedLink || document.activeElement !== document.body) return;
+  document.querySelector(`main a[href="${CSS.escape(focusedLink)}"]`)?.focus({ preventScroll: true });
 });
 
 // On a small screen each row of a table stands as a card, in which a cell carries the name of its column.
@@ -125,7 +145,9 @@ if (live) {
     const now = [...live.querySelectorAll("[data-item]")].findIndex((item) => item.classList.contains("current"));
     live.replaceChildren(...fresh.childNodes);
     prepareContent();
-    live.querySelectorAll("[data-item]")[now]?.classList.add("current");
+    const current = live.querySelectorAll("[data-item]")[now];
+    current?.classList.add("current");
+    if (document.activeElement === document.body) focusItem(current);
   });
 }
 // An image that is not there leaves no frame behind.
