@@ -25,6 +25,7 @@ WHOLE = {
     "/runs/{run}/preferences/models": "standings of a run's models",
     "/leaderboard": "a table of the models of runs that the caller chose",
     "/promotions/{number}": "rules of a gate",
+    "/readyz": "differences that `/drift` has by page",
 }
 """Answers with a list that does not grow with use → why it is whole."""
 
