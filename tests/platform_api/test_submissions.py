@@ -114,7 +114,7 @@ def test_a_run_calls_its_service_as_a_runner_until_it_ends(stand_in):
         assert submit(url, "bad")[0] == 201
         assert submit(url, "bad")[0] == 201, "the same request"
         wait_for(lambda: state(url, "bad")["state"] == "ended")
-        tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]
+        tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]["items"]
         assert len(tokens) == 2
         assert all(one["revoked_at"] for one in tokens)
 
@@ -123,7 +123,8 @@ def test_a_run_that_cannot_start_leaves_no_token(stand_in):
     with served(settings(stand_in)) as url:
         submit(url, "first")
         assert submit(url, "second")[0] == 409
-        revoked = {one["name"].split(":")[1]: one["revoked_at"] for one in ask(f"{url}/api/v1/tokens", **bearer())[1]}
+        tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]["items"]
+        revoked = {one["name"].split(":")[1]: one["revoked_at"] for one in tokens}
         assert (revoked["first"] is None, revoked["second"] is None) == (True, False)
         stop(url, "first")
         wait_for(lambda: state(url, "first")["state"] == "ended")

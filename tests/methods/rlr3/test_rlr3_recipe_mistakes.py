@@ -73,7 +73,7 @@ def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, line, me
 def test_fields_of_the_other_pipeline_are_no_fields_of_this_one(path):
     (mistake,) = mistakes(path, RECIPE + "committee: {}\n")
     assert "committee: no such field; " in mistake
-    assert "checklists" in mistake or "did you mean" in mistake
+    assert "filter" in mistake, "the nearest of this pipeline's own"
 
 
 def test_dollars_cannot_be_capped_while_a_model_has_no_price(path):
