@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from rubricworks.errors import TransientError, UserError
 from rubricworks.redaction import redact
+from rubricworks.tracking.connection import MlflowAway
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(MlflowAway, _registry_away)
     app.add_exception_handler(TransientError, _service_away)
     app.add_exception_handler(OperationalError, database_away)
     app.add_exception_handler(DataError, _unstorable)
@@ -94,6 +96,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _user_error(request: Request, error: Exception) -> Response:
     return _answer(request, 422, "Invalid request", str(error))
+
+
+async def _registry_away(request: Request, error: Exception) -> Response:
+    detail = f"the registry does not answer: {error}"
+    return _answer(request, 503, "Registry unavailable", detail, headers={"Retry-After": "5"})
 
 
 async def _service_away(request: Request, error: Exception) -> Response:

@@ -118,9 +118,18 @@ def connect(config: TrackingConfig, runs: Path) -> Connection | None:
         return Connection(client, uri, _experiment(client, config.experiment, _artifact_location(uri)))
 
 
+class MlflowAway(TransientError):
+    """MLflow does not answer, or not as it should."""
+
+
 @contextmanager
 def report_mlflow_errors(uri: str) -> Iterator[None]:
-    """Convert MLflow's errors into a one-line UserError that names the URI."""
+    """Convert MLflow's errors into one line that names the URI.
+
+    Raises:
+        UserError: MLflow refuses the request, such as one for a version that it does not have.
+        MlflowAway: it fails, or does not answer.
+    """
     try:
         yield
     except (UserError, ImportError):
@@ -129,7 +138,11 @@ def report_mlflow_errors(uri: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("mlflow", "requests", "sqlalchemy", "urllib3")):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TransientError(f"MLflow at {redact(uri)}: {redact(first)}; {_how_to_test(uri)}") from error
+        said = f"MLflow at {redact(uri)}: {redact(first)}"
+        status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 500
+        if 400 <= status < 500 and status not in (401, 403, 408, 429):
+            raise UserError(said) from error
+        raise MlflowAway(f"{said}; {_how_to_test(uri)}") from error
 
 
 def _check_server(uri: str) -> None:
@@ -142,7 +155,7 @@ def _check_server(uri: str) -> None:
         return  # it answers; MLflow's own calls will show whether it grants access
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise TransientError(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
+        raise MlflowAway(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
 
 
 def _artifact_location(uri: str) -> str | None:

@@ -95,7 +95,7 @@ def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_se
             assert time.monotonic() < deadline
             time.sleep(0.1)
         installation.require_agreement()
-        assert installation.get("drift") == []
+        assert installation.get("drift")["items"] == []
     receiver.shutdown()
     assert ([one.version for one in applied], consumer.serving()) == ([version], {MODEL: version})
 
@@ -179,7 +179,7 @@ def test_mlflow_away_is_a_banner_and_a_refusal_in_words(tmp_path, monkeypatch):
         head = {"Idempotency-Key": "of-the-test"}
         body = {"model": MODEL, "version": 1}
         status, _, answer = exchange(f"{url}/api/v1/promotions", method="POST", body=body, **head)
-        assert status in (422, 503)
+        assert status == 503
         assert "127.0.0.1:9" in json.loads(answer)["detail"]
         assert Path(tmp_path / "platform.db").exists()
 
