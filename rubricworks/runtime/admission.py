@@ -6,8 +6,9 @@ model registry may be anybody's who can write there, so what it reaches is admit
 
 A host is admitted with its port, `judge.example:8000`; without one, at the port of its scheme alone (80, 443). An
 address that begins with a variable, `${JUDGE_URL}/v1`, is that of the environment and needs no admission; the variables
-that are sent there do, under the name `${JUDGE_URL}`. A place is admitted with all that is below it: a folder, a
-bucket, `hf://organisation`. Code is admitted by its exact name: a function, and a folder of lmms-eval's tasks.
+that are sent there do, under the name `${JUDGE_URL}`. Where files are read, the variable itself is admitted so, since
+`${HOME}/.ssh` is nobody's data. A place is admitted with all that is below it: a folder, a bucket, `hf://organisation`.
+Code is admitted by its exact name: a function, and a folder of lmms-eval's tasks.
 """
 
 import json
@@ -19,7 +20,14 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.environment import names_in
-from rubricworks.runtime.recipe_fields import SCHEMES, is_address, names_task_folder, places_in, scheme_of
+from rubricworks.runtime.recipe_fields import (
+    SCHEMES,
+    is_address,
+    names_task_folder,
+    places_in,
+    reaches_files,
+    scheme_of,
+)
 
 _ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(|/.*)", re.DOTALL)
 """Nothing but a path may follow: `${URL}@other.host` would be another host's address."""
@@ -93,13 +101,14 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
             else:
                 places.update(places_in((*path, field), text))
         texts = [(str(key).rpartition(".")[2], text) for key, text in _texts(section)]
-        addresses = [text for key, text in texts if key != "function" and is_address(text)]
-        functions |= {text for key, text in texts if key == "function" and _FUNCTION.fullmatch(text)}
+        addresses = [(name, text) for name, text in texts if name != "function" and is_address(text)]
+        functions |= {text for name, text in texts if name == "function" and _FUNCTION.fullmatch(text)}
         key = section.get("api_key_env")
-        for text in addresses:
+        for name, text in addresses:
             host, variables = _reached(text)
             sent = {*variables, *([key] if isinstance(key, str) else [])}
-            if sent or of_stranger or not (host.startswith("${") or _LOOPBACK.fullmatch(host)):
+            is_own = _LOOPBACK.fullmatch(host) or (host.startswith("${") and not reaches_files((*path, name)))
+            if sent or of_stranger or not is_own:
                 hosts.setdefault(host, set()).update(sent)
     return Admission(
         hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())},

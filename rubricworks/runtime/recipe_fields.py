@@ -62,6 +62,11 @@ def reach_of(path: Sequence[str]) -> Reach | None:
     return _KINDS.get(names[-1]) if names else None
 
 
+def reaches_files(path: Sequence[str]) -> bool:
+    """Return True for a field whose text may be a folder or a file."""
+    return reach_of(path) in (Reach.SOURCE, Reach.MODEL)
+
+
 SCHEMES = {"http": 80, "https": 443}
 """Scheme of an address → its port."""
 HUB = "hf://"
@@ -98,7 +103,7 @@ def places_in(path: Sequence[str], text: str) -> list[str]:
         return places
     reach = reach_of(path)
     is_file = reach is Reach.SOURCE and "/" not in bare
-    is_name = reach in (Reach.MODEL, Reach.SOURCE) and bare and not is_file and bare not in BUILT_IN_MODELS
+    is_name = reaches_files(path) and bare and not is_file and bare not in BUILT_IN_MODELS
     if not is_name or is_address(text):
         return []
     return [HUB + "/".join(part.partition("@")[0] for part in bare.split("/")[:2])]
