@@ -120,6 +120,8 @@ def _plan(recipe_file: Path, items: int | None) -> "Sequence[CallEstimate]":
 
     try:
         recipe = load_recipe(recipe_file)
+        if recipe.plan_in_words():  # a retraining: its cost is found with the champion
+            return []
         count = recipe.items_in_world() if recipe.world is not None else items
         return estimate_calls(recipe, count) if count else []
     except (UserError, OSError):

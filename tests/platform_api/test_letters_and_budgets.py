@@ -62,6 +62,17 @@ def test_a_budget_is_the_sum_of_the_ledger(caller):
     assert b"of $2.00 allowed" in body
 
 
+def test_a_run_of_a_method_that_plans_no_calls_has_a_page(caller, folder):
+    recipe = folder / "today-1" / "recipe.yaml"
+    before = recipe.read_bytes()
+    recipe.write_bytes(recipe_path("retrain-laptop").read_bytes())
+    try:
+        status, _, body = exchange(f"{caller.pages}/runs/today-1", **bearer())
+    finally:
+        recipe.write_bytes(before)
+    assert (status, b"Stages" in body) == (200, True)
+
+
 def test_a_burn_down_starts_at_the_cap_and_loses_what_each_stage_spent():
     def stage(name, seconds, dollars, planned):
         return StageSpending(name, seconds, 1, 0, 10, dollars, 1, 10, planned)
