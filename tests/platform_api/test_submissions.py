@@ -134,6 +134,7 @@ def test_the_reason_of_a_run_that_failed_is_told_and_the_next_one_may_begin(stan
     with served(settings(stand_in)) as url:
         assert submit(url, "bad")[0] == 201
         wait_for(lambda: state(url, "bad")["message"] == "error: disk: 0.0 GiB free")
+        assert b'class="state failed">failed<' in exchange(f"{url}/submissions/bad", **bearer())[2]
         assert submit(url, "good")[0] == 201
         (stand_in / "good" / "end").parent.mkdir(exist_ok=True)
         (stand_in / "good" / "end").touch()
