@@ -66,6 +66,11 @@ def test_runs_are_filtered(url, query, names):
     assert [run["name"] for run in ask(f"{url}/runs?{query}")[1]["items"]] == names
 
 
+def test_any_state_can_be_chosen_again_on_the_page(url):
+    status, _, body = exchange(url.removesuffix("/api/v1") + "/runs?search=&state=")
+    assert (status, b'<option value="" selected>any<' in body, b"today-1" in body) == (200, True, True)
+
+
 def test_a_run_is_as_its_files_say(url):
     run = ask(f"{url}/runs/today-1")[1]
     assert (run["state"], run["pipeline"], run["message"]) == ("done", "rubicap", "trained")

@@ -1,6 +1,6 @@
 """Pages of runs: the list, a run with its stages and budget, its report and logs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -34,12 +34,14 @@ async def runs_page(
     request: Request,
     session: SessionOf,
     viewer: Viewer,
-    state: State | None = None,
+    state: State | Literal[""] = "",
     search: Annotated[str, Query(max_length=200)] = "",
     cursor: Cursor = None,
 ) -> Response:
     before = run_cursor(cursor)
-    found = await runs.list_runs(session, state=state, recipe=None, search=search, before=before, limit=PAGE + 1)
+    found = await runs.list_runs(
+        session, state=state or None, recipe=None, search=search, before=before, limit=PAGE + 1
+    )
     last = found[PAGE - 1] if len(found) > PAGE else None
     counts = await runs.count_runs(session)
     next_cursor = encode_cursor(last.changed.isoformat(), last.name) if last else None
