@@ -32,6 +32,8 @@ from rubricworks.runtime.recipe_fields import (
 _ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(|/.*)", re.DOTALL)
 """Nothing but a path may follow: `${URL}@other.host` would be another host's address."""
 _LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1)(:\d+)?|::1|\[::1\]:\d+")
+SCENE_WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
+"""Places of the scene world, which each run sets for itself."""
 _FUNCTION = re.compile(r"[\w.]+:\w+")
 
 
@@ -107,8 +109,8 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
         for name, text in addresses:
             host, variables = _reached(text)
             sent = {*variables, *([key] if isinstance(key, str) else [])}
-            is_own = _LOOPBACK.fullmatch(host) or (host.startswith("${") and not reaches_files((*path, name)))
-            if sent or of_stranger or not is_own:
+            is_given = host in SCENE_WORLD or (host.startswith("${") and not reaches_files((*path, name)))
+            if sent or of_stranger or not (is_given or _LOOPBACK.fullmatch(host)):
                 hosts.setdefault(host, set()).update(sent)
     return Admission(
         hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())},

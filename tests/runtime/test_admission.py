@@ -36,6 +36,7 @@ def endpoint(url: str, key: str | None = None, **more) -> dict:
         (endpoint("http://localhost:8000/v1", "KEY"), {"localhost:8000": ("KEY",)}),
         ({"source": "${IMAGES}/train"}, {"${IMAGES}": ()}),
         ({"student": "${HOME}/.ssh"}, {"${HOME}": ()}),
+        ({"source": "${RUBRICWORKS_WORLD_DIR}/images"}, {}),
         ({"source": "/data/${SET}"}, {}),
         ({"source": "https://images.example/${S3_SECRET}/list.json"}, {"images.example": ("S3_SECRET",)}),
         ({"source": "hf:org/${S3_SECRET}"}, {"hf:org/": ("S3_SECRET",)}),

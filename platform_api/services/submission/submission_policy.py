@@ -33,7 +33,7 @@ from rubricworks.evaluation.scorers.capture import CaptureScorer
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.mistakes import Mistake
 from rubricworks.redaction import is_secret_name
-from rubricworks.runtime.admission import Admission, needs_of, nested_fields
+from rubricworks.runtime.admission import SCENE_WORLD, Admission, needs_of, nested_fields
 from rubricworks.runtime.recipe_fields import (
     ADMISSION,
     HUB,
@@ -49,8 +49,6 @@ from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 from rubricworks.training.config import VllmOptions
 
 _SETTING = "RUBRICWORKS_SUBMISSIONS"
-_WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
-"""Addresses that a run with `world:` gives itself."""
 _VLLM: str = VllmOptions.model_fields["url"].default
 _PARSER: str = CaptureScorer.model_fields["parser"].default
 _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
@@ -141,7 +139,7 @@ class SubmissionPolicy(Admission):
                 elif isinstance(text, str):
                     yield from self._unadmitted_text((*path, key), text)
         needs = needs_of(section, of_stranger=True)
-        own = {host for host, sent in needs.hosts.items() if host in _WORLD and has_world and not sent}
+        own = {host for host, sent in needs.hosts.items() if host in SCENE_WORLD and has_world and not sent}
         hosts = {host: sent for host, sent in needs.hosts.items() if host not in own}
         keys = [key for key in section if _name(key).endswith("_env") and isinstance(section[key], str)]
         if keys and not needs.hosts:
