@@ -48,15 +48,27 @@ _ASSERT = (
 )
 _FIRST_ASSERTION = rf"\b{_ASSERT}\s+(?!and\b)\S+"
 _SECOND_ASSERTION = re.compile(
-    rf"{_FIRST_ASSERTION}.*?\b(?:and|as well as|but|while|plus)\s+(?:also\s+|then\s+)?(?:{_ASSERT}|that|whether|how)\b"
+    rf"{_FIRST_ASSERTION}.*?\b(?:and|as well as|but|while|plus)(?:,(?:\s\w+){{1,4}},)?\s+"
+    rf"(?:also\s+|then\s+)?(?:{_ASSERT}|that|whether|how)\b"
 )
 """States … and gives …; states that … and that …. Two verbs with one object ("finds and names the star") are one."""
 _NEXT_CLAUSE = re.compile(
-    rf"{_FIRST_ASSERTION}.*?(?:;|\s[-\u2013\u2014]|\b(?:then|also|further|additionally|moreover)|"
+    rf"{_FIRST_ASSERTION}.*?(?:;|\s[-/\u2013\u2014]|\b(?:then|also|further|additionally|moreover)|"
     rf"(?<!\bthat )(?<!\bwhat )(?<!\bhow )(?<!\bwhere )(?<!\bwhen )(?<!\bif )\bit|"
     rf"(?<=[.;] )the (?:final )?(?:response|answer|caption))\s+(?:also\s+|further\s+)?{_ASSERT}\b"
 )
 """States …; it also gives …: a clause of its own."""
+_OBJECT = r"(?:an?|the|its|each|every|any|that|how|why|what|whether)\b"
+"""What a verb is followed by, and a plural noun hardly ever is."""
+_NO_CONTENT = r"(?:(?!\b(?:that|which|who|how|why|if)\b).)"
+_JOINED_VERBS = re.compile(
+    rf"^{_NO_CONTENT}*?(?:"
+    rf"\w+s\s+(?!and\b){_NO_CONTENT}+?\band\s+(?:\w+ly\s+)?\w+[^\Ws]s\s+{_OBJECT}|"
+    rf"\b(?:should|must|has to)\s+\w+\s+(?!and\b){_NO_CONTENT}+?\band\s+(?:\w+ly\s+)?(?!{_OBJECT})[a-z]+\s+{_OBJECT})"
+)
+"""Weighs … and covers the …; should weigh … and cover the …: two verbs of any kind, each with its object."""
+_PARTICIPLE = re.compile(r",\s(?:\w+\s)?\w+ing\s+(?:that|how|why|what|whether|each|every)\b")
+"""Names …, explaining what …: a participle with an object clause asks for something of its own."""
 _EXAMPLES = re.compile(
     r"\([^()]{3,}\)|\(?\bjustification:.*|\b(?:representative )?examples?\b[^:.]{0,80}:.*|"
     r"\bfor (?:example|instance)\b.*"
@@ -64,6 +76,7 @@ _EXAMPLES = re.compile(
 """Parts of a criterion that ask for nothing: what stands in brackets, examples and reasons."""
 _NEXT_DEMAND = re.compile(r"\b(?:should|must|has to)\b[^.]*\.\s.*\b(?:should|must|has to)\b")
 _ENUMERATION = re.compile(r"(?:\(1\)|\b1[.)]\s|\bstep 1\b).*(?:\(2\)|\b2[.)]\s|\bstep 2\b)")
+_JOINTS = (_SECOND_ASSERTION, _NEXT_CLAUSE, _JOINED_VERBS, _PARTICIPLE, _NEXT_DEMAND, _ENUMERATION)
 
 
 def lint_checklist(
@@ -192,7 +205,7 @@ def is_judgment(criterion: str, call: VerifierCall) -> bool:
 def joins_assertions(criterion: str) -> bool:
     """Return True if a criterion makes several assertions, of which a response may meet only some."""
     text = _EXAMPLES.sub("", " ".join(criterion.lower().split()))
-    return any(pattern.search(text) for pattern in (_SECOND_ASSERTION, _NEXT_CLAUSE, _NEXT_DEMAND, _ENUMERATION))
+    return any(pattern.search(text) for pattern in _JOINTS)
 
 
 def _plain_words(text: str) -> str:

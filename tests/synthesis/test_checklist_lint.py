@@ -177,6 +177,11 @@ def test_only_the_tasks_verifiers_may_be_called():
         "The response comments on the bird and suggests a place to see it.",
         "Step 1: Does it name the bird? Step 2: Does it count the nests?",
         "It should name the bird. Each item must give the colour.",
+        "The response names the bird / says where it sits.",
+        "The response names the bird and, in the end, says where it sits.",
+        "The response weighs the risks and covers the costs.",
+        "The response should weigh the risks and cover the costs.",
+        "The response recommends birds, arguing why each is rare.",
     ],
 )
 def test_a_criterion_of_several_assertions_is_dropped(criterion):
@@ -194,6 +199,10 @@ def test_a_criterion_of_several_assertions_is_dropped(criterion):
         "The response names a bird of the lake. Representative examples: 1) the swan 2) the grebe.",
         "The response names a bird (it gives a name, says where it lives, and so on).",
         "The response notes the value that it gives.",
+        "The response says that the bird sits and eats the bread.",
+        "The response should say that birds sit and eat the bread.",
+        "The response weighs costs and benefits.",
+        "The response names the bird, sitting on a wire.",
     ],
 )
 def test_a_criterion_of_one_assertion_stays_however_it_is_put(criterion):

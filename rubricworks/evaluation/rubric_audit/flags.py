@@ -81,7 +81,13 @@ _TELLS = re.compile(
 """Verbs whose claim states the content: "says that the cup is red"."""
 _TOLD = re.compile(r"(?:\w+ ){0,4}that\b|(?:it )?(?:clear|plain|known)\b", re.IGNORECASE)
 """What follows a verb of any kind where it introduces what is told: "makes it clear that …"."""
-_TOPIC = re.compile(r"an? (?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE)
+_TOPIC = re.compile(r"an? (?:\w+ )?(?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE)
+_LIGHT = re.compile(
+    r"(?:do|get|giv|has)(?:e|s|es)?\s(?:(?!(?:an?|the|its?|no|that)\b)[a-z]+\s){1,3}(?:about|into|of|on|to|with)\b|"
+    r"(?:is|are)\s(?:\w+\s){1,3}about\b",
+    re.IGNORECASE,
+)
+"""A verb that means little, and a noun or adjective without an article: "has much to say about", "does justice to"."""
 _DRAWN = 0.5
 """Reward that the best image earns if the generator draws what the prompt asks for."""
 _OF_THE_JUDGE = ("reversed", "impossible")
@@ -212,7 +218,7 @@ def asks_for_act(criterion: Criterion) -> bool:
     if _TOLD.match(rest) or not rest:
         return False
     if _TELLS.fullmatch(verb):
-        return _TOPIC.match(rest) is not None
+        return _TOPIC.match(rest) is not None or _LIGHT.match(f"{verb} {rest}") is not None
     demanded = re.search(r"\b(?:should|must|has to)\b", opening[0][: opening.start("object")]) is not None
     return (demanded or verb.endswith("s")) and not verb.endswith("ss")
 
