@@ -3,8 +3,8 @@
 Each scene has captions by the five teachers; the strict writer writes a rubric from them, with its guards. A fault is
 put into one criterion, or into the rubric as a whole: written by the lenient writer without guards, which listing
 guesses satisfies; generic, so that any scene's caption meets it; or with those criteria alone that half a caption
-meets. Each fault has four wordings: the flags were written against the first, and changed twice after what they missed
-of the second and of the third; the fourth was written after the last change, and nothing was changed for it.
+meets. Each fault has five wordings: the flags were written against the first, and changed after what they missed of
+the second, of the third and of the fourth; the fifth was written after the last change, and nothing was changed for it.
 """
 
 import random
@@ -35,7 +35,7 @@ OF_RUBRICS = ("presence only", "not about it", "indifferent")
 """Faults of a rubric as a whole."""
 
 
-Wording = Literal["first", "second", "third", "fourth"]
+Wording = Literal["first", "second", "third", "fourth", "fifth"]
 
 
 class _Phrases(NamedTuple):
@@ -84,6 +84,19 @@ _PHRASES = {
         ),
         overlaps=("One finds in it that {}", "Conveys the following: {}", "The text has {}"),
         contradicts=("Insists on {}", "Paints it thus: {}", "The text has {}"),
+    ),
+    "fifth": _Phrases(
+        leaks=("An ideal completion would be: {}", "Justification: the expert wrote {}", "For example: {}"),
+        compound=(
+            *("Meets two conditions: it {}, it {}", "{}, with attention to whether it {}", "{}. Additionally, {}"),
+            *("Besides the fact that it {}, it {}", "{}, all the while making sure that it {}", "{} (and {})"),
+        ),
+        parroted=(
+            *("Demonstrates an understanding of {}", "Acknowledges {}", "Provides adequate coverage of {}"),
+            *("There is some treatment of {}", "Is sensitive to {}", "Contains a section on {}"),
+        ),
+        overlaps=("Correctly establishes that {}", "The completion has {}", "As to content: {}"),
+        contradicts=("Asserts {}", "Has the reader believe {}", "The completion has {}"),
     ),
 }
 

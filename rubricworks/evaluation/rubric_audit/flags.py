@@ -81,7 +81,9 @@ _TELLS = re.compile(
 """Verbs whose claim states the content: "says that the cup is red"."""
 _TOLD = re.compile(r"(?:\w+ ){0,4}that\b|(?:it )?(?:clear|plain|known)\b", re.IGNORECASE)
 """What follows a verb of any kind where it introduces what is told: "makes it clear that …"."""
-_TOPIC = re.compile(r"an? (?:\w+ )?(?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE)
+_TOPIC = re.compile(
+    r"an? (?:\w+ )?(?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE
+)
 _LIGHT = re.compile(
     r"(?:do|get|giv|has)(?:e|s|es)?\s(?:(?!(?:an?|the|its?|no|that)\b)[a-z]+\s){1,3}(?:about|into|of|on|to|with)\b|"
     r"(?:is|are)\s(?:\w+\s){1,3}about\b",
