@@ -148,5 +148,6 @@ def test_rates_of_a_file_are_looked_for_before_a_run_starts(tmp_path):
     (check,) = load_recipe(recipe_path("quickstart"), [rates]).method_checks(tmp_path)
     assert check.name == "noise_correction"
     assert "none.json cannot be read" in check.problem
-    with pytest.raises(UserError, match=r"noise_correction\.agreement tells the errors of one judge's zeros and ones"):
-        load_recipe(recipe_path("quickstart"), [rates, "policy.credits=logprob"])
+    for of_file_or_given in (rates, "policy.noise_correction={false_positive: 0.1, false_negative: 0.1}"):
+        with pytest.raises(UserError, match="credits: logprob gives what lies between; leave one out"):
+            load_recipe(recipe_path("quickstart"), [of_file_or_given, "policy.credits=logprob"])

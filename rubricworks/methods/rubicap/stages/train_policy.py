@@ -114,11 +114,14 @@ class PolicySection(StageConfig, PolicyConfig):
 
     @model_validator(mode="after")
     def _rates_of_one_judge(self) -> "PolicySection":
-        if isinstance(self.noise_correction, MeasuredRates) and (self.escalate_to or self.credits == "logprob"):
-            name = "escalate_to" if self.escalate_to else "credits: logprob"
+        if self.noise_correction is not None and self.credits == "logprob":
             raise ValueError(
-                f"noise_correction.agreement tells the errors of one judge's zeros and ones, and {name} gives other "
-                "credits; write the rates themselves, or leave one out"
+                "noise_correction corrects zeros and ones, and credits: logprob gives what lies between; leave one out"
+            )
+        if isinstance(self.noise_correction, MeasuredRates) and self.escalate_to:
+            raise ValueError(
+                "noise_correction.agreement tells the errors of one judge, and with escalate_to two judge; write the "
+                "rates of both together, or leave one out"
             )
         return self
 
