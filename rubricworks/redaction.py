@@ -16,6 +16,11 @@ _KEY = re.compile(
     r"\b(?:sk-|sk_live_|hf_|rw_|ghp_|gho_|github_pat_|glpat-|xox[abp]-|nvapi-|AIza)[\w-]{12,}"
     r"|\bAKIA[0-9A-Z]{16}\b|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
+_KEY_SIGNS = (
+    *("sk-", "sk_live_", "hf_", "rw_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "nvapi-", "AIza", "AKIA", "eyJ"),
+    "PRIVATE KEY",
+)
+"""One of these is in every match of `_KEY`; to look for them takes a fraction of its time."""
 _ASSIGNMENT = re.compile(r"(?P<name>[\w-]+)(?P<sign>[\"']?\s*[:=]\s*)(?P<value>[\"'][^\"']*[\"']|[^\s,}\]]+)")
 HIDDEN = "***"
 
@@ -37,8 +42,11 @@ def find_secret(text: str) -> str | None:
 
 def redact(text: str) -> str:
     """Return the text with its users and passwords of URLs and its keys hidden."""
-    text = _USER_IN_URL.sub(rf"\g<scheme>{HIDDEN}@", text)
-    return _KEY.sub(HIDDEN, _SECRET_IN_QUERY.sub(rf"\g<name>{HIDDEN}", text))
+    if "://" in text:
+        text = _USER_IN_URL.sub(rf"\g<scheme>{HIDDEN}@", text)
+    if "=" in text:
+        text = _SECRET_IN_QUERY.sub(rf"\g<name>{HIDDEN}", text)
+    return _KEY.sub(HIDDEN, text) if any(sign in text for sign in _KEY_SIGNS) else text
 
 
 def redact_assignments(text: str) -> str:

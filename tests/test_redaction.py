@@ -60,3 +60,13 @@ def test_name_of_no_secret(name):
 def test_values_of_secret_names_are_hidden_and_no_others():
     text = "{API_KEY: abc, max_tokens: 12, 'HF_TOKEN': 'x y', a: http://u:p@h}"
     assert redact_assignments(text) == "{API_KEY: ***, max_tokens: 12, 'HF_TOKEN': ***, a: http://***@h}"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["sk-", "sk_live_", "hf_", "rw_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxa-", "xoxp-", "nvapi-", "AIza"],
+)
+def test_a_key_of_each_provider_is_hidden(prefix):
+    assert redact(f"with {prefix}0123456789abcdef, once") == "with ***, once"
+    assert redact("a -----BEGIN RSA PRIVATE KEY----- b") == "a *** b"
+    assert redact("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln") == "***"
