@@ -43,6 +43,21 @@ def row_cursor(cursor: str | None) -> int:
     return start
 
 
+def before_row(cursor: str | None) -> int | None:
+    """Number of the row that ended the page before, where the newest row is first; None on the first page."""
+    return decode_cursor(cursor, int)[0] if cursor is not None else None
+
+
+def newest_page(found: Sequence[T], limit: int) -> tuple[list[T], str | None]:
+    """Rows of a page, and the cursor of the next one, of rows that were asked for with one more than the limit.
+
+    Args:
+        found: rows with an `id`, the newest first.
+    """
+    rows: list[Any] = list(found[:limit])
+    return rows, encode_cursor(rows[-1].id) if len(found) > limit else None
+
+
 def page_of(found: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
     """Rows of a page of a list that is whole in memory, and the cursor of the next one; see `row_cursor`."""
     start = row_cursor(cursor)

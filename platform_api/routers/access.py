@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Admin,
@@ -37,11 +37,12 @@ async def show_caller(viewer: Viewer) -> Caller:
 
 @router.get("/tokens", summary="List tokens, the newest first")
 async def list_tokens(session: SessionOf, admin: Admin, cursor: Cursor = None, limit: Limit = 50) -> TokenPage:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await tokens.list_tokens(session, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return TokenPage(
-        items=[TokenBody.model_validate(token) for token in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[TokenBody.model_validate(token) for token in page],
+        next_cursor=next_cursor,
     )
 
 
@@ -66,9 +67,10 @@ async def list_changes(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> ChangePage:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await audit_log.list_changes(session, before=before, limit=limit + 1, action=action, subject=subject)
+    page, next_cursor = newest_page(found, limit)
     return ChangePage(
-        items=[ChangeBody.model_validate(change) for change in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[ChangeBody.model_validate(change) for change in page],
+        next_cursor=next_cursor,
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -79,11 +79,12 @@ async def list_judge_preferences(
     run: RunName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
 ) -> JudgePreferencePage:
     await runs.get_run(session, run)
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await judge_preferences.list_choices(session, run, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return JudgePreferencePage(
-        items=[JudgePreferenceBody.model_validate(one) for one in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[JudgePreferenceBody.model_validate(one) for one in page],
+        next_cursor=next_cursor,
     )
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from rubricworks.grading.agreement_report import AgreementReport
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
@@ -71,11 +71,12 @@ async def list_labels(
     run: RunName, stage: StageName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
 ) -> LabelPage:
     await runs.get_run(session, run)
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await labels.list_labels(session, run, stage, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return LabelPage(
-        items=[LabelBody.model_validate(one) for one in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[LabelBody.model_validate(one) for one in page],
+        next_cursor=next_cursor,
     )
 
 
@@ -145,11 +146,12 @@ async def list_preferences(
     run: RunName, session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
 ) -> PreferencePage:
     await runs.get_run(session, run)
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await preferences.list_preferences(session, run, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return PreferencePage(
-        items=[PreferenceBody.model_validate(one) for one in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[PreferenceBody.model_validate(one) for one in page],
+        next_cursor=next_cursor,
     )
 
 

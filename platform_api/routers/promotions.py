@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, page_of
+from rubricworks.platform_api.cursors import before_row, newest_page, page_of
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
@@ -75,11 +75,12 @@ async def list_promotions(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> PromotionPage:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await promotions.list_promotions(session, model=model, state=state, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return PromotionPage(
-        items=[PromotionBody.model_validate(one) for one in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[PromotionBody.model_validate(one) for one in page],
+        next_cursor=next_cursor,
     )
 
 

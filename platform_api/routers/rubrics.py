@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, row_cursor
+from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor, newest_page, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import (
@@ -223,11 +223,12 @@ async def list_versions(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RubricVersionPage:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await rubric_versions.list_versions(session, state=state, run=run, before=before, limit=limit + 1)
+    page, next_cursor = newest_page(found, limit)
     return RubricVersionPage(
-        items=[RubricVersionBody.model_validate(one) for one in found[:limit]],
-        next_cursor=encode_cursor(found[limit - 1].id) if len(found) > limit else None,
+        items=[RubricVersionBody.model_validate(one) for one in page],
+        next_cursor=next_cursor,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest, NotFound, Problem
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
@@ -85,7 +85,7 @@ async def submit(
 async def list_submissions(
     session: SessionOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50
 ) -> SubmissionPage:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await submissions.list_submissions(session, before=before, limit=limit + 1)
     return SubmissionPage(
         items=[SubmissionBody.model_validate(one) for one in found[:limit]],

@@ -1,9 +1,8 @@
 """Two models on the same samples, without their names: which response is better, and how often each model wins."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -22,6 +21,7 @@ from rubricworks.platform_api.services.blind_choices import (
     write_rows,
 )
 from rubricworks.platform_api.services.raters import imported_rater
+from rubricworks.platform_api.services.read_tables import ReadTables
 from rubricworks.platform_api.services.run_tables import iterate_rows
 from rubricworks.runs.store import RunStore
 
@@ -29,8 +29,6 @@ KIND = "responses"
 TABLE = "score/responses"
 COLUMNS = ("sample_id", "first", "second", "choice", "rater")
 CHOICES = ("first", "equal", "second")
-_CACHED_TABLES = 4
-_responses: dict[tuple[Any, ...], dict[str, dict[str, "Answer"]]] = {}
 
 
 class Answer(NamedTuple):
@@ -38,6 +36,9 @@ class Answer(NamedTuple):
 
     response: str
     response_type: str | None
+
+
+_tables = ReadTables[dict[str, dict[str, Answer]]]()
 
 
 class Pair(NamedTuple):
@@ -52,12 +53,7 @@ class Pair(NamedTuple):
 
 async def responses(store: RunStore, table: RunTable) -> dict[str, dict[str, Answer]]:
     """Model → sample → its response; a model is named with its step and decoding."""
-    key = (store.uri, table.run, table.path, table.modified)
-    if key not in _responses:
-        _responses[key] = await asyncio.to_thread(_read, store, table)
-        while len(_responses) > _CACHED_TABLES:
-            _responses.pop(next(iter(_responses)))
-    return _responses[key]
+    return await _tables.get(store, table, _read)
 
 
 async def next_pair(

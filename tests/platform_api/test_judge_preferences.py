@@ -13,6 +13,7 @@ from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 from trained_run import STAGE, finish_tables, write_run, write_table
 
 from rubricworks.platform_api.services.judges import judge_preferences, judge_verdicts
+from rubricworks.platform_api.services.read_tables import ReadTables
 from rubricworks.platform_api.settings import ApiSettings
 
 NAMES = ["Names the star", "Says <b>red</b>"]
@@ -92,7 +93,7 @@ def caller(folder):
 
 def judges_with(caller, monkeypatch, **limits):
     """Judges of a run whose tables are read anew, with these limits."""
-    monkeypatch.setattr(judge_verdicts, "_tables", {})
+    monkeypatch.setattr(judge_verdicts, "_tables", ReadTables())
     for name, limit in limits.items():
         monkeypatch.setattr(judge_verdicts, name, limit)
     return caller.get("runs/today-1/judge-preferences/judges")["judges"]
@@ -104,7 +105,7 @@ def test_a_large_table_is_read_in_part_and_the_same_responses_of_two_tables_are_
     assert judges_with(caller, monkeypatch, _MOST_ROWS=3)[FAST] == 1
     found = judges_with(caller, monkeypatch, _MOST_ROWS=20_000, _MOST_RESPONSES=2)
     assert (found[FAST], found["judge in today-1/train_policy"]) == (2, 2)
-    kept = {key for cards in judge_verdicts._tables.values() for key in cards.get("fast", ())}
+    kept = {key for cards in judge_verdicts._tables._known.values() for key in cards.get("fast", ())}
     assert kept == set(sorted(judge_verdicts.response_key(one, f"a star of {one}") for one in SAMPLES)[:2])
 
 

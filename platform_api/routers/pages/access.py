@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.access import SESSION_COOKIE, session_cookie
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.routers.dependencies import Admin, Cursor, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
@@ -23,10 +23,10 @@ async def tokens_page(request: Request, session: SessionOf, admin: Admin) -> Res
 
 @router.get("/changes")
 async def changes_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     found = await audit_log.list_changes(session, before=before, limit=PAGE + 1, action=None, subject=None)
-    next_cursor = encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None
-    return draw_page(request, viewer, "changes.html", changes=found[:PAGE], next_cursor=next_cursor)
+    changes, next_cursor = newest_page(found, PAGE)
+    return draw_page(request, viewer, "changes.html", changes=changes, next_cursor=next_cursor)
 
 
 @router.get("/login")

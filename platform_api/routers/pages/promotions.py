@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.problems import BadRequest, Problem
 from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute
@@ -27,13 +27,14 @@ _PAGE = "/promotions"
 async def promotions_page(
     request: Request, session: SessionOf, service: PromotionsOf, viewer: Viewer, cursor: Cursor = None
 ) -> Response:
-    before = decode_cursor(cursor, int)[0] if cursor is not None else None
+    before = before_row(cursor)
     reconciler: Reconciler | None = request.app.state.reconciler
     try:
         standings, problem = await service.standings(), ""
     except UserError as error:
         standings, problem = {}, redact(str(error))
     found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
+    page, next_cursor = newest_page(found, PAGE)
     return draw_page(
         request,
         viewer,
@@ -41,8 +42,8 @@ async def promotions_page(
         standings=standings,
         problem=problem,
         drift=reconciler.found if reconciler else (),
-        promotions=found[:PAGE],
-        next_cursor=encode_cursor(found[PAGE - 1].id) if len(found) > PAGE else None,
+        promotions=page,
+        next_cursor=next_cursor,
         may_request=viewer.may(Right.RUN),
         may_decide=viewer.may(Right.APPROVE),
         waives_second_person=service.waives_second_person,

@@ -5,7 +5,6 @@ card of several judges has one vote of each in every verdict, and the reason of 
 another judge gave as its reason is read from its raw answer; where that is no plain judgment, the table has none.
 """
 
-import asyncio
 import hashlib
 import json
 import re
@@ -17,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.grading.ratings import normalise_text
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.platform_api.services.read_tables import ReadTables
 from rubricworks.platform_api.services.run_index import read_table
 from rubricworks.runs.store import RunStore
 
@@ -29,12 +29,10 @@ _MOST_ROWS = 20_000
 """Rows of a table that are looked at, in its order: a training has a million, and a person judges some dozens."""
 _MOST_RESPONSES = 2_000
 """Responses of a table that are kept, those with the lowest digests: of two tables with the same ones, the same."""
-_CACHED_TABLES = 4
 _MAX_NAME = 300
 _NAME = re.compile(r"(?P<judge>.+) in (?P<run>[^/]+)/(?P<stage>[\w-]+)", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
-_tables: dict[tuple[Any, ...], dict[str, dict[str, "Card"]]] = {}
 
 
 class Card(NamedTuple):
@@ -43,6 +41,9 @@ class Card(NamedTuple):
     text: str
     voter: int | None
     """Place of the judge among those that voted; None for what they decided together."""
+
+
+_tables = ReadTables[dict[str, dict[str, Card]]]()
 
 
 class JudgeVerdict(NamedTuple):
@@ -145,12 +146,7 @@ async def find_table(session: AsyncSession, run: str, stage: str) -> RunTable | 
 
 async def _judges_of(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
     """Judge → key of a response → its first scorecard."""
-    place = (store.uri, table.run, table.path, table.modified)
-    if place not in _tables:
-        _tables[place] = await asyncio.to_thread(_read, store, table)
-        while len(_tables) > _CACHED_TABLES:
-            _tables.pop(next(iter(_tables)))
-    return _tables[place]
+    return await _tables.get(store, table, _read)
 
 
 def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
