@@ -66,11 +66,12 @@ class Admission(BaseModel):
         )
 
     def admits_place(self, place: str) -> bool:
-        """Return True for a place that is admitted, or below one."""
+        """Return True for a place that is admitted, or below one; a variable may lead anywhere, so it is below none."""
         parts = place.split("/")
         if ".." in parts or "%" in place or "\\" in place:
             return False
-        return any(parts[: len(begin)] == begin for begin in (one.rstrip("/").split("/") for one in self.places))
+        admitted = [one.rstrip("/").split("/") for one in self.places]
+        return any(parts[: len(one)] == one and not names_in("/".join(parts[len(one) :])) for one in admitted)
 
     @property
     def is_empty(self) -> bool:

@@ -138,7 +138,7 @@ def test_a_submitted_run_is_promoted_by_another_person_served_confirmed_and_roll
                 ("promotion.confirm", "runner"),
                 ("rollback.request", "approver-b"),
                 ("rollback.apply", "approver-b"),
-                ("promotion.confirm", "runner"),
+                ("rollback.confirm", "runner"),
             ]
 
 

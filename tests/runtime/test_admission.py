@@ -129,3 +129,11 @@ def test_a_variable_is_admitted_for_its_host_alone():
     admitted = Admission(hosts={"api.example": ("KEY",), "evil.example": ()})
     needs = needs_of({"a": endpoint("https://evil.example", "KEY"), "b": endpoint("https://api.example", "KEY")})
     assert admitted.lacking(needs).hosts == {"evil.example": ("KEY",)}
+
+
+def test_a_variable_below_an_admitted_folder_is_not_admitted_since_it_may_lead_out_of_it():
+    admitted = Admission(places=("/data", "/sets/${SET}"))
+    assert admitted.admits_place("/data/images")
+    assert not admitted.admits_place("/data/${SET}")
+    assert admitted.admits_place("/sets/${SET}/images")
+    assert not admitted.admits_place("/sets/${SET}/${OTHER}")

@@ -208,7 +208,7 @@ class Promotions:
             if changed is None:
                 raise Conflict(f"promotion {number} is {promotion.state}; only an applied one is confirmed")
             await session.refresh(promotion)
-            record(session, by, "promotion.confirm", _subject(promotion))
+            record(session, by, f"{promotion.kind}.confirm", _subject(promotion))
         return promotion
 
     async def recover(self, after: timedelta | None = None) -> None:

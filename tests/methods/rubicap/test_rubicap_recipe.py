@@ -151,3 +151,5 @@ def test_rates_of_a_file_are_looked_for_before_a_run_starts(tmp_path):
     for of_file_or_given in (rates, "policy.noise_correction={false_positive: 0.1, false_negative: 0.1}"):
         with pytest.raises(UserError, match="credits: logprob gives what lies between; leave one out"):
             load_recipe(recipe_path("quickstart"), [of_file_or_given, "policy.credits=logprob"])
+    with pytest.raises(UserError, match=r"noise_correction\.agreement tells the errors of one judge"):
+        load_recipe(recipe_path("quickstart"), [rates, STRONG])

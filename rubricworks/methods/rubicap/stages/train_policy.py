@@ -120,7 +120,7 @@ class PolicySection(StageConfig, PolicyConfig):
             )
         if isinstance(self.noise_correction, MeasuredRates) and self.escalate_to:
             raise ValueError(
-                "noise_correction.agreement tells the errors of one judge, and with escalate_to two judge; write the "
+                "noise_correction.agreement tells the errors of one judge, and escalate_to asks another; write the "
                 "rates of both together, or leave one out"
             )
         return self
