@@ -20,6 +20,8 @@ from rubricworks.errors import TransientError, UserError
 
 VARIABLE = "RUBRICWORKS_API"
 TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
+_REQUESTING = ("runner", "admin")
+"""Scopes of tokens that may request a promotion."""
 _ATTEMPTS, _PAUSE, _TIMEOUT = 3, 1.0, 60.0
 _LARGEST = 64 * 1024 * 1024
 _PAGE = 200
@@ -213,7 +215,8 @@ def promoting_api() -> ApiClient | None:
     """The API that the environment names, which alone moves its models' aliases; None without one.
 
     Raises:
-        UserError: its address is no URL, or there is no token to request promotions with.
+        UserError: its address is no URL, or there is no token that may request promotions.
+        TransientError: the API does not answer.
     """
     api = named_api()
     if api is not None and api.lacks_token:
@@ -222,6 +225,8 @@ def promoting_api() -> ApiClient | None:
             f"promotion with; nothing is registered or moved: set {TOKEN_VARIABLE} to a runner's token (rubricworks "
             "tokens create), on Kubeflow by cluster.secrets or the chart's pipelines.apiToken"
         )
+    if api is not None and (scope := api.get("caller")["scope"]) not in _REQUESTING:
+        raise UserError(f"{api.url}: the token in {TOKEN_VARIABLE} is of scope {scope}; a promotion needs a runner's")
     return api
 
 

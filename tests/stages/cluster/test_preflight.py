@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from pydantic import SecretStr
 from scripted_server import Said, fail, say
+from served_api import TOKEN, Caller, served
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
+from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.cluster_configs import cluster_only_configs
 from rubricworks.recipe.files import load_recipe
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV, NODE_ENV, require_accelerators
@@ -91,8 +94,16 @@ def test_a_run_that_could_not_request_its_promotion_ends_before_anything_costs_m
     monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
     with pytest.raises(UserError, match=r"1 of 6 checks failed: promotion: .*there is no token"):
         preflight(good, tmp_path / "run")
-    monkeypatch.setenv("RUBRICWORKS_API_TOKEN", "a-runner")
-    preflight(good, tmp_path / "run")
+    (tmp_path / "runs").mkdir()
+    with served(ApiSettings(storage=str(tmp_path / "runs"), token=SecretStr(TOKEN))) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        refused = {"rw_revoked": "unknown or expired", Caller(url).secret("viewer-v"): "of scope viewer"}
+        for token, problem in refused.items():
+            monkeypatch.setenv("RUBRICWORKS_API_TOKEN", token)
+            with pytest.raises(UserError, match=rf"1 of 6 checks failed: promotion: .*{problem}"):
+                preflight(good, tmp_path / "run")
+        monkeypatch.setenv("RUBRICWORKS_API_TOKEN", Caller(url).secret("runner-r"))
+        preflight(good, tmp_path / "run")
 
 
 def test_what_was_spent_may_leave_nothing_of_the_budget(tmp_path):
