@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -134,6 +134,17 @@ policy-aware: $(VENV)/installed  ## Weights by contrast, refill and pitfalls bes
 	    --set 'evaluation.decodings=[greedy]' || exit 1; \
 	done
 	$(RUN) benchmarks.policy_aware runs/policy-aware
+
+noise-correction: $(VENV)/installed  ## Rewards corrected for a judge's errors beside those of the judge as it is, with three seeds (an hour)
+	for seed in 1 2 3; do \
+	  run=runs/noise/seed-$$seed; arms="$(RUN) rubricworks.cli arms rubicap-laptop --seed $$seed --runs runs/noise"; \
+	  $$arms --arm noisy --set 'evaluation.decodings=[greedy]' && \
+	  $(RUN) benchmarks.rollout_labels $$run-noisy 400 > $$run-labels.csv && \
+	  $(RUN) rubricworks.cli agreement $$run-labels.csv $$run-noisy/train_policy/scorecards \
+	    --rubrics $$run-noisy/synthesize_rubrics --json judge-agreement.json && \
+	  $$arms --table noise --set 'evaluation.decodings=[greedy]' || exit 1; \
+	done
+	$(RUN) benchmarks.policy_aware runs/noise
 
 claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
 	$(RUN) rubricworks.cli claims rlr3

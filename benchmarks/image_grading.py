@@ -27,7 +27,7 @@ from benchmarks.rounds import Lap, Row, Watch, alternate
 from rubricworks.data.images import png_bytes
 from rubricworks.data.tables import Sample
 from rubricworks.grading import CallPer, Grader
-from rubricworks.grading.image_prompts import image_judge_messages
+from rubricworks.grading.images.prompts import image_judge_messages
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Response
 

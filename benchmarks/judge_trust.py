@@ -21,7 +21,7 @@ from test_noise import effect
 
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Cascade, Grader
-from rubricworks.grading.judge_probe import ProbeRow
+from rubricworks.grading.agreement.judge_probe import ProbeRow
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.metrics import t_interval
 from rubricworks.rubrics import Scorecard

@@ -1,11 +1,12 @@
-"""Benchmark of rewards that know the policy: the table in docs/policy-aware-rewards.md, from finished runs.
+"""Arms beside the laptop's own run: tables in docs/policy-aware-rewards.md and docs/judge-trust.md, from finished runs.
 
     rubricworks arms rubicap-laptop --table policy_aware --seed 1 --runs runs/policy-aware      # and 2, 3
     python -m benchmarks.policy_aware runs/policy-aware
 
-`make policy-aware` does both. Quality is the oracle's F1 of a step's rollouts, which no reward sees, averaged over the
-last ten steps. Steps to the same quality: until it has reached nine tenths of what the recipe's own run of the same
-seed gains, from its first five steps to its last twenty. All of it is simulated, but for the student and its training.
+`make policy-aware` does both, and `make noise-correction` the same with the arms `noisy` and `noisy_corrected`. Quality
+is the oracle's F1 of a step's rollouts, which no reward sees, averaged over the last ten steps. Steps to the same
+quality: until it has reached nine tenths of what the recipe's own run of the same seed gains, from its first five steps
+to its last twenty. All of it is simulated, but for the student and its training.
 """
 
 import argparse
@@ -24,8 +25,9 @@ from rubricworks.world.scene.scene_index import read_scene_index
 
 WINDOW, FIRST, LAST, SHARE = 10, 5, 20, 0.9
 BESIDE = {
-    **dict.fromkeys(("contrast", "refill", "refreshed", "lenient"), ""),
+    **dict.fromkeys(("contrast", "refill", "refreshed", "lenient", "noisy"), ""),
     **dict.fromkeys(("lenient_pitfalls", "lenient_refreshed"), "lenient"),
+    "noisy_corrected": "noisy",
 }
 """Arm → arm that it is compared with; the recipe's own run has no name."""
 

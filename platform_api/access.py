@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import Request
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricworks.environment import is_loopback
-from rubricworks.platform_api.problems import Problem, database_away, problem_response
+from rubricworks.platform_api.problems import Problem, database_fault, problem_response
 from rubricworks.platform_api.request_counts import RequestCounts
 from rubricworks.platform_api.services.access import tokens
 from rubricworks.platform_api.services.access.principals import Principal, Right
@@ -57,8 +57,8 @@ class Access:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             answer = await self._refusal(scope, headers)
-        except OperationalError as error:  # the application's own handlers stand behind this
-            answer = await database_away(Request(scope), error)
+        except DatabaseError as error:  # the application's own handlers stand behind this
+            answer = await database_fault(Request(scope), error)
         if answer is not None:
             return await answer(scope, receive, send)
         if scope["path"] == LOGIN and scope["method"] == "POST":
@@ -138,9 +138,8 @@ def requires(right: Right) -> Any:
     async def check(request: Request) -> Principal:  # FastAPI would give a plain function a thread
         principal: Principal = request.state.principal
         if not principal.may(right):
-            raise Problem(
-                403, "Forbidden", f"{principal.name} is a {principal.scope}; this needs the right to {right.value}"
-            )
+            scope = f"{'an' if principal.scope[0] in 'ao' else 'a'} {principal.scope}"
+            raise Problem(403, "Forbidden", f"{principal.name} is {scope}; this needs the right to {right.value}")
         return principal
 
     check.right = right  # type: ignore[attr-defined]
@@ -196,7 +195,10 @@ def is_same_origin(headers: dict[str, str]) -> bool:
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+    try:
+        return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+    except ValueError:  # half of an IPv6 address
+        return False
 
 
 def is_local(scope: Scope, headers: dict[str, str]) -> bool:

@@ -156,7 +156,7 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     # By default there are four more than cores, which wait for the storage most of the time.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "blocking"))
     state = app.state
-    state.settings, state.dependencies = settings, []
+    state.settings, state.dependencies, state.is_stopping = settings, [], False
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`

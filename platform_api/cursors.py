@@ -4,11 +4,13 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from rubricworks.platform_api.problems import BadRequest
 
 T = TypeVar("T")
+FOREIGN_CURSOR = "cursor: not one that this list gave; leave it out to begin anew"
 
 
 def encode_cursor(*place: Any) -> str:
@@ -28,9 +30,26 @@ def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
             raise ValueError("another list's")
         if any(isinstance(one, int) and abs(one) >= 1 << 63 for one in place):
             raise ValueError("no row has such a number")
+        for text in (one for one in place if isinstance(one, str)):
+            text.encode()  # half a surrogate pair, which no database takes, is a ValueError
     except (ValueError, binascii.Error, RecursionError) as error:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
+        raise BadRequest(FOREIGN_CURSOR) from error
     return tuple(place)
+
+
+def decode_time(text: str) -> datetime:
+    """The time in a cursor's place, in UTC.
+
+    Raises:
+        BadRequest: it is none, has no zone, or lies outside of the calendar.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            raise ValueError("no zone")
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(FOREIGN_CURSOR) from error
 
 
 def row_cursor(cursor: str | None) -> int:
@@ -39,7 +58,7 @@ def row_cursor(cursor: str | None) -> int:
         return 0
     start: int = decode_cursor(cursor, int)[0]
     if start < 0:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew")
+        raise BadRequest(FOREIGN_CURSOR)
     return start
 
 

@@ -9,8 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rubricworks.platform_api.problems import problem_response
 
 MAX_BODY = 2 * 1024 * 1024
-"""Bytes of a request's body; a recipe has a few thousand."""
+"""Bytes of a request's body."""
+MAX_RECIPE, MAX_CHANGES = 50_000, 100
+"""Characters of a submitted recipe, and of its changes together; and those. The package's longest has 8,389."""
 _TOO_LARGE = f"a body has at most {MAX_BODY} bytes"
+_TWO_LENGTHS = "the body has a length and is chunked too; send it with a Content-Length, or chunked"
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     b"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
@@ -21,7 +24,7 @@ _HEADERS = {
 
 
 class BodyLimit:
-    """ASGI middleware that refuses bodies above `MAX_BODY` before they are read whole."""
+    """ASGI middleware that refuses bodies above `MAX_BODY` before they are read whole, and those of two lengths."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -29,7 +32,12 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        length = dict(scope["headers"]).get(b"content-length", b"0")
+        headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            # A proxy that goes by the other one would take the next request for a part of this body (RFC 9112, 6.1).
+            close = {"Connection": "close"}
+            return await problem_response(400, "Bad request", _TWO_LENGTHS, headers=close)(scope, receive, send)
+        length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > MAX_BODY:
             return await problem_response(413, "Body too large", _TOO_LARGE)(scope, receive, send)
         count = 0

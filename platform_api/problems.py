@@ -10,10 +10,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DatabaseError, DataError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from rubricworks.errors import TransientError, UserError
+from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.redaction import redact
 from rubricworks.tracking.connection import MlflowAway
 
@@ -64,8 +66,9 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(MlflowAway, _registry_away)
     app.add_exception_handler(TransientError, _service_away)
-    app.add_exception_handler(OperationalError, database_away)
+    app.add_exception_handler(DatabaseError, database_fault)
     app.add_exception_handler(DataError, _unstorable)
+    app.add_exception_handler(ClientDisconnect, _caller_gone)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -109,11 +112,14 @@ async def _service_away(request: Request, error: Exception) -> Response:
     return _answer(request, 503, "Service unavailable", detail, headers={"Retry-After": "5"})
 
 
-async def database_away(request: Request, error: Exception) -> Response:
-    """The answer while the database is away."""
-    _log.warning("the database does not answer: %s", type(error).__name__)
-    detail = "the database does not answer; /readyz says why, ask again in a moment"
-    return _answer(request, 503, "Database unavailable", detail, headers={"Retry-After": "2"})
+async def database_fault(request: Request, error: Exception) -> Response:
+    """The answer while the database is away, full, damaged or in another's hands; the log has its own words."""
+    if (fault := fault_of(error)) is None:
+        raise error
+    _log.warning("%s %s: %s", request.method, request.url.path, describe_fault(error))
+    again = "; /readyz says why, ask again in a moment" if fault.retry_seconds else "; /readyz and the log say more"
+    headers = {"Retry-After": str(fault.retry_seconds)} if fault.retry_seconds else None
+    return _answer(request, 503, "Database unavailable", fault.problem + again, headers=headers)
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
@@ -121,6 +127,11 @@ async def _unstorable(request: Request, error: Exception) -> Response:
     assert isinstance(error, DataError)
     reason = str(error.orig).splitlines()[0]
     return _answer(request, 422, "Invalid request", f"a value cannot be stored or looked for: {redact(reason)}")
+
+
+async def _caller_gone(request: Request, error: Exception) -> Response:
+    """The answer to a request whose body ended early; nobody gets it."""
+    return _answer(request, 400, "Incomplete request", "the connection ended before the body did")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

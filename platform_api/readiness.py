@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.db.faults import fault_of, reason_of
 from rubricworks.platform_api.db.migrate import check_revision
 
 _FAILURE_SECONDS = 5.0
@@ -87,8 +88,9 @@ def check_database(engine: Engine) -> str:
         with engine.connect() as connection:
             check_revision(connection)
     except SQLAlchemyError as error:
-        first_line, *_ = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {first_line}") from error
+        fault = fault_of(error)
+        said = fault.line(reason_of(error)) if fault and fault.remedy else reason_of(error)
+        raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {said}") from error
     return f"{engine.dialect.name} answers"
 
 

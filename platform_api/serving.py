@@ -1,6 +1,8 @@
 """Server start and stop: settings are validated before the port opens, and a stop lets responses finish."""
 
+import contextlib
 import logging
+import resource
 import socket
 import sys
 
@@ -8,15 +10,28 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet  # now, not while the first group's readers wait: half a second
 import uvicorn
+from fastapi import FastAPI
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
+from rubricworks.platform_api.db.sqlite_file import check_database_file, database_file
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
+from rubricworks.platform_api.slow_requests import PunctualProtocol
 
 _SECONDS_TO_FINISH = 20
+_OPEN_FILES = 16_384
+
+
+class StreamEndingServer(uvicorn.Server):
+    """A server whose streams of events end when it is told to stop, which else would wait for them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell the streams, then stop as any other."""
+        self.config.app.state.is_stopping = True  # type: ignore[union-attr]
+        await super().shutdown(sockets)
 
 
 def listening_socket(host: str, port: int, runs: str | None = None) -> socket.socket:
@@ -38,6 +53,8 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
                 "set it to a token of at least 16 characters, or listen on 127.0.0.1"
             )
         make_database_folder(settings)
+        if (path := database_file(settings.database_url)) is not None:
+            check_database_file(path)
         return listen(host, port)
     except OSError as error:
         raise UserError(
@@ -75,13 +92,28 @@ def serve(listening: socket.socket, runs: str | None = None) -> None:
     logging.getLogger("uvicorn.access").addFilter(_reject_probes)
     is_loopback_only = binds_to_loopback(listening.getsockname()[0])
     own = {"local_runs": is_loopback_only, "own_url": url_of(listening)}
+    _allow_many_connections()
+    server_of(create_app(settings_from_environment(runs).model_copy(update=own))).run(sockets=[listening])
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """The server of an application."""
     config = uvicorn.Config(
-        create_app(settings_from_environment(runs).model_copy(update=own)),
+        app,
+        http=PunctualProtocol,
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return StreamEndingServer(config)
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit of open files: a connection is one, and a shell grants 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
+    with contextlib.suppress(ValueError, OSError):  # macOS names a limit that it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), most))
 
 
 def _reject_probes(record: logging.LogRecord) -> bool:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import yaml
 
 _MAX_DEPTH = 64
-_MAX_NODES = 200_000
-"""Nodes with every alias written out: a short text of nested aliases stands for any number."""
+_MAX_VALUES = 200_000
+_LONG_TEXT = 100
+"""Characters for which a text counts as one value more."""
 _MAX_DIGITS = 40
 _BOOL = "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -32,7 +33,63 @@ class YamlDocument(NamedTuple):
     value: Any
 
 
+class _Size:
+    """Depth and values of a document as its events come, with aliases written out."""
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        self._sizes: dict[str, int] = {}
+        """Anchor → values below it."""
+        self._open: list[tuple[str | None, int]] = []
+        """Anchor and values so far of each collection that has not ended."""
+
+    def add(self, event: yaml.Event) -> None:
+        """Count an event.
+
+        Raises:
+            YamlError: the document is too deep or has too many values, or an alias stands inside itself.
+        """
+        line = _line(event.start_mark)
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((event.anchor, 1))
+            if len(self._open) > _MAX_DEPTH:
+                raise YamlError(f"more than {_MAX_DEPTH} sections and lists inside each other", line)
+            return
+        if isinstance(event, yaml.AliasEvent):
+            assert event.anchor is not None
+            if any(anchor == event.anchor for anchor, _ in self._open):
+                raise YamlError(f"the alias *{event.anchor} stands inside &{event.anchor} itself", line)
+            size = self._sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            size = 1 + len(event.value) // _LONG_TEXT
+            if event.anchor:
+                self._sizes[event.anchor] = size
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = self._open.pop()
+            if anchor:
+                self._sizes[anchor] = size
+        else:
+            return
+        if self._open:
+            anchor, so_far = self._open[-1]
+            self._open[-1] = anchor, so_far + size
+            if so_far + size > self._max_values:
+                characters = f"{self._max_values * _LONG_TEXT:,} characters"
+                written = "once the aliases are written out"
+                raise YamlError(f"more than {self._max_values:,} values, or {characters}, {written}", line)
+
+
 class _Loader(yaml.SafeLoader):
+    def __init__(self, text: str | bytes, max_values: int) -> None:
+        super().__init__(text)
+        self._size = _Size(max_values)
+
+    def get_event(self) -> Any:
+        """The next event, checked before anything recursive sees it."""
+        event = super().get_event()
+        self._size.add(event)
+        return event
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
@@ -47,15 +104,16 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
-def parse_yaml(text: str | bytes) -> YamlDocument:
+def parse_yaml(text: str | bytes, max_values: int = _MAX_VALUES) -> YamlDocument:
     """Parse the one document of a text.
 
+    Args:
+        max_values: the most values with every alias written out: a short text of nested aliases stands for any number.
     Raises:
         YamlError: it is not YAML, or breaks one of this module's bounds.
     """
     try:
-        _check_size(text)
-        loader = _Loader(text)
+        loader = _Loader(text, max_values)
         try:
             root = loader.get_single_node()
             _check_nodes(root)
@@ -65,41 +123,6 @@ def parse_yaml(text: str | bytes) -> YamlDocument:
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
         raise YamlError(" ".join(str(problem).split()), _line(getattr(error, "problem_mark", None))) from error
-
-
-def _check_size(text: str | bytes) -> None:
-    """Check depth and aliases on the events, before anything recursive sees the text."""
-    sizes: dict[str, int] = {}
-    """Anchor → nodes below it, with aliases written out."""
-    open_nodes: list[tuple[str | None, int]] = []
-    """Anchor and nodes so far of each collection that has not ended."""
-    for event in yaml.parse(text, Loader=_Loader):
-        line = _line(event.start_mark)
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, 1))
-            if len(open_nodes) > _MAX_DEPTH:
-                raise YamlError(f"more than {_MAX_DEPTH} sections and lists inside each other", line)
-            continue
-        if isinstance(event, yaml.AliasEvent):
-            assert event.anchor is not None
-            if any(anchor == event.anchor for anchor, _ in open_nodes):
-                raise YamlError(f"the alias *{event.anchor} stands inside &{event.anchor} itself", line)
-            size = sizes.get(event.anchor, 1)
-        elif isinstance(event, yaml.ScalarEvent):
-            size = 1
-            if event.anchor:
-                sizes[event.anchor] = size
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = open_nodes.pop()
-            if anchor:
-                sizes[anchor] = size
-        else:
-            continue
-        if open_nodes:
-            anchor, so_far = open_nodes[-1]
-            open_nodes[-1] = anchor, so_far + size
-            if so_far + size > _MAX_NODES:
-                raise YamlError(f"more than {_MAX_NODES:,} values once the aliases are written out", line)
 
 
 def _check_nodes(root: yaml.Node | None) -> None:

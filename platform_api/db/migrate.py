@@ -12,6 +12,7 @@ from sqlalchemy.exc import DatabaseError
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import fault_of, reason_of
 
 _SCRIPTS = Path(__file__).with_name("migrations")
 REVISIONS = sorted(path.name[1:5] for path in (_SCRIPTS / "versions").glob("r[0-9]*.py"))
@@ -32,9 +33,9 @@ async def migrate(database: Database) -> str:
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             return await connection.run_sync(_upgrade)
     except DatabaseError as error:
-        reason, *_ = str(error.orig or error).strip().splitlines() or [type(error).__name__]
-        url = database.engine.url.render_as_string(hide_password=True)
-        raise UserError(f"the database {url} cannot be opened: {reason}") from error
+        fault, url = fault_of(error), database.engine.url.render_as_string(hide_password=True)
+        advice = f"; {fault.remedy}" if fault and fault.remedy else ""
+        raise UserError(f"the database {url} cannot be opened: {reason_of(error)}{advice}") from error
 
 
 def check_revision(connection: Connection) -> None:

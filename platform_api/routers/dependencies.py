@@ -98,6 +98,11 @@ async def get_request_name(request: Request) -> str:
     return str(getattr(request.state, "request_name", ""))
 
 
+async def is_resumed(request: Request) -> bool:
+    """Return True for a POST that was begun before under its key, by a service that was killed."""
+    return bool(getattr(request.state, "is_resumed", False))
+
+
 async def get_store(request: Request) -> RunStore:
     """The storage of the runs.
 
@@ -119,8 +124,8 @@ async def get_store_if_any(request: Request) -> RunStore | None:
     return await storage.get() if storage is not None else None
 
 
-DatabaseOf = Annotated[Database, Depends(get_database)]
 SessionOf = Annotated[AsyncSession, Depends(get_session, scope="function")]
 RequestName = Annotated[str, Depends(get_request_name)]
+IsResumed = Annotated[bool, Depends(is_resumed)]
 StoreOf = Annotated[RunStore, Depends(get_store)]
 StoreIfAny = Annotated[RunStore | None, Depends(get_store_if_any)]

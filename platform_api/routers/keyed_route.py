@@ -66,7 +66,7 @@ class KeyedRoute(TaggedRoute):
             keyed = Keyed(principal, key, request_digest(request.method, target, await request.body()))
             if (known := await keyed.claim(database)) is not None:
                 return _replay(known)
-            request.state.request_name = keyed.name
+            request.state.request_name, request.state.is_resumed = keyed.name, keyed.is_resumed
             async with keyed.renewed(database):
                 try:
                     answer = await handle(request)

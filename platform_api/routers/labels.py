@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from rubricworks.grading.agreement_report import AgreementReport
+from rubricworks.grading.agreement.report import AgreementReport
 from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.routers.dependencies import (

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -38,10 +38,10 @@ async def follow_log(
     await runs.get_run(session, run)
     known = request.headers.get("last-event-id", "")
     begin = int(known) if known.isdecimal() and len(known) < 17 else after
-    return event_stream(_lines(request, store, run, stage, begin))
+    return event_stream(request, _lines(request, store, run, stage, begin))
 
 
-async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncIterator[str | None]:
+async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncGenerator[str | None]:
     for _ in range(int(_FOR_SECONDS / _SECONDS)):
         async with request.app.state.database.session() as session:
             is_going = (await runs.get_run(session, run)).state == "going"

@@ -4,12 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from rubricworks.platform_api.cursors import before_row, newest_page, page_of
+from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor, newest_page, page_of
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Approver,
     Cursor,
+    IsResumed,
     Limit,
     Runner,
     SessionOf,
@@ -52,11 +53,21 @@ async def get_promotions(request: Request) -> Promotions:
 PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
 
 
+def registry_token(cursor: str | None) -> str | None:
+    """The registry's own token of a page of models, which a cursor holds; None on the first page."""
+    return str(decode_cursor(cursor, str)[0]) if cursor is not None else None
+
+
+def next_models_cursor(token: str | None) -> str | None:
+    """Cursor of the page of models that a token of the registry leads to."""
+    return encode_cursor(token) if token is not None else None
+
+
 @router.get("/models", summary="List registered models with their aliases")
 async def list_models(service: PromotionsOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> ModelPage:
-    found, next_cursor = page_of(sorted((await service.standings()).items()), cursor, limit)
-    items = [ModelBody.model_validate({"model": model, **standing._asdict()}) for model, standing in found]
-    return ModelPage(items=items, next_cursor=next_cursor)
+    found, token = await service.standings(limit, registry_token(cursor))
+    items = [ModelBody.model_validate({"model": model, **standing._asdict()}) for model, standing in found.items()]
+    return ModelPage(items=items, next_cursor=next_models_cursor(token))
 
 
 @router.get("/drift", summary="List differences between registry, promotions and consumer, as last looked at")
@@ -100,9 +111,16 @@ async def request_promotion(
 
 @router.post("/promotions/{number}/approve", summary="Approve a request of somebody else, and move the alias")
 async def approve_promotion(
-    number: Number, decision: Decision, service: PromotionsOf, approver: Approver, session: SessionOf
+    number: Number,
+    decision: Decision,
+    service: PromotionsOf,
+    approver: Approver,
+    session: SessionOf,
+    resumed: IsResumed,
 ) -> PromotionBody:
-    return PromotionBody.model_validate(await service.approve(approver, number, decision.reason, session))
+    return PromotionBody.model_validate(
+        await service.approve(approver, number, decision.reason, session, resumed=resumed)
+    )
 
 
 @router.post("/promotions/{number}/reject", summary="Reject a request; the champion stays")
@@ -119,7 +137,9 @@ async def confirm_promotion(number: Number, service: PromotionsOf, runner: Runne
 
 @router.post("/rollbacks", status_code=201, summary="Make the champion before the champion again, at once")
 async def roll_back(
-    asked: RollbackRequest, service: PromotionsOf, approver: Approver, session: SessionOf
+    asked: RollbackRequest, service: PromotionsOf, approver: Approver, session: SessionOf, resumed: IsResumed
 ) -> PromotionBody:
-    promotion = await service.roll_back(approver, asked.model, asked.reason, session, champion=asked.champion)
+    promotion = await service.roll_back(
+        approver, asked.model, asked.reason, session, champion=asked.champion, resumed=resumed
+    )
     return PromotionBody.model_validate(promotion)

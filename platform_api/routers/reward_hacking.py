@@ -1,6 +1,6 @@
 """Routes of reward hacking: signals of a training, audits of judges, and the page that shows both."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -82,7 +82,7 @@ async def hacking_page(
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
-    mode: FailureMode | None = None,
+    mode: FailureMode | Literal[""] = "",
     cursor: Cursor = None,
 ) -> Response:
     record = await runs.get_run(session, run)

@@ -7,9 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor, newest_page, row_cursor
+from rubricworks.platform_api.cursors import (
+    before_row,
+    decode_cursor,
+    decode_time,
+    encode_cursor,
+    newest_page,
+    row_cursor,
+)
 from rubricworks.platform_api.db.tables import RunTable
-from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Approver,
@@ -258,13 +264,7 @@ def table_cursor(cursor: str | None) -> tuple[datetime, str, str] | None:
     if cursor is None:
         return None
     modified, run, path = decode_cursor(cursor, str, str, str)
-    try:
-        place = datetime.fromisoformat(modified)
-    except ValueError as error:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
-    if place.tzinfo is None:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew")
-    return place, run, path
+    return decode_time(modified), run, path
 
 
 def next_table(found: Sequence[RunTable], limit: int) -> str | None:

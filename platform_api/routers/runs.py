@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
-from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
+from rubricworks.platform_api.cursors import decode_cursor, decode_time, encode_cursor
 from rubricworks.platform_api.event_streams import event_stream
-from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
 from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State, StepStatistics
@@ -77,10 +76,10 @@ async def show_log(run: RunName, stage: StageName, session: SessionOf, store: St
 )
 async def follow_run(run: RunName, request: Request, session: SessionOf, viewer: Viewer) -> StreamingResponse:
     await runs.get_run(session, run)
-    return event_stream(_events(request, run))
+    return event_stream(request, _events(request, run))
 
 
-async def _events(request: Request, name: str) -> AsyncIterator[str | None]:
+async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
     database, last = request.app.state.database, None
     for _ in range(int(_EVENTS_FOR_SECONDS / _EVENT_SECONDS)):
         async with database.session() as session:
@@ -100,10 +99,4 @@ def run_cursor(cursor: str | None) -> tuple[datetime, str] | None:
     if cursor is None:
         return None
     changed, name = decode_cursor(cursor, str, str)
-    try:
-        place = datetime.fromisoformat(changed)
-    except ValueError as error:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
-    if place.tzinfo is None:
-        raise BadRequest("cursor: not one that this list gave; leave it out to begin anew")
-    return place, name
+    return decode_time(changed), name

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NAME_PATTERN
+
 ScopeName = Literal["viewer", "runner", "approver", "admin"]
 
 
@@ -13,7 +15,7 @@ class TokenRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]*$", examples=["ci"])
+    name: str = Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN, examples=["ci"])
     scope: ScopeName
     days: int = Field(default=90, ge=1, le=366, description="Days until it expires", examples=[90])
 

@@ -1,11 +1,15 @@
 """Submitted runs over HTTP."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
+
 Place = Literal["here", "kubeflow"]
+Override = Annotated[str, Field(max_length=10_000)]
+"""A changed field; a limit also keeps out what is no Unicode, which no answer could repeat."""
 
 
 class SubmissionRequest(BaseModel):
@@ -14,12 +18,12 @@ class SubmissionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     recipe: str = Field(
-        min_length=1, max_length=1_000_000, description="The recipe as YAML", examples=["name: quickstart\n"]
+        min_length=1, max_length=MAX_RECIPE, description="The recipe as YAML", examples=["name: quickstart\n"]
     )
     run: str | None = Field(
         default=None, max_length=100, description="Name of the run; by default recipe and time", examples=["nightly-7"]
     )
-    overrides: list[str] = Field(default=[], max_length=100, examples=[["policy.steps=50"]])
+    overrides: list[Override] = Field(default=[], max_length=MAX_CHANGES, examples=[["policy.steps=50"]])
     arm: str | None = Field(default=None, max_length=100, description="One of the recipe's arms")
     place: Place | None = Field(
         default=None, description="By default here, if the service listens on loopback alone", examples=["here"]

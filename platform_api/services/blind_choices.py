@@ -6,6 +6,7 @@ import io
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from rubricworks.data.spreadsheet_cells import guard_cell, unguard_cell
 from rubricworks.metrics import Interval, mean_interval
 from rubricworks.platform_api.problems import BadRequest
 
@@ -68,7 +69,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[object]) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)
     for one in rows:
-        writer.writerow([getattr(one, name) for name in columns])
+        writer.writerow([guard_cell(getattr(one, name)) for name in columns])
     return out.getvalue()
 
 
@@ -88,7 +89,7 @@ def read_rows(
     if absent := [name for name in columns if name not in header and name != "rater"]:
         raise BadRequest(f"line 1: there is no column {absent[0]!r}; the columns are {', '.join(columns)}")
     for line, row in enumerate(rows, start=2):
-        cells = {name: row.get(name) or "" for name in columns}
+        cells = {name: unguard_cell(row.get(name) or "") for name in columns}
         if missing := [name for name in columns if not cells[name] and name not in may_be_empty]:
             raise BadRequest(f"line {line}: {missing[0]} is missing; the columns are {', '.join(columns)}")
         if cells["choice"] not in choices:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.spending import SPENDING_FILE, Budget, read_budget, read_spending
 from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.services.run_copies import run_folder
@@ -67,7 +67,7 @@ async def run_spending(session: AsyncSession, store: RunStore, run: Run) -> Spen
 def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[tuple[float, float]]] | None:
     """Rest of the plan after each stage, as planned and as it went: unit, then (seconds, amount) of both.
 
-    In dollars, or in tokens where no call has a price; None if nothing was planned.
+    In dollars, or in tokens where no call has a price; None if nothing was planned, or no stage has run.
     """
     unit = "dollars" if spending.planned_dollars or spending.dollars else "tokens"
     total: float = getattr(spending.caps, unit) or getattr(spending, f"planned_{unit}")
@@ -80,7 +80,7 @@ def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[
         seconds += stage.seconds
         planned.append((seconds, planned[-1][1] - getattr(stage, f"planned_{unit}")))
         actual.append((seconds, actual[-1][1] - getattr(stage, unit)))
-    return unit, planned, actual
+    return (unit, planned, actual) if len(planned) > 1 else None
 
 
 def _read(store: RunStore, run: str, items: int | None) -> Spending:
@@ -88,6 +88,8 @@ def _read(store: RunStore, run: str, items: int | None) -> Spending:
         try:
             caps = read_budget(folder)
             spent = read_spending(folder / SPENDING_FILE)
+        except TransientError:
+            raise
         except UserError:  # half copied, or damaged
             caps, spent = Budget(), []
         planned = _plan(folder / "recipe.yaml", items)
@@ -120,9 +122,9 @@ def _plan(recipe_file: Path, items: int | None) -> "Sequence[CallEstimate]":
 
     try:
         recipe = load_recipe(recipe_file)
-        if recipe.plan_in_words():  # a retraining: its cost is found with the champion
-            return []
         count = recipe.items_in_world() if recipe.world is not None else items
         return estimate_calls(recipe, count) if count else []
-    except (UserError, OSError):
+    except TransientError:
+        raise
+    except (UserError, OSError):  # no plan is known before the run, or this version does not read the recipe any more
         return []

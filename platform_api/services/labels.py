@@ -17,10 +17,11 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.errors import TransientError, UserError
-from rubricworks.grading.agreement_report import AgreementReport, report_agreement
-from rubricworks.grading.labels import human_ratings, read_labels
-from rubricworks.grading.ratings import Item, Ratings, normalise_text, read_judges
+from rubricworks.grading.agreement.labels import human_ratings, read_labels
+from rubricworks.grading.agreement.ratings import Item, Ratings, normalise_text, read_judges
+from rubricworks.grading.agreement.report import AgreementReport, report_agreement
 from rubricworks.platform_api.db.tables import Label, Rollout, RunTable
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services import rollouts
@@ -115,7 +116,8 @@ async def export_csv(session: AsyncSession, run: str, stage: str) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for one in reversed(await list_labels(session, run, stage)):
-        writer.writerow([one.sample_id, one.criterion, f"{one.credit:g}", one.response, one.rater])
+        cells = (one.sample_id, one.criterion, f"{one.credit:g}", one.response, one.rater)
+        writer.writerow(map(guard_cell, cells))
     return out.getvalue()
 
 

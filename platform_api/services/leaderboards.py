@@ -1,6 +1,5 @@
 """Leaderboards of runs' stored scores: models against scorers, built by the code of `rubricworks leaderboard`."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -11,6 +10,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.leaderboard import Leaderboard, leaderboard
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.reports.leaderboard_files import SAMPLE_STAGES, is_simulated_evaluation, read_source
@@ -22,8 +22,7 @@ MOST_RUNS = 12
 _SCORES: dict[str, list[str] | None] = {STAGE: None, f"{STAGE}/responses": None}
 _TASKS = ["sample_id", "task"]
 """Columns of samples that a board has from their own table, and not their images."""
-_CACHED_BOARDS = 16
-_boards: dict[tuple[Any, ...], tuple[Leaderboard, bool]] = {}
+_boards = RecentValues[tuple[Leaderboard, bool]](16)
 
 
 async def list_evaluations(
@@ -52,16 +51,12 @@ async def build(
         raise BadRequest(f"run: a board has at most {MOST_RUNS} runs")
     tables = [await _table(session, run) for run in names]
     key = (*((store.uri, one.run, one.modified) for one in tables), against, every_figure)
-    if key not in _boards:
-        try:
-            _boards[key] = await asyncio.to_thread(_build, store, names, against, every_figure)
-        except TransientError:
-            raise
-        except (ValueError, UserError) as error:
-            raise BadRequest(f"against: {error}" if "is called" in str(error) else str(error)) from error
-        while len(_boards) > _CACHED_BOARDS:
-            _boards.pop(next(iter(_boards)))
-    return _boards[key]
+    try:
+        return await _boards.get(key, _build, store, names, against, every_figure)
+    except TransientError:
+        raise
+    except (ValueError, UserError) as error:
+        raise BadRequest(f"against: {error}" if "is called" in str(error) else str(error)) from error
 
 
 async def _table(session: AsyncSession, run: str) -> RunTable:

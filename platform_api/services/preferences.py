@@ -21,7 +21,7 @@ from rubricworks.platform_api.services.blind_choices import (
     write_rows,
 )
 from rubricworks.platform_api.services.raters import imported_rater
-from rubricworks.platform_api.services.read_tables import ReadTables
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_tables import iterate_rows
 from rubricworks.runs.store import RunStore
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     response_type: str | None
 
 
-_tables = ReadTables[dict[str, dict[str, Answer]]]()
+_tables = RecentValues[dict[str, dict[str, Answer]]](4)
 
 
 class Pair(NamedTuple):
@@ -53,7 +53,13 @@ class Pair(NamedTuple):
 
 async def responses(store: RunStore, table: RunTable) -> dict[str, dict[str, Answer]]:
     """Model → sample → its response; a model is named with its step and decoding."""
-    return await _tables.get(store, table, _read)
+    return await _tables.of_table(store, table, _read)
+
+
+def other_model(models: Sequence[str], first: str) -> str:
+    """A model to compare with the first: one of another name before the same at another step or in another decoding."""
+    others = [one for one in models if one != first]
+    return next((one for one in others if _bare_name(one) != _bare_name(first)), others[0] if others else first)
 
 
 async def next_pair(
@@ -199,3 +205,8 @@ def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Answer]]:
         name = f"{row['model']}{at}" + ("" if row["decoding"] == "greedy" else f", {row['decoding']}")
         models.setdefault(name, {}).setdefault(row["sample_id"], Answer(row["response"], row["response_type"]))
     return models
+
+
+def _bare_name(model: str) -> str:
+    """A model's name without its step and decoding."""
+    return model.partition(", ")[0].partition(" at ")[0]

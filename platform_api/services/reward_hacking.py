@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.alarm import ALARM_FILE
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import iterate_rows, list_tables, read_rows
 from rubricworks.platform_api.services.runs import read_json, read_steps
@@ -28,8 +29,7 @@ AUDIT = "audit"
 _MEASURES = (("oracle", "f1"), ("answers", "right"), ("geneval", "correct"), ("arena", "win"))
 """Scorers that training never asks, the most independent one first."""
 _MOST_CASES = 400
-_CACHED_AUDITS = 8
-_cases: dict[tuple[Any, ...], list[BadCase]] = {}
+_cases = RecentValues[list[BadCase]](8)
 
 
 class Measure(NamedTuple):
@@ -98,13 +98,7 @@ async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> lis
     Args:
         mode: name of a failure mode, for its cases alone.
     """
-    place: tuple[Any, ...] = (store, audit.run, audit.path, audit.modified)
-    cases = _cases.get(place)
-    if cases is None:
-        cases = await asyncio.to_thread(_worst, store, audit)
-        _cases[place] = cases
-        while len(_cases) > _CACHED_AUDITS:
-            _cases.pop(next(iter(_cases)))
+    cases = await _cases.of_table(store, audit, _worst)
     return [one for one in cases if mode is None or one.mode == mode]
 
 
@@ -136,10 +130,16 @@ async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str,
 
 
 def _alarm_config(store: RunStore, run: str, stage: str) -> AlarmConfig:
-    """The alarm's options in the run's recipe; the default ones if the recipe cannot be read any more."""
+    """The alarm's options in the run's recipe; the default ones if this version does not read the recipe any more.
+
+    Raises:
+        TransientError: the storage does not answer.
+    """
     try:
         with run_folder(store, run) as folder:
             config = load_recipe(folder / "recipe.yaml").stage_configs().get(stage)
+    except TransientError:
+        raise
     except (UserError, OSError):
         return AlarmConfig()
     for part in (config, *vars(config).values()) if config is not None else ():

@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.data.manifest import MANIFEST, Manifest
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.platform_api.db.tables import (
     CriterionCredits,
     Rollout,
@@ -95,7 +96,7 @@ class RunIndex:
                 self.is_behind = False
             except (SQLAlchemyError, UserError, OSError) as error:
                 self.is_behind = not isinstance(error, SQLAlchemyError)
-                _log.warning("runs could not be indexed: %s", type(error).__name__)
+                _log.warning("runs could not be indexed: %s", describe_fault(error))
             except Exception:  # the next look must come
                 _log.exception("indexing runs failed")
             took = time.monotonic() - begin - self._paused
@@ -114,7 +115,9 @@ class RunIndex:
                 is_indexed = await self._index_run(name, files)
             except _AWAY:
                 raise
-            except Exception:
+            except Exception as error:
+                if fault_of(error) is not None:
+                    raise
                 _log.exception("%s could not be indexed; it is looked at again when it changes", name)
                 is_indexed = True
             if is_indexed:

@@ -121,12 +121,15 @@ async def has_report(store: RunStore, run: str) -> bool:
     return REPORT in await asyncio.to_thread(store.files, run)
 
 
+async def submission_links(session: AsyncSession, run: str) -> dict[str, str]:
+    """Page of a run that was submitted to Kubeflow, which the database knows."""
+    page = await session.scalar(select(Submission.page).where(Submission.run == run))
+    return {"Kubeflow": page} if page and page.startswith(("https://", "http://")) else {}
+
+
 async def outside_links(session: AsyncSession, store: RunStore, run: str) -> dict[str, str]:
     """Pages of the run elsewhere: name of the program → address."""
-    links = {}
-    submitted = await session.scalar(select(Submission.page).where(Submission.run == run))
-    if submitted and submitted.startswith(("https://", "http://")):
-        links["Kubeflow"] = submitted
+    links = await submission_links(session, run)
     settings = await read_json(store, run, "tracking/settings.json")
     config = settings.get("config") if isinstance(settings, dict) else None
     uri = str((config or {}).get("uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.services.run_tables import Row, rows_of_shard
 from rubricworks.runs.store import RunStore
@@ -48,7 +49,7 @@ def scores_csv(store: RunStore, table: RunTable, wanted: ScoreFilter) -> Iterato
     yield _csv_lines([COLUMNS])
     for shard in table.shards:
         rows = rows_of_shard(store, table, shard)
-        yield _csv_lines([[row.get(name) for name in COLUMNS] for row in rows if wanted.takes(row)])
+        yield _csv_lines([[guard_cell(row.get(name)) for name in COLUMNS] for row in rows if wanted.takes(row)])
 
 
 def _page(store: RunStore, table: RunTable, wanted: ScoreFilter, start: int, limit: int) -> ScorePage:

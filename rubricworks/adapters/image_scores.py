@@ -13,7 +13,7 @@ from rubricworks.adapters.rows import completion_response, completion_text
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
-from rubricworks.grading.image_scores import score_image
+from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.rubrics import Response
 

@@ -4,8 +4,8 @@ A sample's rubric is `metadata["rubric"]` (JSON, a dict or a `Rubric`); with `Gr
 judge is shown the input, and the target as the reference answer. An input of several messages is shown whole. Of a
 conversation the model's last output is graded, or with `view="full_trace"` all that follows the input. The score is the
 reward in [0, 1], its explanation the judge's reasons, and its metadata the credit of each criterion. A response that
-could not be judged is unscored: Inspect keeps it in the log and leaves it out of the metrics. Written against
-inspect_ai 0.3.
+could not be judged is unscored, with Inspect's own reason `grader_failed` and the judge's error in the metadata:
+Inspect keeps it in the log and leaves it out of the metrics. Written against inspect_ai 0.3.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,9 @@ from rubricworks.adapters.rows import View
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
+
+_REASON = "grader_failed"
+"""One of Inspect's reasons (`ScoreReason`), so that one query finds the failures of all graders."""
 
 
 @scorer(metrics=[mean(), stderr()], name="rubric")  # type: ignore[untyped-decorator, unused-ignore]
@@ -43,10 +46,13 @@ def rubric_scorer(grader: Grader, rubric_key: str = "rubric", view: View = "last
         scores = await reward.score([asked], [graded], **columns)
         (value,), (card,) = scores.rewards, scores.scorecards
         reasons = "\n".join(f"{one.criterion}: {one.reasoning}" for one in card.verdicts)
-        metadata = {"judge": card.judge, "credits": {one.criterion: one.credit for one in card.verdicts}}
+        metadata: dict[str, Any] = {
+            "judge": card.judge,
+            "credits": {one.criterion: one.credit for one in card.verdicts},
+        }
         if value is None:
-            reason = next(one.error.value for one in card.verdicts if one.error is not None)
-            return Score.unscored(reason=reason, answer=answer, explanation=reasons, metadata=metadata)
+            metadata["error"] = next(one.error.value for one in card.verdicts if one.error is not None)
+            return Score.unscored(reason=_REASON, answer=answer, explanation=reasons, metadata=metadata)
         return Score(value=value, answer=answer, explanation=reasons, metadata=metadata)
 
     return score

@@ -103,7 +103,7 @@ class RubricReward:
                 for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
             )
         )
-        rewards = self._rewards(scorecards, rubrics, samples, columns)
+        rewards = self._rewards(scorecards, rubrics, samples, {**columns, "completions": completions})
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
         if log_extra := columns.get("log_extra"):
@@ -167,18 +167,19 @@ class ContrastReward(RubricReward):
         reduce: Reduce = signed_reward,
         criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
+        view: View = "last_reply",
     ) -> None:
         """
         Args:
             group_size: rollouts per sample, at least 2; those of one sample must be adjacent, as in TRL's batches.
             reduce: as for `RubricReward`; it gets the group's weights instead of the rubric's.
-            rubric_column, criterion, sink: as for `RubricReward`.
+            rubric_column, criterion, sink, view: as for `RubricReward`.
         Raises:
             UserError: group_size is below 2.
         """
         if group_size < 2:
             raise UserError(f"group_size is {group_size}: weights by contrast need groups of at least 2 rollouts")
-        super().__init__(grader, rubric_column=rubric_column, reduce=reduce, criterion=criterion, sink=sink)
+        super().__init__(grader, rubric_column=rubric_column, reduce=reduce, criterion=criterion, sink=sink, view=view)
         self.group_size, self.contrast = group_size, contrast
 
     def _rewards(
@@ -211,16 +212,17 @@ class GroupReward(RubricReward):
         mask: bool = True,
         criterion: str | None = None,
         sink: Callable[[list[Scorecard]], object] | None = None,
+        view: View = "last_reply",
     ) -> None:
         """
         Args:
             group_size: rollouts per sample; those of one sample must be adjacent, as in TRL's batches.
             max_tokens: a response of this length is truncated and earns 0.
             remap, gate, mask: the three parts, each optional for ablations; without them the reward is the weighted
-                mean.
-            criterion: as for `RubricReward`.
+                mean. With `view="full_trace"` each of the policy's turns must pass the mask, and no tool's answer.
+            rubric_column, criterion, sink, view: as for `RubricReward`.
         """
-        super().__init__(grader, rubric_column=rubric_column, criterion=criterion, sink=sink)
+        super().__init__(grader, rubric_column=rubric_column, criterion=criterion, sink=sink, view=view)
         self.group_size, self.max_tokens = group_size, max_tokens
         self.remap, self.gate, self.mask = remap, gate, mask
 
@@ -265,13 +267,18 @@ class GroupReward(RubricReward):
         if not self.mask:
             return in_time
         return [
-            ends
-            and format_mask(
-                card.response.require_text(f"sample {sample.sample_id}: the format mask"),
-                allowed=[sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)],
+            ends and self._passes_mask(completion, card, sample, rubric)
+            for ends, completion, card, sample, rubric in zip(
+                in_time, columns["completions"], scorecards, samples, rubrics, strict=True
             )
-            for ends, card, sample, rubric in zip(in_time, scorecards, samples, rubrics, strict=True)
         ]
+
+    def _passes_mask(self, completion: Any, card: Scorecard, sample: Sample, rubric: Rubric) -> bool:
+        texts = [card.response.require_text(f"sample {sample.sample_id}: the format mask")]
+        if self.view == "full_trace" and isinstance(completion, list | tuple):
+            texts = [completion_text([turn]) for turn in completion if turn.get("role", "assistant") == "assistant"]
+        allowed = [sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)]
+        return all(format_mask(text, allowed=allowed) for text in texts)
 
 
 def whole_groups(rubrics: Sequence[Rubric], group_size: int) -> Iterator[tuple[slice, Rubric]]:

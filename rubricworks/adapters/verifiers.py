@@ -67,7 +67,9 @@ class RubricGrade(vf.Judge[Any, RubricGradeConfig]):  # type: ignore[misc, unuse
             "sample_id": [str(task.id or task.idx)],
             "answer": [getattr(task, "answer", None)],
         }
-        scores = await self.reward.score([task.prompt_text], [response], **columns)
+        # A task whose user holds the question has it aside, in versions after 0.4.0.
+        prompt = task.prompt_text or getattr(task, "withheld_prompt_text", "")
+        scores = await self.reward.score([prompt], [response], **columns)
         for verdict in scores.scorecards[0].verdicts:
             credit = math.nan if verdict.credit is None else verdict.credit
             trace.record_metric(f"{self.reward_name}/{verdict.criterion}", credit)

@@ -17,12 +17,21 @@ _COMMANDS = {
     "recipes": ("rubricworks.cli.recipes:recipes", "List, copy and describe recipes."),
     "init": ("rubricworks.cli.init:init", "Write a recipe for your images and your endpoint."),
     "doctor": ("rubricworks.cli.doctor:doctor", "Check what a recipe needs, and say what to fix."),
-    "caption": ("rubricworks.cli.caption:caption", "Caption a folder of images with a model or an endpoint."),
-    "recaption": ("rubricworks.cli.recaption:recaption", "Caption millions of images, shard by shard, or plan it."),
-    "synthesize": ("rubricworks.cli.synthesize:synthesize", "Write rubrics for images from a committee's captions."),
+    "caption": (
+        "rubricworks.cli.single_steps.caption:caption",
+        "Caption a folder of images with a model or an endpoint.",
+    ),
+    "recaption": (
+        "rubricworks.cli.single_steps.recaption:recaption",
+        "Caption millions of images, shard by shard, or plan it.",
+    ),
+    "synthesize": (
+        "rubricworks.cli.single_steps.synthesize:synthesize",
+        "Write rubrics for images from a committee's captions.",
+    ),
     "rubrics": ("rubricworks.cli.rubrics:rubrics", "Import, export, upload, show, compare, audit and review rubrics."),
-    "grade": ("rubricworks.cli.grade:grade", "Grade captions by rubrics."),
-    "evaluate": ("rubricworks.cli.evaluate:evaluate", "Score any models on any samples, in one table."),
+    "grade": ("rubricworks.cli.single_steps.grade:grade", "Grade captions by rubrics."),
+    "evaluate": ("rubricworks.cli.single_steps.evaluate:evaluate", "Score any models on any samples, in one table."),
     "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),
     "leaderboard": (
         "rubricworks.cli.leaderboard:leaderboard_command",
@@ -42,12 +51,15 @@ _COMMANDS = {
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
     "push": ("rubricworks.cli.push:push", "Upload a run's model to the Hugging Face Hub, with its card."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
-    "server": ("rubricworks.cli.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),
+    "server": ("rubricworks.cli.installation.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),
     "login": (
-        "rubricworks.cli.login:login",
+        "rubricworks.cli.installation.login:login",
         "Store the token of an installation, whose pages' actions are commands then.",
     ),
-    "tokens": ("rubricworks.cli.tokens:tokens", "Create, list and revoke tokens of a server or an installation."),
+    "tokens": (
+        "rubricworks.cli.installation.tokens:tokens",
+        "Create, list and revoke tokens of a server or an installation.",
+    ),
     "world": ("rubricworks.cli.world:world", "The embedded scene world: simulated images and models."),
 }
 

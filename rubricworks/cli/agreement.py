@@ -10,10 +10,10 @@ import click
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.errors import UserError
-from rubricworks.grading.agreement_report import AgreementReport, report_agreement
-from rubricworks.grading.judge_probe import JudgeProbe, ProbeRow, probe_judge
-from rubricworks.grading.labels import human_ratings, read_labels
-from rubricworks.grading.ratings import Ratings, normalise_text, read_judges
+from rubricworks.grading.agreement.judge_probe import JudgeProbe, ProbeRow, probe_judge
+from rubricworks.grading.agreement.labels import human_ratings, read_labels
+from rubricworks.grading.agreement.ratings import Ratings, normalise_text, read_judges
+from rubricworks.grading.agreement.report import AgreementReport, report_agreement
 from rubricworks.llm import Endpoint
 from rubricworks.reports.agreement import (
     LEGEND,

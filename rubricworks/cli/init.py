@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.recipe.models import require_pinned
 from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters
 
 _MIN_IMAGES = 4
@@ -22,6 +23,8 @@ _SPARE_TOKENS = 4
 _MAX_CAPTION_TOKENS = 256
 _PLAIN_SCALAR = re.compile(r"[\w/][\w./-]*")
 _WARM_UP = re.compile(r"^# 0\.7 M.*?(?=^student:)", re.MULTILINE | re.DOTALL)
+_STUDENT = "Qwen/Qwen2.5-VL-3B-Instruct@66285546d2b821cf421d4f5eb2576359d3770cd3"
+"""Student of the built-in recipe `one-endpoint`."""
 _PROMPT = re.compile(r"^  # The tiny student reads.*?\n  prompt: .*?\n", re.MULTILINE | re.DOTALL)
 
 
@@ -32,9 +35,9 @@ _PROMPT = re.compile(r"^  # The tiny student reads.*?\n  prompt: .*?\n", re.MULT
 @click.option("--api-key-env", help="Environment variable that holds the API key.")
 @click.option(
     "--student",
-    default="Qwen/Qwen2.5-VL-3B-Instruct",
+    default=_STUDENT,
     show_default=True,
-    help="The model to train: a name on the Hub, a model directory, or `tiny`, which is built here and needs no GPU.",
+    help="The model to train: org/name@COMMIT of the Hub, a model directory, or `tiny`, which needs no GPU.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("my-recipe.yaml"), show_default=True)
 def init(images: str, endpoint: str, model: str | None, api_key_env: str | None, student: str, out: Path) -> None:
@@ -70,7 +73,7 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
         text = text.replace("api_key_env: null", f"api_key_env: {_scalar(api_key_env)}")
     out.write_text(text, encoding="utf-8")
     try:
-        load_recipe(out)
+        require_pinned(load_recipe(out))
     except UserError:
         out.unlink()
         raise
@@ -87,7 +90,7 @@ def _recipe_for(student: str, captions: list[str]) -> str:
     name = str(Path(student).absolute()) if is_folder else student
     if student != "tiny" and not (is_folder and parameters is not None and parameters <= CPU_PARAMETERS):
         template = recipe_path("one-endpoint").read_text(encoding="utf-8")
-        return template.replace("Qwen/Qwen2.5-VL-3B-Instruct", _scalar(name))
+        return template.replace(_STUDENT, _scalar(name))
     text = recipe_path("one-endpoint-laptop").read_text(encoding="utf-8")
     # A word is one token of the tiny student, and two of most others.
     longest = max((len(caption.split()) for caption in captions), default=40)

@@ -108,7 +108,7 @@ def _at_installation(
     roll_back: bool,
     reason: str,
 ) -> None:
-    from rubricworks.cli import api_promotions
+    from rubricworks.cli.installation import api_promotions
 
     if model is None:
         api_promotions.print_models(api)
@@ -121,7 +121,7 @@ def _at_installation(
 
 
 def _roll_back(connection: "Connection", model: str, version: int | None, by: str | None) -> None:
-    from rubricworks.cli.api_promotions import unnamed_champion
+    from rubricworks.cli.installation.api_promotions import unnamed_champion
     from rubricworks.tracking import registry
 
     champion, previous = registry.champion(connection, model), registry.previous(connection, model)
@@ -163,16 +163,15 @@ def _check(candidate: "ModelVersion", champion: "ModelVersion | None") -> None:
 def _print_models(connection: "Connection") -> None:
     from rubricworks.tracking import registry
 
-    names = registry.model_names(connection)
-    for name in names:
-        champion, challenger = registry.champion(connection, name), registry.challenger(connection, name)
-        before = registry.previous(connection, name)
+    models = list(registry.all_models(connection))
+    for model in models:
+        champion, before = model.aliases.get(registry.CHAMPION), model.aliases.get(registry.PREVIOUS)
         click.echo(
-            f"{name}: champion {f'version {champion.version}' if champion else '-'}"
-            f"{f', previously version {before.version}' if before else ''}"
+            f"{model.name}: champion {f'version {champion}' if champion else '-'}"
+            f"{f', previously version {before}' if before else ''}"
         )
-        if challenger:
+        if challenger := registry.aliased_version(connection, model, registry.CHALLENGER):
             standing, reason = challenger.tags.get(registry.APPROVAL_TAG, ""), challenger.tags.get("gate", "")
             click.echo(f"  challenger version {challenger.version}: {standing} ({reason})")
-    if not names:
+    if not models:
         click.echo(f"no models are registered at {connection.safe_uri}")

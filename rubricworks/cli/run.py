@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from rubricworks.cli.options import report_line
+from rubricworks.cli.own_command import own_command
 from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
@@ -21,7 +22,7 @@ from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.sizes import colocate_warning
 from rubricworks.runs.folder_lock import lock_folder
-from rubricworks.runs.recipe_checks import check_machine, check_recipe, check_sources
+from rubricworks.runs.recipe_checks import check_machine, check_models, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_stop, write_success
@@ -110,6 +111,8 @@ def run(
         report_line(f"warning: {warning}")
     if warning := colocate_warning(parsed):
         report_line(f"warning: {warning}")
+    if resume is None:  # the finished stages of an older run have loaded theirs
+        _require([check_models(parsed)])
     with lock_folder(folder):
         _run_here(parsed, folder, runs, sources)
 
@@ -166,9 +169,8 @@ def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     lines = [f"done in {seconds:.0f} s", *recipe.success_lines(folder)]
     if (report := folder / "report.html").is_file():
         lines.append(f"report: {report}")
-        lines.append(
-            f"each rollout with its verdicts: rubricworks server --runs {shlex.quote(os.path.relpath(folder.parent))}"
-        )
+        server = f"{shlex.quote(own_command())} server --runs {shlex.quote(os.path.relpath(folder.parent))}"
+        lines.append(f"each rollout with its verdicts: {server}")
     click.echo("\n".join(lines))
 
 

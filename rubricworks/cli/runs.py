@@ -53,7 +53,7 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
 
         rows = [_remote_row(run) for run in list_runs(connect_by_recipe(recipe), limit=limit)]
     elif api := _api():
-        from rubricworks.cli.api_runs import run_rows
+        from rubricworks.cli.installation.api_runs import run_rows
 
         rows = run_rows(api, limit)
     else:
@@ -80,7 +80,7 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
         _print_remote_run(show_run(connect_by_recipe(recipe), run))
         return
     if api := _api():
-        from rubricworks.cli.api_runs import print_run
+        from rubricworks.cli.installation.api_runs import print_run
 
         return print_run(api, run)
     from rubricworks.runs.records import run_record
@@ -109,7 +109,7 @@ def logs(run: str, stage: str | None, place: str, follow: bool) -> None:
     rubricworks runs logs my-20261123-020900 train_policy
     """
     if api := _api():
-        from rubricworks.cli import api_runs
+        from rubricworks.cli.installation import api_runs
 
         return api_runs.print_log(api, run, stage or api_runs.last_stage(api, run), follow=follow)
     _print_log(place, run, stage, follow=follow)
@@ -130,7 +130,7 @@ def ask_again(run: str, stage: str, place: str) -> None:
     rubricworks run --resume my-20261123-020900
     """
     if api := _api():
-        from rubricworks.cli import api_runs
+        from rubricworks.cli.installation import api_runs
 
         return api_runs.ask_again(api, run, stage)
     from rubricworks.runs.dead_letters import reopen_dead_letters
@@ -157,7 +157,7 @@ def ask_again(run: str, stage: str, place: str) -> None:
 @click.option("--run", "run_id", metavar="ID", help="Name of the run; by default recipe, date and time.")
 def submit(recipe: str, overrides: tuple[str, ...], arm: str | None, run_id: str | None) -> None:
     """Submit RECIPE to the installation that RUBRICWORKS_API names, which runs it."""
-    from rubricworks.cli.api_runs import submit_run
+    from rubricworks.cli.installation.api_runs import submit_run
 
     api = _api()
     if api is None:
@@ -171,7 +171,7 @@ def submit(recipe: str, overrides: tuple[str, ...], arm: str | None, run_id: str
 def stop(run: str, recipe: str | None) -> None:
     """Stop RUN on Kubeflow, or at the installation; what its stages committed is kept."""
     if api := _api():
-        from rubricworks.cli import api_runs
+        from rubricworks.cli.installation import api_runs
 
         return api_runs.stop_run(api, run)
     from rubricworks.kubeflow.remote_runs import stop_run

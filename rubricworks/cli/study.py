@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.api_runs import require_api
+from rubricworks.cli.installation.api_runs import require_api
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import POLICY
 from rubricworks.evaluation.studies import preference_study, rubric_study

@@ -1,26 +1,36 @@
 """Data sets and models of the Hugging Face Hub: `org/name@REVISION`, or `org/name@REVISION/data/train-*.parquet`.
 
-The revision is a commit, so that a run reads the same rows tomorrow. Files come into the Hub's own cache (HF_HOME); a
-private or gated repository needs HF_TOKEN.
+The revision is a commit, so that a run reads the same rows and loads the same weights tomorrow; a name without one is
+refused. Files come into the Hub's own cache (HF_HOME); a private or gated repository needs HF_TOKEN.
 """
 
-import logging
 import os
 import re
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from rubricworks.errors import TransientError, UserError
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
 _SOURCE = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*/[\w.-]+?)(?:@(?P<revision>[^/]*)(?:/(?P<files>.+))?)?")
 _OTHER_WEIGHTS = ["*.pth", "*.pt", "*.h5", "*.msgpack", "*.onnx", "*.gguf", "*.ot", "*.tflite", "original/*", "onnx/*"]
 """Files of a model that Transformers does not load, beside those that it does."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_FILES = frozenset(
+    {".parquet", ".jsonl", ".json", ".csv", ".tsv", ".toml", ".txt", ".yaml", ".yml", ".arrow", ".tar", ".zip", ".gz"}
+)
+"""Endings by which a name is a file's, unlike the rest of `org/name.v2`."""
+_SECONDS = 5
+"""Of patience with a Hub that is asked for today's commit."""
+_FROM_PAGE = "with the 40 digits of a commit from its page"
+UNPINNED_DEFAULTS = frozenset({"lizhuang144/flan-t5-base-VG-factual-sg", "sentence-transformers/all-mpnet-base-v2"})
+"""Parser and encoder of CAPTURE, which its reference code names without a commit: with one, its scores would be another
+version's."""
 
 
 class HubSource(NamedTuple):
@@ -45,18 +55,22 @@ def hub_source(text: str) -> HubSource | None:
     match = _SOURCE.fullmatch(text)
     if match is None or Path(text).exists():
         return None
-    if match["revision"] is None and (Path(text).parent.exists() or Path(text).suffix):
+    if match["revision"] is not None:
+        return _pinned(text, match)
+    if Path(text).parent.exists() or _names_file(text):
         return None
-    if match["revision"] is None:
-        raise UserError(
-            f"{text}: there is no such folder, and a data set of the Hub needs a revision, which pins its rows: "
-            f"{text}@COMMIT, with the 40 digits of a commit from its page"
-        )
-    if not _COMMIT.fullmatch(match["revision"]):
-        raise UserError(
-            f"{text}: revision {match['revision']!r} may move; give the 40 digits of a commit from its page"
-        )
-    return HubSource(match["name"], match["revision"], match["files"] or "")
+    raise UserError(
+        f"{text}: there is no such folder, and a data set of the Hub needs a revision, which pins its rows: "
+        f"{text}@COMMIT, {_which_commit(text, 'data set')}"
+    )
+
+
+def hub_reading(text: str) -> str:
+    """Advice after "there is no such file" for a name that may mean a data set of the Hub; empty for others."""
+    match = _SOURCE.fullmatch(text)
+    if match is None or match["revision"] is not None or _names_file(text):
+        return ""
+    return f"; if you mean a data set of the Hub, write {text}@COMMIT, {_FROM_PAGE}"
 
 
 def pinned_source(text: str) -> HubSource | None:
@@ -82,26 +96,45 @@ def hub_folder(source: HubSource) -> Path:
     return folder / source.files
 
 
+def model_source(name: str, *, ask: bool = True) -> HubSource | None:
+    """Parse a model's name; None if it is a folder's.
+
+    Args:
+        ask: ask the Hub for the commit that an error suggests.
+    Raises:
+        UserError: no such folder is here, and the name has no commit.
+    """
+    if name in UNPINNED_DEFAULTS or name.startswith(("/", ".", "~")) or Path(name).exists():
+        return None
+    match = _SOURCE.fullmatch(name)
+    if match is None:
+        raise UserError(
+            f"{name}: there is no such folder, and a model of the Hub is named org/name@COMMIT, {_FROM_PAGE}"
+        )
+    if match["revision"] is not None:
+        return _pinned(name, match)
+    is_asked = ask and not Path(name).parent.exists()
+    which = _which_commit(name, "model") if is_asked else _FROM_PAGE
+    raise UserError(
+        f"{name}: there is no such folder, and a model of the Hub needs a revision, which pins its weights: "
+        f"{name}@COMMIT, {which}"
+    )
+
+
 def model_place(name: str) -> str:
-    """Place of a model for Transformers: of `org/name@COMMIT` the folder in the cache, fetched first; else the name.
+    """Place of a model for Transformers: of `org/name@COMMIT` the folder in the cache, fetched first; else the folder.
 
     Raises:
-        UserError: the model or revision does not exist, or the token does not open it.
+        UserError: the name has no commit, the model or revision does not exist, or the token does not open it.
         TransientError: the Hub does not answer.
     """
-    source = pinned_source(name)
+    source = model_source(name)
     if source is None:
         return name
     folder = Path(_ask("snapshot_download", source, kind="model", ignore_patterns=[*_OTHER_WEIGHTS, "*.bin"]))
     if not any(folder.rglob("*.safetensors")):
         _ask("snapshot_download", source, kind="model", ignore_patterns=_OTHER_WEIGHTS)
     return str(folder / source.files)
-
-
-@cache
-def warn_of_unpinned(name: str, commit: str) -> None:
-    """Log, once, that a model's name on the Hub may mean other weights another day, with the commit of today."""
-    logger.warning("%s names no commit, so it may be another model tomorrow; today's is %s@%s", name, name, commit)
 
 
 def hub_files(source: HubSource) -> list[str]:
@@ -135,7 +168,6 @@ def benchmark_tasks(name: str, revision: str | None = None) -> list[str]:
 
 def _ask(request: str, source: HubSource, *, kind: str = "data set", **options: Any) -> Any:
     try:
-        from huggingface_hub import HfApi
         from huggingface_hub.errors import (
             GatedRepoError,
             HTTPError,
@@ -147,8 +179,8 @@ def _ask(request: str, source: HubSource, *, kind: str = "data set", **options: 
         raise UserError(
             f"{source.name}: what is on the Hub needs the package huggingface_hub; pip install huggingface_hub"
         ) from None
-    token = os.environ.get("HF_TOKEN") or None
-    hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=token)
+    token = os.environ.get("HF_TOKEN")
+    hub = _hub()
     if request != "dataset_info":
         options["repo_type"] = kind.replace(" ", "")
     try:
@@ -171,3 +203,32 @@ def _ask(request: str, source: HubSource, *, kind: str = "data set", **options: 
 
 def _nothing(source: HubSource) -> UserError:
     return UserError(f"{source.name}: no file {source.files or 'at all'} is in it at commit {source.revision[:12]}")
+
+
+def _pinned(text: str, match: re.Match[str]) -> HubSource:
+    if not _COMMIT.fullmatch(match["revision"]):
+        raise UserError(
+            f"{text}: revision {match['revision']!r} may move; give the 40 digits of a commit from its page"
+        )
+    return HubSource(match["name"], match["revision"], match["files"] or "")
+
+
+def _names_file(text: str) -> bool:
+    return Path(text).suffix.lower() in _FILES
+
+
+def _which_commit(name: str, kind: str) -> str:
+    """Today's commit, or the way to it where the Hub does not tell."""
+    try:
+        from huggingface_hub.errors import HTTPError
+
+        info = _hub().repo_info(name, repo_type=kind.replace(" ", ""), timeout=_SECONDS)
+    except (ImportError, OSError, HTTPError, ValueError):
+        return _FROM_PAGE
+    return f"today {name}@{info.sha}"
+
+
+def _hub() -> "HfApi":
+    from huggingface_hub import HfApi
+
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=os.environ.get("HF_TOKEN") or None)

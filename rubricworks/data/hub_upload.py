@@ -28,7 +28,8 @@ def upload_folder(folder: Path, name: str, *, kind: RepositoryKind, private: boo
         raise UserError(f"{name}: an upload to the Hub needs a token that may write; set HF_TOKEN")
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=token)
     try:
-        hub.create_repo(name, repo_type=kind, private=private, exist_ok=True)
+        if not hub.repo_exists(name, repo_type=kind):
+            hub.create_repo(name, repo_type=kind, private=private, exist_ok=True)
         commit = hub.upload_folder(repo_id=name, repo_type=kind, folder_path=folder, commit_message=message)
     except HFValidationError as error:
         raise UserError(f"{name!r} is no name of a repository ({error}); write org/name") from None

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.data.columns import IMAGE_COLUMNS, ImageCell, typed_image_column
-from rubricworks.data.folders import read_image_file
 from rubricworks.data.question_text import LETTERS, answer_letter, split_options, strip_image_tags, unboxed
 from rubricworks.data.source_entries import ImageEntry, RejectedEntry, captions_of, source_files
-from rubricworks.data.urls import url_entry
+from rubricworks.data.source_kinds.columns import IMAGE_COLUMNS, ImageCell, typed_image_column
+from rubricworks.data.source_kinds.folders import read_image_file
+from rubricworks.data.source_kinds.urls import url_entry
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 

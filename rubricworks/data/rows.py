@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.data.hub import hub_folder, hub_source
+from rubricworks.data.hub import hub_folder, hub_reading, hub_source
 from rubricworks.data.json_faults import json_fault
 from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import read_rows, shard_paths
@@ -35,7 +35,7 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
         return
     path = local_path(place)
     if not path.exists():
-        raise UserError(f"{place}: there is no such file or folder")
+        raise UserError(f"{place}: there is no such file or folder{hub_reading(str(place))}")
     if path.is_dir():
         try:
             yield from read_rows(path, columns=[*columns, *(name for name in optional if name in _table_columns(path))])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.data.hub import hub_reading
 from rubricworks.errors import UserError
 
 
@@ -53,7 +54,7 @@ def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
         anchor = Path(root.anchor) if root.is_absolute() else Path()
         files = list(anchor.glob(str(root.relative_to(root.anchor))))
     else:
-        raise UserError(f"{path}: no such file or folder; give the path of your images")
+        raise UserError(f"{path}: no such file or folder; give the path of your images{hub_reading(path)}")
     return sorted(
         (file for file in files if file.is_file() and not is_hidden(file, root)), key=lambda file: file.as_posix()
     )

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rubricworks.data.columns import arrow_file_entries, parquet_file_entries, saved_dataset_files
-from rubricworks.data.folders import folder_entries
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, source_files
+from rubricworks.data.source_kinds.columns import arrow_file_entries, parquet_file_entries, saved_dataset_files
+from rubricworks.data.source_kinds.folders import folder_entries
+from rubricworks.data.source_kinds.urls import LIST_SUFFIXES, url_list_entries
+from rubricworks.data.source_kinds.webdataset import tar_file_entries
 from rubricworks.data.sources import source_hint, source_kind
-from rubricworks.data.urls import LIST_SUFFIXES, url_list_entries
-from rubricworks.data.webdataset import tar_file_entries
 from rubricworks.errors import UserError
 from rubricworks.storage import Bucket, StoredObject
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.data.columns import parquet_entries, saved_dataset_entries
-from rubricworks.data.folders import IMAGE_SUFFIXES, folder_entries
 from rubricworks.data.images import BadImage, image_digest, normalise_image
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
-from rubricworks.data.urls import LIST_SUFFIXES, url_list_entries
-from rubricworks.data.webdataset import tar_entries
+from rubricworks.data.source_kinds.columns import parquet_entries, saved_dataset_entries
+from rubricworks.data.source_kinds.folders import IMAGE_SUFFIXES, folder_entries
+from rubricworks.data.source_kinds.urls import LIST_SUFFIXES, url_list_entries
+from rubricworks.data.source_kinds.webdataset import tar_entries
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 if TYPE_CHECKING:
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
 
 KINDS = ("folder", "parquet", "hf", "webdataset", "urls")
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from rubricworks.data.hub import model_place, pinned_source
+from rubricworks.data.hub import UNPINNED_DEFAULTS, model_place, model_source
 from rubricworks.errors import UserError
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -20,10 +20,13 @@ def missing_model(name: str) -> str | None:
     path = Path(name)
     if path.is_dir():
         return None if (path / "config.json").is_file() else f"{name} has no config.json"
-    pinned = pinned_source(name)
-    repository, revision = (pinned.name, pinned.revision) if pinned else (name, None)
-    if pinned is None and (path.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1):
+    if name not in UNPINNED_DEFAULTS and (path.is_absolute() or path.exists() or name.startswith((".", "~"))):
         return f"{name}: there is no such model directory"
+    try:
+        source = model_source(name)
+    except UserError as error:
+        return str(error)
+    repository, revision = (source.name, source.revision) if source else (name, None)
     from huggingface_hub import try_to_load_from_cache
 
     offline = any(os.environ.get(variable, "").lower() in ("1", "true", "yes", "on") for variable in _OFFLINE)

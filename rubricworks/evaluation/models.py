@@ -16,7 +16,7 @@ class ModelSource(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: str | None = None
-    """Model directory, or a name on the Hub, best with its commit: org/name@COMMIT."""
+    """Model directory, or a name on the Hub, with its commit: org/name@COMMIT."""
     endpoint: ImageEndpoint | None = None
     """It decodes as its own `temperature` says."""
     responses: str | None = None

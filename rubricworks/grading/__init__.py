@@ -1,7 +1,7 @@
 """Grading: a response and its rubric give a scorecard."""
 
-from rubricworks.grading.assertion_grader import AssertionGrader, GradedCaption
-from rubricworks.grading.assertion_prompts import ASSERTION_PROMPT_VERSION, Pointability
+from rubricworks.grading.assertions.grader import AssertionGrader, GradedCaption
+from rubricworks.grading.assertions.prompts import ASSERTION_PROMPT_VERSION, Pointability
 from rubricworks.grading.cascade import Cascade, require_logprobs
 from rubricworks.grading.execution import execute, verdicts_of
 from rubricworks.grading.grader import CallPer, FailedCall, Grader, Subject

@@ -17,8 +17,10 @@ from rubricworks.errors import UserError
 from rubricworks.grading.answer_prompts import ANSWER_JUDGE_PROMPT_VERSION, answer_judge_messages
 from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.execution import execute
-from rubricworks.grading.image_checks import image_problem
-from rubricworks.grading.image_prompts import ANSWERS, IMAGE_JUDGE_PROMPT_VERSION, Credits, image_judge_messages
+from rubricworks.grading.images.checks import image_problem
+from rubricworks.grading.images.prompts import ANSWERS, IMAGE_JUDGE_PROMPT_VERSION, Credits, image_judge_messages
+from rubricworks.grading.images.text_criteria import TEXT_KEY, quoted_texts, text_verdict
+from rubricworks.grading.images.text_reading import TextReader, mask_text
 from rubricworks.grading.prompts import (
     JUDGE_PROMPT_VERSION,
     ContinuousScore,
@@ -30,8 +32,6 @@ from rubricworks.grading.prompts import (
 from rubricworks.grading.requests import AnyRequest, Exposure, request_with_exposure
 from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_messages
-from rubricworks.grading.text_criteria import TEXT_KEY, quoted_texts, text_verdict
-from rubricworks.grading.text_reading import TextReader, mask_text
 from rubricworks.grading.votes import Combine, combine_credits
 from rubricworks.llm import ChatClient, ChatError, Reply, image_part
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
 
 GraderCredits = Literal["binary", "continuous", "logprob"]
-"""Scale of an image's credits (`image_prompts.Credits`), or a judge's probability of 1."""
+"""Scale of an image's credits (`images.prompts.Credits`), or a judge's probability of 1."""
 Confidence = Literal["logprob", "repeats"]
 CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one per criterion, as in RubiCap's paper (Appendix B, Prompt 3)."""
@@ -118,7 +118,7 @@ class Grader:
             subject: what a graded text is; see `Subject`.
             call_per: one call per response, or per criterion.
             combine: rule for combining the credits of several judges; see `votes.Combine`.
-            credits: scale of the scores of an image, see `image_prompts.Credits`; texts are scored 0 or 1. With
+            credits: scale of the scores of an image, see `images.prompts.Credits`; texts are scored 0 or 1. With
                 logprob a credit is the judge's probability of 1, from the log-probabilities of its tokens.
             confidence: source of each verdict's confidence, none by default: log-probabilities, or `repeats`.
             repeats: draws of each answer, with seeds from `seed` on; the most frequent score counts, of two that tie

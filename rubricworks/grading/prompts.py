@@ -1,4 +1,4 @@
-"""Prompt and answer of the judge of a text; `image_prompts` has the prompt for an image.
+"""Prompt and answer of the judge of a text; `images.prompts` has the prompt for an image.
 
 The contract is RubiCap's reward provider (Appendix B, Prompt 3): one caption, criteria with title, description and
 rule, meaning over wording, failure by what is missing, contradicted or made up, reasoning before a binary score. One

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rubricworks.errors import UserError
+from rubricworks.redaction import foreign_line
 
 OLDEST, TOO_NEW = (2, 16), (3, 0)
 """Range of supported backend versions, the upper bound excluded."""
@@ -81,7 +82,7 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
 def _object(url: str, body: bytes) -> dict[str, Any]:
     try:
         health = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(_refusal(url, 302, False)) from None
     if not isinstance(health, dict):
         raise UserError(f"{url} is not Kubeflow Pipelines; check cluster.kubeflow.url")
@@ -122,4 +123,4 @@ def _field(health: dict[str, Any], *names: str) -> Any:
 
 def one_line(error: object) -> str:
     """Text of an error on one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return foreign_line(error, 200) or type(error).__name__

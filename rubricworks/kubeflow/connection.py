@@ -22,6 +22,7 @@ from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.backend import one_line, read_backend
 from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.redaction import foreign_line
 
 if TYPE_CHECKING:
     from kfp import Client
@@ -64,6 +65,19 @@ class Kubeflow:
         except urllib3.exceptions.HTTPError as error:
             raise UserError(
                 f"Kubeflow at {self.url} cannot {action}: it does not answer ({one_line(error)}); try again"
+            ) from error
+
+    @contextlib.contextmanager
+    def reading(self, action: str) -> Iterator["Client"]:
+        """Lend the client for one read as `request` does, and tell an answer that is no Kubeflow's in the same way."""
+        try:
+            with self.request(action) as client:
+                yield client
+        except UserError:
+            raise
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # kfp takes answers unchecked
+            raise UserError(
+                f"Kubeflow at {self.url} cannot {action}: its answer is none of Kubeflow's; look at what answers there"
             ) from error
 
 
@@ -164,9 +178,9 @@ def _reason(error: Any) -> str:
         message = (
             str(body.get("message") or body.get("error") or body.get("title") or "") if isinstance(body, dict) else ""
         )
-    except ValueError:
+    except (ValueError, RecursionError):
         message = ""
-    message = " ".join((message or str(error.reason or "")).split())[:300].rstrip(".")
+    message = foreign_line(message or error.reason or "").rstrip(".")
     if error.status in (401, 403):
         return f"{message or 'refused'} (HTTP {error.status}); renew the token, or ask for the right in this namespace"
     return f"{message} (HTTP {error.status})" if error.status else message

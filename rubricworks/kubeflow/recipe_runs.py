@@ -16,6 +16,7 @@ from rubricworks.recipe.cluster_configs import cluster_stage_json
 from rubricworks.recipe.estimate import budget_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.kubeflow import KubeflowConfig
+from rubricworks.recipe.models import require_pinned
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 
@@ -89,10 +90,13 @@ def push_recipe(
     Args:
         source: name or file of the recipe.
         version_name: by default built from the pipeline's content and revision.
+    Raises:
+        UserError: a model of the recipe may be another one tomorrow.
     """
     from rubricworks.kubeflow.compile import compile_pipeline, load_pipeline
     from rubricworks.kubeflow.versions import push, revision_of
 
+    require_pinned(recipe)
     for warning in (budget_warning(recipe), *placement_warnings(recipe)):
         if warning:
             say(f"warning: {warning}")

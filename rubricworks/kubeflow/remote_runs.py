@@ -18,6 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.versions import PipelineVersion, find_pipeline
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.redaction import foreign_line
 from rubricworks.runtime.run_uri import resolve_run_id
 from rubricworks.strict_yaml import parse_yaml
 
@@ -120,7 +121,8 @@ def list_runs(kubeflow: Kubeflow, *, limit: int = 20, name: str = "") -> list[Re
         name: only runs of this name.
     """
     runs = _runs(kubeflow, sort_by="created_at desc", key="display_name" if name else "", value=name)
-    return [_run(kubeflow, run) for run in islice(runs, limit)]
+    with kubeflow.reading("list runs"):
+        return [_run(kubeflow, run) for run in islice(runs, limit)]
 
 
 class RemotePage(NamedTuple):
@@ -160,9 +162,9 @@ def list_page(
         predicates.append({"operation": "EQUALS", "key": "pipeline_id", "string_value": pipeline_id})
     # A token comes alone: Kubeflow compares its filter to one sent with it, and takes equal lists for different ones.
     query = {"page_token": token} if token else {"sort_by": "created_at desc", "filter": _filter(predicates)}
-    with kubeflow.request("list runs") as client:
+    with kubeflow.reading("list runs") as client:
         page = client.list_runs(page_size=limit, namespace=kubeflow.namespace, **query)
-    runs = [_run(kubeflow, run) for run in page.runs or []]
+        runs = [_run(kubeflow, run) for run in page.runs or []]
     # Kubeflow takes % and _ for any letters.
     return RemotePage([run for run in runs if name_part.lower() in run.name.lower()], page.next_page_token or "")
 
@@ -176,7 +178,7 @@ def show_run(kubeflow: Kubeflow, run: str) -> RemoteRun:
         UnknownRun: there is none, or several have the name.
     """
     run_id = _run_id(kubeflow, run)
-    with kubeflow.request(f"show run {run}") as client:
+    with kubeflow.reading(f"show run {run}") as client:
         return _run(kubeflow, client.get_run(run_id))
 
 
@@ -216,10 +218,10 @@ def _runs(kubeflow: Kubeflow, *, sort_by: str = "", key: str = "", value: str = 
     run_filter = _filter([{"operation": "EQUALS", "key": key, "string_value": value}] if key else [])
     token = ""
     while True:
-        with kubeflow.request("list runs") as client:
+        with kubeflow.reading("list runs") as client:
             page = client.list_runs(token, _PAGE, sort_by, namespace=kubeflow.namespace, filter=run_filter)
-        yield from page.runs or []
-        token = page.next_page_token or ""
+            runs, token = page.runs or [], page.next_page_token or ""
+        yield from runs
         if not token:
             return
 
@@ -320,4 +322,4 @@ def _time(time: datetime | None) -> datetime | None:
 
 
 def _line(error: Any) -> str:
-    return " ".join(str(error.message or "").split())[:300] if error else ""
+    return foreign_line(error.message or "") if error else ""

@@ -18,8 +18,6 @@ from rubricworks.kubernetes.work import StageWork, log_line
 
 SERVICES = "/api/v1/namespaces/{namespace}/services"
 PORT = 8000
-WEIGHTS_PORT = 51216
-"""Port at which the first training process waits for the server's workers."""
 URL_ENV = "RUBRICWORKS_VLLM_URL"
 """Environment variable with the server's URL; it overrides the stage's configuration."""
 

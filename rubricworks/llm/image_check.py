@@ -10,8 +10,8 @@ import re
 
 from rubricworks.errors import UserError
 from rubricworks.llm.answers import read_answer, strip_thought
-from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http.connections import Connections, RequestFailed
 from rubricworks.llm.messages import image_part, text_part
 from rubricworks.llm.request import RequestFrame
 

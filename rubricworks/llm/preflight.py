@@ -5,8 +5,8 @@ import json
 from yarl import URL
 
 from rubricworks.errors import UserError
-from rubricworks.llm.connections import Connections, LoopPool, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http.connections import Connections, LoopPool, RequestFailed
 
 _TIMEOUT_S = 15.0
 _ATTEMPTS = 4

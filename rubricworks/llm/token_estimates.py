@@ -14,6 +14,9 @@ GRADING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
 """Tokens of one call that grades a caption by all criteria of its rubric."""
 CRITERION_IN = GRADING_IN - (CRITERIA_PER_RUBRIC - 1) * TOKENS_PER_CRITERION
 """Tokens of one call that grades a caption by one criterion."""
+READING_IN = 600 + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION // 2
+READING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION // 2
+"""Tokens of one call that reads what the criteria of a rubric ask for."""
 GUIDE_TOKENS = 900
 """Tokens of long instructions: principles, fields and examples."""
 COMPARISON_IN = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, read_answer
-from rubricworks.llm.connections import Connections, RequestFailed
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http.connections import Connections, RequestFailed
 from rubricworks.llm.limiter import shared_limiter
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.replicas import choose_replica

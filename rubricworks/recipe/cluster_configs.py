@@ -49,6 +49,7 @@ def _preflight(recipe: Any) -> PreflightConfig:
         recipe=recipe_yaml(recipe),
         storage=recipe.cluster.storage if recipe.cluster and recipe.cluster.runs_claim() is None else None,
         data=recipe.data_source,
+        files=recipe.source_files,
         endpoints=tuple(distinct_endpoints(recipe)),
         models=student_models(recipe),
         tracking=recipe.tracking,

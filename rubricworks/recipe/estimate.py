@@ -60,7 +60,14 @@ def estimate_calls(recipe: Recipe, items: int) -> list[CallEstimate]:
 
     Args:
         items: images in the source, or questions.
+    Raises:
+        UserError: the calls are not known before the run.
     """
+    if recipe.plan_in_words():
+        raise UserError(
+            f"{recipe.name}: the calls of pipeline {recipe.pipeline} are not known before a run; "
+            "`rubricworks run --dry-run` says what is"
+        )
     return list(importlib.import_module(f"{METHODS[recipe.pipeline]}.estimate").estimate_calls(recipe, items))
 
 

@@ -15,13 +15,25 @@ from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
-from rubricworks.recipe.mistakes import Mistake, RecipeError, explain_mistake, line_of, mistakes
+from rubricworks.recipe.mistakes import (
+    Mistake,
+    RecipeError,
+    explain_mistake,
+    first_mistakes,
+    line_of,
+    mistakes,
+    shorten,
+)
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact_assignments
-from rubricworks.strict_yaml import YamlError, parse_yaml
+from rubricworks.strict_yaml import YamlDocument, YamlError, parse_yaml
 
-_LONGEST_SHOWN = 200
-"""Characters of an override's value in an error."""
+_MAX_VALUES, _MAX_OVERRIDE_VALUES = 5_000, 1_000
+"""Values of a recipe and of an override, with aliases written out; the largest recipe of the package has 514."""
+_MAX_PATH = 64
+"""Parts of the path of a change, `a.b.c`."""
+_MAX_ARMS = 50
+"""Each is checked as a recipe of its own."""
 
 
 def recipe_path(name: str) -> Path:
@@ -59,7 +71,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error})") from error
     try:
-        tree, value = parse_yaml(text)
+        tree, value = parse_yaml(text, _MAX_VALUES)
     except YamlError as error:
         where = f"{path}{f':{error.line}' if error.line else ''}"
         raise RecipeError([Mistake(where, f"not YAML: {error}")]) from error
@@ -78,15 +90,20 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     except ValidationError as error:
         # If the file is valid by itself, an override made the mistake.
         locate = partial(_locate, path, tree, overrides if overrides and _is_valid(data) else ())
-        raise RecipeError([explain_mistake(locate, cls, item) for item in mistakes(error)]) from error
+        explanations = [partial(explain_mistake, locate, cls, item) for item in mistakes(error)]
+        raise RecipeError(first_mistakes(str(path), explanations)) from error
 
 
-def locate_field(path: Path, overrides: Sequence[str], arm: str | None, field: str) -> str:
-    """Place of a valid recipe's field: the override or the arm's change that sets it, else its line in the file.
+def field_places(path: Path, overrides: Sequence[str], arm: str | None) -> Callable[[str], str]:
+    """Places of a valid recipe's fields: the override or the arm's change that sets it, else its line in the file.
 
     A default has the line of its section; without one, it has no line.
     """
-    tree, data = parse_yaml(path.read_text(encoding="utf-8"))
+    return partial(_field_place, path, parse_yaml(path.read_text(encoding="utf-8")), overrides, arm)
+
+
+def _field_place(path: Path, document: YamlDocument, overrides: Sequence[str], arm: str | None, field: str) -> str:
+    tree, data = document
     loc: list[str | int] = [int(part) if part.isdigit() else part for part in field.split(".")]
     of_arm = [str(key) for key in _arm_changes(data).get(arm or "", {}) if f"{field}.".startswith(f"{key}.")]
     if of_arm:
@@ -110,7 +127,8 @@ def _with_arm(path: Path, data: dict[str, Any], arm: str) -> dict[str, Any]:
     if arm not in arms:
         close = difflib.get_close_matches(arm, arms, 1)
         others = f"there are {', '.join(arms)}" if arms else "it has none"
-        raise UserError(f"{path}: no arm {arm!r}; {f'did you mean {close[0]}?' if close else others}")
+        problem = f"no arm {arm!r}; {f'did you mean {close[0]}?' if close else others}"
+        raise RecipeError([Mistake(str(path), problem, "arm")])
     changed = {**_copy(data), "arm": arm}
     for key, value in arms[arm].items():
         _set_field(changed, str(key), _copy(value), f"arms.{arm}: {key}")
@@ -121,23 +139,31 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
     """Check that every arm makes a valid recipe, unless the file itself is invalid."""
     if not (arms := _arm_changes(data)):
         return
+    if len(arms) > _MAX_ARMS:
+        where, problem = f"{path}:{line_of(tree, ['arms'])}", f"arms: there are {len(arms):,}; a recipe has at most"
+        raise RecipeError([Mistake(where, f"{problem} {_MAX_ARMS}, so make several recipes of it", "arms")])
     cls = _class_of(partial(_locate, path, tree, ()), data)
-    found: list[Mistake] = []
+    found: list[Callable[[], Mistake]] = []
     for name, changes in arms.items():
         try:
             cls.model_validate(_with_arm(path, data, name))
         except UserError as error:
-            found.append(Mistake(f"{path}:{line_of(tree, ['arms', name])}", str(error), f"arms.{name}"))
+            where = f"{path}:{line_of(tree, ['arms', name])}"
+            found.append(partial(Mistake, where, str(error), f"arms.{name}"))
         except ValidationError as error:
             if not found and not _is_valid(data):
                 return
-            for item in mistakes(error):
-                field = ".".join(map(str, item["loc"]))
-                key = next((key for key in changes if f"{field}.".startswith(f"{key}.")), None)
-                where = f"{path}:{line_of(tree, ['arms', name, *([key] if key else [])])}: arms.{name}"
-                found.append(explain_mistake(partial(_same_place, where), cls, item))
+            locate = partial(_locate_change, path, tree, name, changes)
+            found += [partial(explain_mistake, locate, cls, item) for item in mistakes(error)]
     if found:
-        raise RecipeError(found)
+        raise RecipeError(first_mistakes(str(path), found))
+
+
+def _locate_change(path: Path, tree: yaml.Node | None, arm: str, changes: dict[str, Any], loc: Sequence[Any]) -> str:
+    """Place of a field that an arm sets: the line of its change."""
+    field = "".join(f"{part}." for part in loc)
+    key = next((key for key in changes if field.startswith(f"{key}.")), None)
+    return f"{path}:{line_of(tree, ['arms', arm, *([key] if key else [])])}: arms.{arm}"
 
 
 def _locate(path: Path, tree: yaml.Node | None, overrides: Sequence[str], loc: Sequence[Any]) -> str:
@@ -154,11 +180,7 @@ def _shown(override: str) -> str:
     """The override as errors show it: without secrets, and not longer than a line."""
     key, equals, value = override.partition("=")
     value = HIDDEN if equals and is_secret_name(key.rpartition(".")[2]) else redact_assignments(value)
-    return f"{key}{equals}{value if len(value) <= _LONGEST_SHOWN else f'{value[:_LONGEST_SHOWN]}…'}"
-
-
-def _same_place(where: str, _: Sequence[Any]) -> str:
-    return where
+    return f"{key}{equals}{shorten(value)}"
 
 
 def _is_valid(data: dict[str, Any]) -> bool:
@@ -191,7 +213,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise UserError(f"{source}: write it as section.field=value")
     try:
-        value = parse_yaml(text).value
+        value = parse_yaml(text, _MAX_OVERRIDE_VALUES).value
     except YamlError as error:
         raise UserError(f"{source}: {_shown(override).partition('=')[2]!r} is not a YAML value ({error})") from error
     _set_field(data, key.strip(), value, source)
@@ -204,6 +226,8 @@ def _set_field(data: dict[str, Any], key: str, value: Any, source: str) -> None:
         source: name of the change, for errors.
     """
     *parents, last = key.split(".")
+    if len(parents) >= _MAX_PATH:
+        raise UserError(f"{shorten(source)}: a path of {len(parents) + 1:,} parts; a field has at most {_MAX_PATH}")
     place: Any = data
     for parent in parents:
         step = _key_or_index(place, parent, source)

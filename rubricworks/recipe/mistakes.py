@@ -16,6 +16,11 @@ from rubricworks.runtime.config import StageConfig
 
 _MANY, _NEAREST = 12, 5
 """Fields that a message lists whole, and those that it names of more."""
+_MOST_EXPLAINED = 50
+_LONGEST_NAME = 100
+"""Characters of a name to which similar ones are sought."""
+_LONGEST_SHOWN = 200
+"""Characters of a name or value in an error."""
 
 
 class Mistake(NamedTuple):
@@ -33,16 +38,30 @@ class Mistake(NamedTuple):
 
 
 class RecipeError(UserError):
-    """All mistakes in a recipe, one a line."""
+    """The mistakes in a recipe, one a line."""
 
     def __init__(self, found: Sequence[Mistake]) -> None:
         super().__init__("\n".join(map(str, found)))
         self.mistakes = tuple(found)
 
 
+def first_mistakes(where: str, explanations: Sequence[Callable[[], Mistake]]) -> list[Mistake]:
+    """The first mistakes of a recipe, and one that gives the number of the others.
+
+    To explain one takes milliseconds, and a recipe of a stranger may have thousands.
+
+    Args:
+        where: place of the recipe.
+    """
+    found = [explain() for explain in explanations[:_MOST_EXPLAINED]]
+    if more := len(explanations) - len(found):
+        found.append(Mistake(where, f"{more:,} more mistakes are not listed; mend these first"))
+    return found
+
+
 def mistakes(error: ValidationError) -> list[Any]:
     """Errors of pydantic, without lists that seem too short because one of their items is wrong."""
-    items = error.errors()
+    items = error.errors(include_url=False)
     within = {item["loc"][:end] for item in items for end in range(len(item["loc"]))}
     return [item for item in items if item["type"] != "too_short" or item["loc"] not in within]
 
@@ -55,7 +74,7 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         item: one of `mistakes`.
     """
     loc = [part for part in item["loc"] if not _is_union_member(part)]
-    field = ".".join(map(str, loc)) or "recipe"
+    field = shorten(".".join(map(str, loc))) or "recipe"
     where = locate(loc)
     if item["type"] == "extra_forbidden":
         if place := _new_place(recipe_class, loc):
@@ -71,13 +90,19 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         return Mistake(locate(deeper), ".".join(map(str, [*loc, message])), ".".join(map(str, deeper)))
     value = item["input"]
     if isinstance(value, str):
-        value = HIDDEN if is_secret_name(str(loc[-1] if loc else "")) else redact(value)
+        value = HIDDEN if is_secret_name(str(loc[-1] if loc else "")) else shorten(redact(value))
     suffix = f" (given: {json.dumps(value)})" if isinstance(value, str | int | float | bool) else ""
     return Mistake(where, f"{field}: {message}{suffix}", field)
 
 
+def shorten(text: str) -> str:
+    """Return a name or value as errors show it: not longer than a line."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 def _hint(name: str, fields: Sequence[str]) -> str:
     """The field that was meant, or those there are: of many, the ones with the most similar names."""
+    name = name[:_LONGEST_NAME]
     if close := difflib.get_close_matches(name, fields, 1):
         return f"did you mean {close[0]}?"
     if len(fields) <= _MANY:

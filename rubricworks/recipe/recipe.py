@@ -16,6 +16,7 @@ from rubricworks.redaction import find_secret, is_secret_name
 from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in, image_endpoints_in
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.stages.release.judge_trust import REPORT_FIELD
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.tracking import StagedRecipe, TrackingConfig
 
@@ -213,6 +214,12 @@ class Recipe(BaseModel):
         """Source of the samples for the checks before a run; None if the run itself finds them."""
         data = getattr(self, "data", None)
         return None if data is None else data.data_source
+
+    @property
+    def source_files(self) -> dict[str, str]:
+        """Field → file that a stage reads beside its samples, for the checks before a run."""
+        report = getattr(self, "report", None)
+        return {REPORT_FIELD: file} if (file := getattr(report, "agreement", None)) else {}
 
     @property
     def base_model(self) -> str | None:

@@ -2,10 +2,10 @@
 
 import textwrap
 
-from rubricworks.grading.agreement_report import JudgeIdentity
-from rubricworks.grading.comparison import Comparison, GroupAgreement, Rater
-from rubricworks.grading.judge_errors import JudgeErrors
-from rubricworks.grading.judge_probe import JudgeProbe, ResponsePrice
+from rubricworks.grading.agreement.comparison import Comparison, GroupAgreement, Rater
+from rubricworks.grading.agreement.judge_errors import JudgeErrors
+from rubricworks.grading.agreement.judge_probe import JudgeProbe, ResponsePrice
+from rubricworks.grading.agreement.report import JudgeIdentity
 from rubricworks.llm.identity import PinnedEntry
 from rubricworks.metrics import Agreement, Interval
 from rubricworks.reports.formats import dollars, percent, percent_interval
@@ -87,17 +87,23 @@ def _entry(entry: PinnedEntry) -> str:
 
 def probe_text(probe: JudgeProbe) -> str:
     """Figures of a probe in a few sentences."""
+    first, *others = probe_lines(probe)
+    return "\n".join([_wrapped(first, indent=4), *(_wrapped(f"  {line}", indent=4) for line in others)])
+
+
+def probe_lines(probe: JudgeProbe) -> list[str]:
+    """What was asked of a judge, and the figures that it gave, a line each."""
     lines = [
         f"{probe.judge} asked again about {probe.responses:,} responses, {probe.verdicts:,} verdicts, at temperature "
         f"{probe.temperature:g}: it answers as {_entry(probe.identity)}",
-        f"  the same question, {probe.repeats} draws: {_share(probe.flips)} of verdicts flip",
-        f"  criteria in reverse: {_share(probe.order_changes)} change; a call for each: {_share(probe.call_changes)}",
-        f"  a response by one call for all criteria: {_price(probe.per_response)}",
-        f"  by one call for each: {_price(probe.per_criterion)}{_times(probe)}",
+        f"the same question, {probe.repeats} draws: {_share(probe.flips)} of verdicts flip",
+        f"criteria in reverse: {_share(probe.order_changes)} change; a call for each: {_share(probe.call_changes)}",
+        f"a response by one call for all criteria: {_price(probe.per_response)}",
+        f"by one call for each: {_price(probe.per_criterion)}{_times(probe)}",
     ]
     if probe.unjudged:
-        lines.append(f"  {probe.unjudged:,} verdicts failed, and are left out")
-    return "\n".join(_wrapped(line, indent=4) for line in lines)
+        lines.append(f"{probe.unjudged:,} verdicts failed, and are left out")
+    return lines
 
 
 def _price(price: ResponsePrice) -> str:

@@ -92,11 +92,22 @@ def frame_of(steps: tuple[float, float], bounds: tuple[float, float]) -> Frame:
     values = nice_ticks(low, high)
     left, right = steps[0], steps[1] if steps[1] > steps[0] else steps[0] + 1
     frame = Frame(left, right, min(low, values[0]), max(high, values[-1]), [], [])
-    steps_shown = [x for x in nice_ticks(left, right, count=5) if left <= x <= right]
-    return frame._replace(
-        x_ticks=[Tick(frame.place(x, frame.low)[0], f"{x:g}") for x in steps_shown],
-        y_ticks=[Tick(frame.place(left, y)[1], f"{y:g}") for y in values],
-    )
+    # Steps are whole numbers: there is none at 1.2.
+    is_whole = float(left).is_integer() and float(right).is_integer()
+    steps_shown = [x for x in nice_ticks(left, right, count=5) if left <= x <= right and not (is_whole and x % 1)]
+    x_ticks = [
+        Tick(frame.place(x, frame.low)[0], label)
+        for x, label in zip(steps_shown, tick_labels(steps_shown), strict=True)
+    ]
+    y_ticks = [Tick(frame.place(left, y)[1], label) for y, label in zip(values, tick_labels(values), strict=True)]
+    return frame._replace(x_ticks=x_ticks, y_ticks=y_ticks)
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Labels of an axis: from 10,000 on in thousands (k), from 1,000,000 on in millions (M)."""
+    largest = max((abs(value) for value in values), default=0.0)
+    size, unit = (1e6, "M") if largest >= 1e6 else (1e3, "k") if largest >= 1e4 else (1.0, "")
+    return [f"{value / size:g}{unit}" if value else "0" for value in values]
 
 
 def moving_average(values: Sequence[float]) -> list[float]:

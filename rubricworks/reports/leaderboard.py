@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row
 from rubricworks.metrics import Interval
 from rubricworks.reports.formats import interval, number, signed, signed_interval
@@ -47,9 +48,10 @@ def legend(board: Leaderboard, better: str = "+", worse: str = "-") -> str:
     """Sentence that says what the marks mean."""
     if not board.comparisons:
         return f"No model has samples in common with {board.against}, so none is compared."
+    comparisons = f"{board.comparisons} comparison{'' if board.comparisons == 1 else 's'}"
     return (
         f"{better} {worse} : better, worse than {board.against} on the samples that both have (paired bootstrap, "
-        f"p < {LEVEL:g} after Holm's correction for {board.comparisons} comparisons)."
+        f"p < {LEVEL:g} after Holm's correction for {comparisons})."
     )
 
 
@@ -73,12 +75,13 @@ def leaderboard_csv(board: Leaderboard) -> str:
             if (cell := row.cells.get(at)) is None:
                 continue
             mean, gain = cell.mean, cell.difference
-            writer.writerow(
+            cells = (
                 [row.model, row.revision, row.step, row.decoding, column.figure, column.scorer, column.version]
                 + [column.judge, column.against, mean.value, mean.low, mean.high, mean.samples, mean.missing]
                 + ([gain.value, gain.low, gain.high] if gain else [None] * 3)
                 + [cell.p, cell.mark, row.words.value if row.words else None, row.dollars]
             )
+            writer.writerow(map(guard_cell, cells))
     return out.getvalue()
 
 

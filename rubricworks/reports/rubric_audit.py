@@ -21,7 +21,7 @@ _NAMED = 3
 def audit_text(audit: RubricAudit) -> str:
     """Figures of an audit, a line each."""
     lines = [
-        f"{len(audit.findings)} rubrics with {audit.criteria} criteria in {audit.calls} gradings by {audit.judge}",
+        f"{len(audit.findings)} rubrics with {audit.criteria} criteria in {calls_text(audit)}",
         f"flagged: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap between the best response and the best-rewarded bad one: {_gap(audit)}",
         *(f"  {name:<14} {count:>5} rubrics  {ADVICE[name]}" for name, count in audit.by_flag.items()),
@@ -39,13 +39,24 @@ def audit_text(audit: RubricAudit) -> str:
     return "\n".join(lines + untested_texts(audit))
 
 
+def calls_text(audit: RubricAudit) -> str:
+    """What the judge was asked."""
+    readings = f" and {audit.readings} readings" if audit.readings else ""
+    return f"{audit.calls} gradings{readings} by {audit.judge}"
+
+
 def untested_texts(audit: RubricAudit) -> list[str]:
-    """Sentences about what was not tested: rubrics that were not tried, and flags whose probes were not judged."""
+    """Sentences about what was not tested: rubrics that were not tried or read, and flags that nothing decided."""
     lines = []
     if audit.unaudited:
         lines.append(
             f"{audit.unaudited} of {audit.unaudited + len(audit.findings)} rubrics were not audited: their samples "
             "have no response and no reference answer"
+        )
+    if audit.unread:
+        lines.append(
+            f"{audit.unread} of {len(audit.findings)} rubrics could not be read by the judge, so that nothing is known "
+            "of what their criteria join and which ask for an act"
         )
     if audit.untested:
         names = ", ".join(f"{name} in {count}" for name, count in audit.untested.items())
@@ -122,6 +133,7 @@ def audit_page(
         audit=audit,
         title=title,
         gap=_gap(audit),
+        calls=calls_text(audit),
         untested=untested_texts(audit),
         meanings=ADVICE,
         worst=[(*one, _new_criteria(one[2])) for one in worst],

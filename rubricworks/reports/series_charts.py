@@ -3,11 +3,15 @@
 In percent of the frame, with the axes of `charts`.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from rubricworks.reports.charts import Tick, downsample, frame_of, moving_average, path
+
+MAX_MARKERS = 16
+"""Markers of a line: more of them run into one another on a phone."""
 
 
 class Series(NamedTuple):
@@ -90,7 +94,7 @@ def series_chart(
         line = list(zip(xs, moving_average(ys), strict=True)) if smooth else list(one.points)
         lows = [frame.place(x, low) for x, (low, _) in zip(xs, one.intervals, strict=False)]
         highs = [frame.place(x, high) for x, (_, high) in zip(xs, one.intervals, strict=False)]
-        placed = [(frame.place(x, y), x, y) for x, y in one.points]
+        placed = [(frame.place(x, y), x, y) for x, y in _marked(one)]
         lines.append(
             LineLayout(
                 kind=one.kind,
@@ -131,6 +135,14 @@ def spread(tops: Sequence[float], gap: float) -> list[float]:
         result[at] = min(result[at], floor)
         floor = result[at] - gap
     return result
+
+
+def _marked(one: Series) -> list[tuple[float, float]]:
+    """Points that have a marker: the ends, the picked one, and every so many between them."""
+    last = len(one.points) - 1
+    stride = math.ceil(last / (MAX_MARKERS - 1)) or 1
+    chosen = {0, *range(last, stride - 1, -stride)}
+    return [point for at, point in enumerate(one.points) if at in chosen or point[0] == one.picked]
 
 
 def _line(points: list[tuple[float, float]]) -> str:

@@ -13,13 +13,22 @@ from rubricworks.evaluation.scorers.functions import load_scorer
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import count_items
+from rubricworks.recipe.models import require_pinned
 from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters, training_bytes
 from rubricworks.runtime.admission import needs_of
 from rubricworks.runtime.packages import optional_packages, require_installed
-from rubricworks.runtime.preflight_checks import Check, promotion_checks, require_endpoint, require_tracking, run_check
+from rubricworks.runtime.preflight_checks import (
+    Check,
+    promotion_checks,
+    require_endpoint,
+    require_file,
+    require_tracking,
+    run_check,
+)
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.release.judge_trust import REPORT_FIELD
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 MIN_FREE_BYTES = 2 << 30
@@ -30,8 +39,14 @@ def check_recipe(recipe: Recipe, runs: Path) -> Iterator[Check]:
     """Check everything that a recipe needs, one check at a time."""
     if not (reached := needs_of(recipe.staged_recipe().stages)).is_empty:
         yield Check("reaches", None, reached.as_yaml())
+    yield check_models(recipe)
     yield from check_machine(recipe, runs)
     yield from check_sources(recipe)
+
+
+def check_models(recipe: Recipe) -> Check:
+    """Check that the models of a new run are folders, or the Hub's at a commit."""
+    return run_check("models", lambda: require_pinned(recipe))
 
 
 def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
@@ -47,6 +62,8 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     if isinstance(evaluation := getattr(recipe, "evaluation", None), ScoreConfig):
         for scorer in evaluation.scorers.functions:
             yield run_check(f"scorer {scorer.name}", partial(_loads, scorer.function))
+    if file := recipe.source_files.get(REPORT_FIELD):
+        yield run_check(f"file {REPORT_FIELD}", partial(require_file, file, REPORT_FIELD))
     yield from recipe.method_checks(runs)
 
 

@@ -17,14 +17,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.data.hub import hub_files, hub_source, pinned_source
+from rubricworks.data.hub import HubSource, hub_files, hub_source, model_source
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, Endpoint, check_endpoint, check_sees_images, read_spending
 from rubricworks.llm.spending import SPENDING_FILE
-from rubricworks.runtime.store.source_files import kind_and_place, stored_files
-from rubricworks.storage import is_remote
+from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
+from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
 from rubricworks.tracking.installation import VARIABLE, promoting_api
 
@@ -85,12 +85,26 @@ def _count_items(data: DataSource) -> int:
         return sum(isinstance(entry, PromptEntry) for entry in prompt_entries(source, seed=0))
     if data.kind == "questions":
         return sum(isinstance(entry, QuestionEntry) for entry in question_entries(source, data.columns))
-    from rubricworks.data.hosts import AllowedHosts
+    from rubricworks.data.downloads.hosts import AllowedHosts
     from rubricworks.data.source_entries import ImageEntry
     from rubricworks.data.sources import image_entries
 
     screened = AllowedHosts(data.allowed_hosts).screen(image_entries(source), source)
     return sum(isinstance(entry, ImageEntry) for entry in screened)
+
+
+def require_file(source: str, field: str) -> str:
+    """Fetch a file that a recipe names, from a path, a store or the Hub.
+
+    Args:
+        field: name of the recipe's field, for messages.
+    Raises:
+        UserError: no file is there, or the store or the Hub refuses or does not answer.
+    """
+    path = local_path(local_source(source, field))
+    if not path.is_file():
+        raise UserError(f"{source}: no file is there; pods read a place such as s3://bucket/file")
+    return f"{source} is there"
 
 
 def require_endpoint(endpoint: Endpoint, *, sees_images: bool = False) -> str:
@@ -131,21 +145,24 @@ def require_model(name: str) -> str:
     """Look for a model in its folder, the hub's cache or the hub, without reading its weights.
 
     Raises:
-        UserError: the model is in none of them, or the hub refuses access.
+        UserError: the model is in none of them, its name has no commit, or the hub refuses access.
     """
     if name in TINY:
         return "built from its configuration"
     if Path(name).is_dir() or name.startswith(("/", ".")):
         if not (Path(name) / "config.json").is_file():
-            raise UserError(f"{name}: no model is there (no config.json); give its folder or its name on the hub")
+            raise UserError(
+                f"{name}: no model is there (no config.json); give its folder, or org/name@COMMIT of the hub"
+            )
         return f"{name} is there"
-    pinned = pinned_source(name)
-    repository, revision = (pinned.name, pinned.revision) if pinned else (name, "*")
-    if any(_hub_cache().glob(f"models--{repository.replace('/', '--')}/snapshots/{revision}/config.json")):
+    source = model_source(name)
+    assert source is not None
+    cached = f"models--{source.name.replace('/', '--')}/snapshots/{source.revision}/config.json"
+    if (_hub_cache() / cached).is_file():
         return f"{name} is in the cache"
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise UserError(f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set: put it there, or give its folder")
-    return _require_on_hub(name)
+    return _require_on_hub(name, source)
 
 
 def _hub_cache() -> Path:
@@ -153,11 +170,10 @@ def _hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
-def _require_on_hub(name: str) -> str:
+def _require_on_hub(name: str, source: HubSource) -> str:
     hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
-    pinned = pinned_source(name)
-    repository, revision = (pinned.name, pinned.revision) if pinned else (name, "main")
-    request = urllib.request.Request(f"{hub}/{repository}/resolve/{revision}/config.json", method="HEAD")
+    place = f"{hub}/{source.name}/resolve/{source.revision}/config.json"
+    request = urllib.request.Request(place, method="HEAD")
     if token := os.environ.get("HF_TOKEN"):
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:

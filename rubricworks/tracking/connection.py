@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.errors import TransientError, UserError
-from rubricworks.redaction import redact
+from rubricworks.redaction import foreign_line, redact
 from rubricworks.storage import write_atomic
 from rubricworks.tracking.transfers import REQUEST_SETTINGS
 
@@ -138,7 +138,7 @@ def report_mlflow_errors(uri: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("mlflow", "requests", "sqlalchemy", "urllib3")):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        said = f"MLflow at {redact(uri)}: {redact(first)}"
+        said = f"MLflow at {redact(uri)}: {foreign_line(first)}"
         status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 500
         if 400 <= status < 500 and status not in (401, 403, 408, 429):
             raise UserError(said) from error

@@ -13,6 +13,7 @@ is served, by which the API notices drift.
 import hashlib
 import hmac
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,10 @@ SIGNATURE = "Rubricworks-Signature"
 _OLDEST = 300
 """Seconds after which a signature is none any more."""
 _LARGEST = 64 * 1024
+_SILENCE = 30.0
+"""Seconds after which a sender that has not finished is cut off."""
+_NUMBER = re.compile(r"[0-9]{1,18}")
+"""A time or a length; Python fails on one of thousands of digits."""
 
 
 class PromotionMessage(NamedTuple):
@@ -54,14 +59,17 @@ def read_message(secret: str, body: str, signature: str, *, now: float | None = 
         UserError: another one signed it, it is too old, or it is no message.
     """
     at = signature.removeprefix("t=").partition(",")[0]
-    if not at.isdecimal() or not hmac.compare_digest(sign(secret, body, int(at)).encode(), signature.encode()):
+    if not _NUMBER.fullmatch(at) or not hmac.compare_digest(sign(secret, body, int(at)).encode(), signature.encode()):
         raise UserError("the signature is not that of this secret")
     if abs((time.time() if now is None else now) - int(at)) > _OLDEST:
         raise UserError(f"the signature is more than {_OLDEST} s old, or this machine's clock is wrong")
     try:
         content = json.loads(body)
-        return PromotionMessage(**{name: content[name] for name in PromotionMessage._fields})
-    except (ValueError, KeyError, TypeError) as error:
+        message = PromotionMessage(**{name: content[name] for name in PromotionMessage._fields})
+        if [type(value) for value in message] != [*PromotionMessage.__annotations__.values()]:
+            raise TypeError("a field of another type")
+        return message
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError("the body is no message of a promotion") from error
 
 
@@ -102,13 +110,21 @@ class Consumer:
         return content
 
 
-def consumer_server(port: int, secret: str, consumer: Consumer, *, host: str = "127.0.0.1") -> ThreadingHTTPServer:
-    """HTTP server of a consumer, to be run by `serve_forever`."""
+def consumer_server(
+    port: int, secret: str, consumer: Consumer, *, host: str = "127.0.0.1", silence: float = _SILENCE
+) -> ThreadingHTTPServer:
+    """HTTP server of a consumer, to be run by `serve_forever`.
+
+    Args:
+        silence: seconds after which a sender that has not finished is cut off.
+    """
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = silence
+
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
-            if not length.isdecimal() or int(length) > _LARGEST:
+            if not _NUMBER.fullmatch(length) or int(length) > _LARGEST:
                 return self._answer(413, {"problem": "too large"})
             body = self.rfile.read(int(length)).decode(errors="replace")
             try:

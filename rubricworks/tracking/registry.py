@@ -9,7 +9,7 @@ write stands, and the earlier promotion is told so if its second read sees it.
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ WAITING = "waiting"
 NO_DIGEST = f"it has no digest of its files (tag `{DIGEST_TAG}`), so nothing tells that they are those that were judged"
 """Refusal of a version that no stage registered; `register` gives each one its digest."""
 _TAG_LENGTH = _DESCRIPTION_LENGTH = 5_000
+_PAGE = 1_000
+"""Models of one search, as many as MLflow gives; it gives 100 if it is not asked for more."""
 
 
 class ChampionMoved(UserError):
@@ -56,6 +58,17 @@ class ModelVersion(BaseModel):
     run: str
     """Id of the MLflow run that registered it."""
     tags: dict[str, str]
+
+
+class RegisteredModel(BaseModel):
+    """A model with what one search tells of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    aliases: dict[str, int]
+    latest: tuple[ModelVersion, ...] = ()
+    """Its newest version, and the newest of each stage where an installation uses MLflow's stages."""
 
 
 def register(
@@ -159,10 +172,45 @@ def get_version(connection: Connection, name: str, version: int) -> ModelVersion
         return _to_model_version(connection.client.get_model_version(name, str(version)))
 
 
+def aliased_version(connection: Connection, model: RegisteredModel, alias: str) -> ModelVersion | None:
+    """Return the version that an alias names, asked for only if it is none of the newest; None without the alias."""
+    version = model.aliases.get(alias)
+    if version is None:
+        return None
+    newest = next((one for one in model.latest if one.version == version), None)
+    return newest or get_version(connection, model.name, version)
+
+
+def model_page(
+    connection: Connection, limit: int = _PAGE, token: str | None = None
+) -> tuple[list[RegisteredModel], str | None]:
+    """Return registered models by name, in one request, and the token of the next page; None after the last one.
+
+    Raises:
+        UserError: the token is not one of this registry.
+    """
+    with report_mlflow_errors(connection.uri):
+        try:
+            found = connection.client.search_registered_models(max_results=limit, page_token=token)
+        except (AttributeError, TypeError, ValueError) as error:
+            # MLflow's own reading of a token that it did not make.
+            raise UserError(f"MLflow at {connection.safe_uri}: {token!r} is no token of a page of models") from error
+        return [_to_registered_model(model) for model in found], found.token or None
+
+
+def all_models(connection: Connection) -> Iterator[RegisteredModel]:
+    """Every registered model by name, page after page."""
+    token: str | None = None
+    while True:
+        models, token = model_page(connection, _PAGE, token)
+        yield from models
+        if token is None:
+            return
+
+
 def model_names(connection: Connection) -> list[str]:
     """List the names of all registered models."""
-    with report_mlflow_errors(connection.uri):
-        return sorted(model.name for model in connection.client.search_registered_models())
+    return sorted(model.name for model in all_models(connection))
 
 
 def promote(connection: Connection, name: str, version: int, *, expected: int | None) -> None:
@@ -240,6 +288,14 @@ def _registered(connection: Connection, name: str) -> Any:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None
         raise
+
+
+def _to_registered_model(model: Any) -> RegisteredModel:
+    return RegisteredModel(
+        name=model.name,
+        aliases={alias: int(version) for alias, version in model.aliases.items()},
+        latest=tuple(_to_model_version(version) for version in model.latest_versions or ()),
+    )
 
 
 def _to_model_version(version: Any) -> ModelVersion:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from PIL import Image
 from transformers import (
     AutoConfig,
@@ -22,7 +21,7 @@ from transformers import (
     ProcessorMixin,
 )
 
-from rubricworks.data.hub import model_place, warn_of_unpinned
+from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
@@ -73,8 +72,6 @@ def load_model_processor(path_or_name: str | Path) -> Processor:
     with quiet_libraries(), _load_errors(name):
         reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
         processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
-    if not Path(name).is_dir() and isinstance(cached := try_to_load_from_cache(name, "config.json"), str):
-        warn_of_unpinned(name, Path(cached).parent.name)
     if reads_images and getattr(processor, "image_processor", None) is None:
         raise UserError(f"{name} has no image processor, so it cannot read images; use a vision-language model")
     if not tokenizer_of(processor).chat_template and not getattr(processor, "chat_template", None):

@@ -28,11 +28,14 @@ from rubricworks.llm.image_check import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
 from rubricworks.world.models.cheap_judge import cheap_judge_logprobs, cheap_judge_reply
+from rubricworks.world.models.criteria_reader import asks_for_reading, reading_reply
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
 from rubricworks.world.models.pitfall_writer import asks_for_pitfalls, pitfalls_reply
 from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.rubric_fixer import writer_reply
+from rubricworks.world.models.scorers import SCORERS
+from rubricworks.world.models.uneven_judge import uneven_judge_reply
 from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
@@ -43,19 +46,22 @@ from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_s
 
 MODELS = (
     *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",
-    "cheap-judge", "gullible-judge", "master-key-judge", "image-reading-judge", *RLR3_MODELS, *BALCAPRL_MODELS,
-    *PICTURE_MODELS, *PRETRAINING_MODELS,
+    "cheap-judge", "uneven-judge", "gullible-judge", "master-key-judge", "image-reading-judge",
+    *RLR3_MODELS, *BALCAPRL_MODELS, *PICTURE_MODELS, *PRETRAINING_MODELS,
 )  # fmt: skip
 _TEXT_MODELS: dict[str, Callable[[str], str]] = {
     "judge": judge_reply,
     "cheap-judge": cheap_judge_reply,
+    "uneven-judge": uneven_judge_reply,
     "rubric-writer": writer_reply,
     "lenient-rubric-writer": lenient_rubric_writer_reply,
     "gullible-judge": gullible_judge_reply,
     "master-key-judge": master_key_judge_reply,
 }
 _RUBRIC_WRITERS = frozenset({"rubric-writer", "lenient-rubric-writer"})
-_BLIND = frozenset({"judge", "cheap-judge", "gullible-judge", "master-key-judge"})
+_BLIND = frozenset({"judge", "cheap-judge", "uneven-judge", "gullible-judge", "master-key-judge"})
+_READERS = _BLIND | {"image-reading-judge", *SCORERS}
+"""Judges of texts, which read a rubric's criteria as well."""
 _PIPELINE_MODELS: Mapping[str, Reply] = {**RLR3_MODELS, **BALCAPRL_MODELS, **PRETRAINING_MODELS}
 _BODY_LIMIT = 64 * 2**20
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -81,6 +87,8 @@ class World:
             return self.colour(request.image)
         if request.model in _RUBRIC_WRITERS and asks_for_pitfalls(request.prompt):
             return pitfalls_reply(request.prompt)
+        if request.model in _READERS and asks_for_reading(request.prompt):
+            return reading_reply(request.prompt)
         if request.model in _TEXT_MODELS:
             return _TEXT_MODELS[request.model](request.prompt)
         if request.model in PICTURE_MODELS:

@@ -81,3 +81,16 @@ def test_a_group_of_one_and_a_group_torn_apart_are_refused():
 def test_it_can_be_pickled_for_another_process():
     reward = pickle.loads(pickle.dumps(ContrastReward(WordGrader(), group_size=2, contrast=Contrast(strength=0.3))))
     assert (reward.group_size, reward.contrast.strength) == (2, 0.3)
+
+
+def test_all_turns_of_conversations_set_the_weights_where_they_are_graded():
+    def conversation(text):
+        return [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": "Sure?"},
+            {"role": "assistant", "content": "yes"},
+        ]
+
+    group = [conversation(text) for text in GROUP]
+    assert rewarded(group, [RUBRIC] * 4) == [0, 0, 0, 0]
+    assert rewarded(group, [RUBRIC] * 4, view="full_trace") == rewarded(GROUP, [RUBRIC] * 4)

@@ -93,3 +93,26 @@ def test_a_verifiers_name_is_no_leave_to_answer_in_english():
 def test_images_are_refused_by_what_reads_text_alone():
     with pytest.raises(UserError, match="sample row-0: the last box reads text, and the response is an image"):
         rewarded([Response.of_image(b"\x89PNG"), WHOLE], BOXES, group_size=2)
+
+
+def conversation(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def test_of_a_conversation_the_last_reply_is_rewarded_or_all_turns():
+    found, silent = conversation(("assistant", WHOLE), ("user", "Sure?"), ("assistant", "Yes.")), NONE
+    assert rewarded([found, silent], BOXES, group_size=2)[0] == [0, 0]
+    values, cards = rewarded([found, silent], BOXES, group_size=2, view="full_trace")
+    assert values == [pytest.approx(0.875), 0]
+    assert cards[0].response == f"assistant: {WHOLE}\n\nuser: Sure?\n\nassistant: Yes."
+
+
+def test_the_mask_reads_what_the_policy_says_and_not_what_a_tool_does():
+    loop = "no " * 45
+    of_tool = conversation(("assistant", "I look."), ("tool", loop), ("assistant", WHOLE))
+    of_policy = conversation(("assistant", loop), ("tool", "a box"), ("assistant", WHOLE))
+    group = [of_tool, of_policy]
+    assert rewarded(group, BOXES, group_size=2, view="full_trace")[0] == [pytest.approx(0.875), 0]
+    assert rewarded(group, BOXES, group_size=2, view="full_trace", mask=False)[0] == [pytest.approx(0.875)] * 2
+    assert rewarded(group, BOXES, group_size=2)[0] == [pytest.approx(0.875)] * 2
+    assert rewarded([loop + WHOLE, WHOLE], BOXES, group_size=2, view="full_trace")[0] == [0, pytest.approx(0.875)]

@@ -10,7 +10,7 @@ from scripted_server import fail, say
 
 from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.errors import UserError
-from rubricworks.grading.image_scores import ScoreEndpoint
+from rubricworks.grading.images.scores import ScoreEndpoint
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import ErrorClass, Response
 
@@ -29,7 +29,10 @@ def reward_of(servers, completions, *, weights=None, failures=None):
                 on_error=None if failures is None else failures.append,
             )
             names = [f"s{at}" for at in range(len(completions))]
-            return await reward(["a red thing"] * len(completions), completions, sample_id=names)
+            rewards = await reward(["a red thing"] * len(completions), completions, sample_id=names)
+            asked = [client for client, server in zip(clients, servers, strict=True) if server.chats]
+            assert all(client.pinned.prompts == ("image-score-1",) for client in asked)
+            return rewards
 
     return asyncio.run(run())
 

@@ -14,7 +14,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rewards import signed_reward
-from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
+from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 
 RUBRIC = Rubric(
     criteria=(
@@ -220,6 +220,13 @@ def test_of_a_conversation_the_last_reply_is_graded_or_all_turns(serve):
     )
 
 
+def test_of_a_reply_in_parts_its_text_is_graded_and_not_its_thoughts(serve):
+    parts = [{"type": "thinking", "text": "red, perhaps"}, {"type": "text", "text": "a square"}]
+    columns = {"rubric": [RUBRIC.model_dump_json()]}
+    _, (card,) = reward_rows(serve(word_judge), [[{"role": "assistant", "content": parts}]], columns)
+    assert card.response == "a square"
+
+
 def test_what_a_tool_said_last_is_no_reply(serve):
     columns = {"rubric": [RUBRIC.model_dump_json()]}
     values, (card,) = reward_rows(serve(word_judge), [CONVERSATION[2:3] + CONVERSATION[1:2]], columns)
@@ -232,7 +239,10 @@ def test_one_reply_reads_the_same_in_both_views(serve):
     assert card.response == "a square"
 
 
-@pytest.mark.parametrize(("credits", "passes"), [((0.98, 0.03), True), ((0.4, 0.03), False), ((0.98, 0.7), False)])
+@pytest.mark.parametrize(
+    ("credits", "passes"),
+    [((0.98, 0.03), True), ((0.4, 0.03), False), ((0.98, 0.7), False), ((0.98, None), None), ((0.4, None), None)],
+)
 def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
     """`credits: logprob` gives no credit of exactly 1, and refilled groups need passes."""
     red = Criterion(criterion="red", key="colour", weight=3)
@@ -243,7 +253,7 @@ def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
 
         async def grade(self, sample, response, rubric):
             verdicts = [
-                Verdict(criterion=one.criterion, credit=credit)
+                Verdict(criterion=one.criterion, credit=credit, error=ErrorClass.MALFORMED if credit is None else None)
                 for one, credit in zip(rubric.criteria, credits, strict=True)
             ]
             return Scorecard(sample_id=sample.sample_id, response=response, judge="j", verdicts=tuple(verdicts))

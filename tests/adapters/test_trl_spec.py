@@ -41,6 +41,14 @@ def test_healthbench_is_a_dataset_with_its_conversations_and_a_reward_for_them(s
     assert asyncio.run(reward(prompts=rows["prompt"], completions=completions, **columns)) == expected
 
 
+def test_a_system_message_and_a_question_stay_two_messages(serve, tmp_path):
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    row = {"prompt_id": "s1", "prompt": turns, "rubrics": [{"criterion": "c", "points": 1}]}
+    (tmp_path / "set.jsonl").write_text(json.dumps(row))
+    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j")))
+    assert spec.train_dataset[0]["prompt"] == turns
+
+
 def test_turns_without_a_role_are_one_prompt(serve, tmp_path):
     turns = [{"role": "user", "content": "a"}, {"content": "b"}]
     row = {"prompt_id": "s1", "prompt": turns, "rubrics": [{"criterion": "c", "points": 1}]}

@@ -49,7 +49,7 @@ class Row:
         if image is not None:
             prompt.insert(0, {"type": "image", "image": image})
         self.batch = {
-            "responses": torch.tensor(ids + [1] * padding),
+            "responses": torch.tensor(ids + [WORDS.index("outage")] * padding),  # what stands there is not read
             "attention_mask": torch.tensor([1] * 3 + [1] * len(ids) + [0] * padding),
         }
         self.non_tensor_batch = {

@@ -4,7 +4,8 @@ import pytest
 import yaml
 from kubeflow_api import FakeKubeflow
 
-from rubricworks.recipe.estimate import budget_warning
+from rubricworks.errors import UserError
+from rubricworks.recipe.estimate import budget_warning, estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "price_in": 1.0, "price_out": 10.0}
@@ -72,3 +73,8 @@ def test_where_the_samples_cannot_be_counted_it_says_that_nobody_knows(recipe):
 def test_without_a_cap_and_of_a_retraining_nothing_is_said(recipe):
     assert budget_warning(load_recipe(recipe, ["data.source=gone"])) == ""
     assert budget_warning(load_recipe(recipe_path("retrain"), ["budget.tokens=1"])) == ""
+
+
+def test_calls_of_a_retraining_are_refused_in_words():
+    with pytest.raises(UserError, match="the calls of pipeline retrain are not known before a run"):
+        estimate_calls(load_recipe(recipe_path("retrain")), 100)

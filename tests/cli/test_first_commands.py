@@ -96,12 +96,12 @@ def followed(schema: dict, place: dict) -> dict:
 
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
     url = server_of(serve, "our-model")
-    result = tell("init", "--images", images, "--endpoint", url, "--student", "tiny-vl")
+    result = tell("init", "--images", images, "--endpoint", url, "--student", f"org/vl@{'0' * 40}")
     assert result.code == 0, result
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.data.source == str(images)
     assert recipe.data.held_out == 2
-    assert recipe.warm_up.student == "tiny-vl"
+    assert recipe.warm_up.student == f"org/vl@{'0' * 40}"
     models = [
         *recipe.committee.teachers,
         recipe.rubric.writer,

@@ -1,19 +1,28 @@
 """Data sets of the Hub where a command takes a file: captions, rubrics, responses and models' answers."""
 
 import json
+from contextlib import chdir
+from pathlib import Path
 
 import pytest
 from audited import write_stage_table
 from hub_stand_in import COMMIT
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_server import say
 from synthetic_run import picture, sample
 
 from rubricworks.data.rows import iter_rows
+from rubricworks.data.rubric_sets import read_rubric_set
+from rubricworks.data.sources import image_entries
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 
 RUBRIC = {"criteria": [{"criterion": "red", "weight": 3}]}
 PLACE = f"org/mine@{COMMIT}"
+
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}(\.[A-Za-z0-9_-]{1,6}){0,3}", fullmatch=True)
 
 
 def lines(*rows):
@@ -48,7 +57,7 @@ def test_captions_and_rubrics_of_the_hub_are_graded(stored, tell, judge):
     done = tell("grade", f"{PLACE}/captions", f"{PLACE}/rubrics", "--judge", f"j@{judge.url}")
     assert done.out.splitlines()[-1] == "mean reward 1.000; 2 judged, 0 not", done.err
     unpinned = tell("grade", "org/mine", "org/mine", "--judge", f"j@{judge.url}")
-    assert (unpinned.code, "needs a revision" in unpinned.err) == (2, True)
+    assert (unpinned.code, f"pins its rows: org/mine@COMMIT, today {PLACE}" in unpinned.err) == (2, True)
     missing = tell("grade", "c.parquet", "r.parquet", "--judge", f"j@{judge.url}")
     assert (missing.code, "there is no such file" in missing.err) == (2, True)
 
@@ -88,3 +97,48 @@ def test_rubrics_and_responses_of_the_hub_are_evaluated(stored, tell, judge, tmp
     (model,) = json.loads((tmp_path / "out" / "score" / "scores.json").read_bytes())["models"]
     assert model["model"] == "mine"
     assert model["means"]["rubric_reward"]["value"] == 1
+
+
+@given(
+    NAMES, NAMES, st.booleans(), st.sampled_from([read_rubric_set, image_entries, lambda place: iter_rows(place, [])])
+)
+def test_a_place_that_is_not_here_is_read_both_ways(empty_folder, organisation, name, is_folder, read):
+    """A name may be a path's or a data set's, with dots in it, and beside a folder of its organisation's name."""
+    place = f"{organisation}/{name}"
+    with chdir(empty_folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        if is_folder:
+            Path(organisation).mkdir(exist_ok=True)
+        with pytest.raises(UserError) as refused:
+            list(read(place))
+        if is_folder:
+            Path(organisation).rmdir()
+    assert "no such f" in str(refused.value)
+    assert f"{place}@COMMIT, with the 40 digits of a commit from its page" in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def empty_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("empty")
+
+
+@pytest.mark.parametrize(
+    "place", ["org/rubrics.jsonl", "org/a.v2.parquet", "rubrics.v2", "a/b/c", "./org/name", "/o/n"]
+)
+def test_what_can_only_be_a_path_gets_no_advice_about_the_hub(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    for read in (read_rubric_set, lambda place: iter_rows(place, [])):
+        with pytest.raises(UserError, match=r"there is no such file or folder$"):
+            list(read(place))
+
+
+def test_a_set_beside_a_folder_of_its_name_is_read_both_ways_by_commands(stored, tell, judge, tmp_path):
+    (tmp_path / "org").mkdir()
+    for command in (
+        ("grade", "org/mine.v2", f"{PLACE}/rubrics", "--judge", f"j@{judge.url}"),
+        ("rubrics", "import", "org/mine.v2"),
+        ("evaluate", "a=org/mine.v2", "--on", "org/mine.v2", "--with", "length", "--out", "out"),
+    ):
+        done = tell(*command)
+        assert (done.code, "org/mine.v2@COMMIT" in done.err) == (2, True), done
+    assert not any("mine.v2" in path for path in stored.asked)

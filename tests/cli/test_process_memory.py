@@ -126,7 +126,8 @@ NO_LIMIT = "policy.vllm.max_model_length=null"
 def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planned):
     recipe = planned("rubicap", {}, NO_LIMIT)
     warning = colocate_warning(recipe)
-    assert "train_policy (Qwen/Qwen2.5-VL-7B-Instruct, weights of 13 GiB, gpu_memory 0.3)" in warning
+    student = recipe.warm_up.student
+    assert f"train_policy ({student}, weights of 13 GiB, gpu_memory 0.3)" in warning
     assert "vllm.max_model_length is not set" in warning
     assert warning in placement_warnings(recipe)
 

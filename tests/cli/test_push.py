@@ -18,6 +18,11 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
+@pytest.fixture(autouse=True)
+def _new(hub):
+    hub.is_new = True
+
+
 def test_the_evaluated_model_goes_to_the_hub_and_comes_back_byte_by_byte(hub, tell, runs):
     run = write_evaluated_run(runs / "one")
     done = tell("push", "one", "org/mine")
@@ -137,6 +142,14 @@ def test_what_keeps_it_from_the_hub_is_told(hub, tell, runs, monkeypatch, token,
     assert message in done.err
     assert not hub.files
     assert "key" not in done.err.replace("stays here", "").split("error:")[1]
+
+
+def test_a_repository_that_is_there_and_not_the_token_s_is_told(hub, tell, runs, monkeypatch):
+    write_evaluated_run(runs / "one")
+    hub.made["name"] = "mine"
+    monkeypatch.setenv("HF_TOKEN", "other")
+    assert "HF_TOKEN may not write there (HTTP 403)" in tell("push", "one", "org/mine").err
+    assert not hub.files
 
 
 def write_secret(run: Path) -> None:

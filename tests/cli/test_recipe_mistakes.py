@@ -193,6 +193,39 @@ def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
     assert (recipe.policy.pointability, recipe.policy.bf16) == ("off", False)
 
 
+def test_of_a_thousand_mistakes_the_first_are_listed_and_the_others_counted(tmp_path):
+    lines = mistakes(tmp_path, RECIPE + "".join(f"unknown_{number}: 1\n" for number in range(1_000)))
+    assert lines[0].startswith("19: unknown_0: no such field")
+    assert (len(lines), lines[-1]) == (51, " 950 more mistakes are not listed; mend these first")
+
+
+def test_a_name_longer_than_a_line_is_cut(tmp_path):
+    (line,) = mistakes(tmp_path, f"{RECIPE}? {'x' * 20_000}\n: 1\n")
+    assert line.startswith(f"19: {'x' * 200}…: no such field; ")
+    assert len(line) < 600
+
+
+def test_text_that_an_alias_repeats_is_counted_each_time(tmp_path):
+    text = RECIPE.replace("steps: 2", f"steps: [&long {'x' * 10_000}{', *long' * 100}]")
+    (line,) = mistakes(tmp_path, text)
+    assert line.startswith("16: not YAML: more than 5,000 values, or 500,000 characters, once the aliases are written")
+
+
+def test_arms_are_no_more_than_can_be_checked(tmp_path):
+    arms = "".join(f"  a{number}: {{seed: 2}}\n" for number in range(51))
+    (line,) = mistakes(tmp_path, f"{RECIPE}arms:\n{arms}")
+    assert line == "19: arms: there are 51; a recipe has at most 50, so make several recipes of it"
+
+
+@pytest.mark.parametrize("place", ["policy", "name", "arms.x"])
+def test_a_path_deeper_than_any_field_is_refused(tmp_path, place):
+    deep = f"{place}.{'a.' * 5_000}a"
+    (line,) = mistakes(tmp_path, RECIPE, f"{deep}=1")
+    assert line.endswith("parts; a field has at most 64")
+    (line,) = mistakes(tmp_path, f"{RECIPE}arms: {{y: {{? {deep[:1_000]} : 1}}}}\n")
+    assert "parts; a field has at most 64" in line
+
+
 @pytest.mark.parametrize("field", ["policy.learning_rate", "policy.length.upper", "policy.weights.recall"])
 @pytest.mark.parametrize("number", [".inf", ".nan"])
 def test_numbers_are_finite(field, number):
@@ -212,8 +245,8 @@ NINE = [f"&{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("ab
         ("name: mine\nworld: &world {seed: *world}\n", 2, "the alias *world stands inside &world itself"),
         (
             "name: mine\nworld: [&a [x, x, x, x, x, x, x, x, x],\n" + ",\n".join(NINE) + "]\n",
-            7,
-            "more than 200,000 values",
+            5,
+            "more than 5,000 values, or 500,000 characters,",
         ),
         ("name: mine\nworld: " + "[" * 20_000 + "]" * 20_000, 2, "more than 64 sections and lists inside each other"),
         (

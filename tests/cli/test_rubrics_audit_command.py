@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from criteria_readings import also_reads, criteria_to_read, say_readings
 from scripted_server import fail, say
 
 from rubricworks.data.rubric_sets import read_rubric_set
@@ -21,6 +22,7 @@ RESPONSES = [
 ]
 
 
+@also_reads
 def word_judge(_, body):
     text = body["messages"][1]["content"]
     caption = text.split("<caption>\n")[1]
@@ -46,7 +48,9 @@ def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tel
     assert audit.by_flag == {"presence only": 2}
     assert audit.calls == 20
     asked = len(server.chats)
-    assert asked == 18  # one criterion in reverse is the question of before
+    assert asked == 18 + 2  # one criterion in reverse is the question of before; one call reads each rubric
+    assert audit.readings == 2
+    assert "in 20 gradings and 2 readings by j" in told.out
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
     assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
     again = tell(*arguments, "--refuse", "0.5")
@@ -74,6 +78,7 @@ def test_a_judge_that_answers_nothing_is_an_error_and_no_clean_audit(tell, tmp_p
     assert "no probe could be judged" in told.err
 
 
+@also_reads
 def guarding(_, body):
     """The judge, and a writer that asks for one thing alone."""
     if body["model"] != "w":
@@ -121,6 +126,7 @@ def test_flagged_rubrics_are_rewritten_beside_the_old_ones_which_stay(tell, tmp_
 
 
 def test_repeated_draws_tell_how_often_the_judge_contradicts_itself(tell, tmp_path, serve):
+    @also_reads
     def fickle(number, body):
         said = json.loads(json.loads(word_judge(number, body).body)["choices"][0]["message"]["content"])
         for verdict in said["verdicts"]:
@@ -138,7 +144,7 @@ def test_repeated_draws_tell_how_often_the_judge_contradicts_itself(tell, tmp_pa
     audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
     assert audit.flips.value == pytest.approx(2 / 3)
     assert {heard.body["temperature"] for heard in server.chats} == {0.7}
-    assert len(server.chats) == 18 + 2 * 2  # the first draw is that of the audit
+    assert len(server.chats) == 18 + 2 + 2 * 2  # the first draw is that of the audit
 
 
 def test_rubrics_without_a_response_are_counted_and_half_of_a_set_must_be_audited(tell, tmp_path, serve):
@@ -160,7 +166,44 @@ def test_rubrics_without_a_response_are_counted_and_half_of_a_set_must_be_audite
     assert "2 of 4 rubrics were not audited" in told.out
 
 
+def test_a_judge_that_cannot_read_criteria_passes_no_rubric_as_sound(tell, tmp_path, serve):
+    def grades_only(number, body):
+        return say("Which caption?") if criteria_to_read(body) else guarding(number, body)
+
+    fixed = [{"criterion": title, "weight": 1} for title in ("one thing", "says here")]
+    rows = [{**row, "rubric": {"criteria": [*row["rubric"]["criteria"], *fixed]}} for row in ROWS]
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", rows), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--refuse", "0.5", "--judge")
+    told = tell(*arguments, f"j@{serve(grades_only).url}")
+    assert told.code == 1
+    assert "2 of 2 rubrics could not be read by the judge" in told.out
+    assert "untested: compound in 2" in told.out
+    assert "2 of 2 rubrics could not be read" in (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert tell(*arguments, f"j@{serve(guarding).url}", "--out", "read").code == 0
+
+
+def test_what_the_judge_reads_as_compound_or_as_an_act_is_flagged_and_cost_a_second_call(tell, tmp_path, serve):
+    faults = {"joined": ["names the cup"], "acts": ["praises the cup"]}
+
+    def judge(number, body):
+        criteria = criteria_to_read(body)
+        return say_readings(criteria, **faults) if criteria else word_judge(number, body)
+
+    criteria = [{"criterion": title, "weight": 1} for title in ("names the cup", "praises the cup")]
+    rows = [ROWS[0] | {"rubric": {"criteria": criteria}}, ROWS[1]]
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", rows), write(tmp_path / "responses.jsonl", RESPONSES)
+    told = tell("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{serve(judge).url}")
+    assert told.code == 0, told.err
+    audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
+    flags = {(flag.flag, flag.criterion) for flag in audit.findings[0].flags}
+    assert {("compound", "names the cup"), ("parroted", "praises the cup")} <= flags
+    assert audit.readings == 3
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "it asks for 2 things: &#39;the one&#39;; &#39;the other&#39;" in page
+
+
 def test_rubrics_that_were_not_wholly_judged_do_not_pass_as_sound(tell, tmp_path, serve):
+    @also_reads
     def failing(_, body):
         """No answer about the texts with everything thrown in, which decide whether naming all pays."""
         caption = body["messages"][1]["content"].split("<caption>\n")[1]
@@ -180,6 +223,7 @@ def test_rubrics_that_were_not_wholly_judged_do_not_pass_as_sound(tell, tmp_path
 
 
 def test_the_judge_of_an_imported_set_is_shown_prompts_and_reference_answers(tell, tmp_path, serve):
+    @also_reads
     def one_for_all(_, body):
         criteria = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
         scores = [{"id": one["id"], "reasoning": "", "score": 0} for one in criteria]
@@ -192,7 +236,8 @@ def test_the_judge_of_an_imported_set_is_shown_prompts_and_reference_answers(tel
     server, rubrics = serve(one_for_all), write(tmp_path / "rar.jsonl", rows)
     told = tell("rubrics", "audit", rubrics, "--judge", f"j@{server.url}")
     assert told.code == 0, told.err
-    texts = [heard.body["messages"][1]["content"] for heard in server.chats]
+    gradings = [heard.body for heard in server.chats if criteria_to_read(heard.body) is None]
+    texts = [body["messages"][1]["content"] for body in gradings]
     assert {text.split("\n</reference_answer>")[0] for text in texts} == {
         f"<prompt>\nHow fast is ball {at}?\n</prompt>\n\n<reference_answer>\n12 m/s, {at}." for at in (1, 2)
     }
@@ -219,6 +264,7 @@ def foreign_set(tmp_path, name):
 def answering(writer):
     """A judge that credits all, so that each rubric is flagged, and a writer."""
 
+    @also_reads
     def answer(number, body):
         text = body["messages"][1]["content"]
         if body["model"] == "w":

@@ -11,6 +11,11 @@ from rubricworks.data.rubric_sets import read_rubric_set
 PEOPLE = Path(__file__).parents[1] / "data" / "rubric_files" / "people.csv"
 
 
+@pytest.fixture(autouse=True)
+def _new(hub):
+    hub.is_new = True
+
+
 def test_a_set_goes_to_the_hub_and_comes_back_as_it_was(hub, tell):
     done = tell("rubrics", "push", PEOPLE, "org/mine")
     assert (done.code, done.out) == (0, f"org/mine@{COMMIT}: 2 rubrics\n"), done

@@ -58,9 +58,11 @@ def run(peer, program, url):
 
 INSPECT = """
 import json
+from typing import get_args
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer._metric import ScoreReason
 from inspect_scorer import captions
 
 task = captions()
@@ -75,7 +77,8 @@ scores = {one.id: next(iter(one.scores.values())) for one in log.samples}
 print(json.dumps({
     "status": log.status,
     "values": {name: None if score.value != score.value else score.value for name, score in scores.items()},
-    "reason": scores["unjudged"].reason,
+    "reason": [scores["unjudged"].reason, scores["unjudged"].metadata["error"]],
+    "known": scores["unjudged"].reason in get_args(ScoreReason),
     "credits": scores["good"].metadata["credits"],
     "mean": log.results.scores[0].metrics["mean"].value,
 }))
@@ -87,7 +90,8 @@ def test_inspect_runs_the_example_and_leaves_out_what_was_not_judged(serve, tmp_
     assert result == {
         "status": "success",
         "values": {"good": 1.0, "bad": 0.0, "unjudged": None},
-        "reason": "transport",
+        "reason": ["grader_failed", "transport"],
+        "known": True,
         "credits": {"names the cat": 1.0},
         "mean": 0.5,
     }
@@ -181,6 +185,29 @@ def test_a_task_of_verifiers_is_rewarded_and_what_was_not_judged_is_its_error(se
     assert good == [1.0, {"rubric-grade/names the cat": 1.0}]
     assert bad == [0.0, {"rubric-grade/names the cat": 0.0}]
     assert "could not be judged (transport)" in unjudged[0]
+
+
+WITHHELD = """
+import asyncio, json, os
+from types import SimpleNamespace
+from rubricworks.adapters.verifiers import RubricGrade, RubricGradeConfig
+
+config = RubricGradeConfig(base_url=os.environ["JUDGE_URL"], model="judge", api_key_var="", subject="answer")
+fields = {"id": "1", "rubric": [{"criterion": "names the cat", "weight": 1}], "answer": None}
+trace = SimpleNamespace(last_reply="a cat", record_metric=lambda name, value: None)
+asked = SimpleNamespace(prompt_text="Who sleeps?", **fields)
+withheld = SimpleNamespace(prompt_text="", withheld_prompt_text="Who is awake?", **fields)
+print(json.dumps([asyncio.run(RubricGrade(config).score(task, trace)) for task in (asked, withheld)]))
+"""
+
+
+def test_a_question_that_verifiers_holds_back_from_the_policy_is_shown_to_the_judge(serve):
+    """As tasks have it after 0.4.0, for users who are simulated; 0.4.0 has the prompt alone."""
+    server = serve(answer_judge)
+    assert run("verifiers", WITHHELD, server.url) == [1.0, 1.0]
+    asked, withheld = (chat.body["messages"][1]["content"] for chat in server.chats)
+    assert "Who sleeps?" in asked
+    assert "Who is awake?" in withheld
 
 
 CRITERIA = """

@@ -11,6 +11,7 @@ from rubricworks.data.hub import hub_files, hub_folder, hub_source
 from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.errors import TransientError, UserError
 from rubricworks.runtime.store.source_files import local_source
+from rubricworks.stages.training.measured_rates import MeasuredRates
 
 RAR = (Path(__file__).parent / "rubric_files" / "rar.jsonl").read_bytes()
 FILES = {"README.md": b"# RaR", "data/train-0.jsonl": RAR}
@@ -46,6 +47,13 @@ def test_a_recipes_source_may_be_of_the_hub(hub):
     assert place.startswith("parquet:/")
     assert Path(place.removeprefix("parquet:")).read_bytes() == RAR
     assert hub_files(hub_source(f"org/open@{COMMIT}/data")) == ["data/train-0.jsonl"]
+
+
+def test_a_judges_rates_may_be_a_file_of_the_hub(hub):
+    rates = MeasuredRates(agreement=f"org/open@{COMMIT}/data/train-0.jsonl")
+    assert rates.content == RAR
+    with pytest.raises(UserError, match=r"rates\.json is in it at commit"):
+        MeasuredRates(agreement=f"org/open@{COMMIT}/rates.json").digest()
 
 
 def test_a_private_set_needs_the_token(hub, monkeypatch):

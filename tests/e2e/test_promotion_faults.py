@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -74,7 +75,7 @@ def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_se
         installation = Installation(process.stdout.readline().strip(), runs)
         number = installation.request()
         with pytest.raises(OSError):
-            installation.post("approver-a", f"promotions/{number}/approve")
+            installation.post("approver-a", f"promotions/{number}/approve", key="killed-once")
         assert process.wait(20) == -signal.SIGKILL
     version = installation.champion()
     assert (version is not None, applied) == (True, [])
@@ -90,6 +91,10 @@ def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_se
     with served(settings) as url:
         consumer._api = ApiClient(url, TOKEN)
         installation.url = f"{url}/api/v1"
+        with sqlite3.connect(runs / "platform.db") as claims:
+            claims.execute("UPDATE keyed_answers SET created_at = '2020-01-01 00:00:00.000000' WHERE status IS NULL")
+        status, again = installation.post("approver-a", f"promotions/{number}/approve", key="killed-once")
+        assert (status, again["version"], again["state"] in ("applied", "confirmed")) == (200, version, True)
         deadline = time.monotonic() + 60
         while installation.get(f"promotions/{number}")["state"] != "confirmed":
             assert time.monotonic() < deadline
@@ -113,8 +118,11 @@ class FaultyRegistry:
             raise UserError("no MLflow server at http://mlflow")
         return Standing(self.champion, None, None)
 
-    def standings(self) -> dict[str, Standing]:
-        return {MODEL: self.standing(MODEL)}
+    def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+        return {MODEL: self.standing(MODEL)}, None
+
+    def champion(self, model: str) -> int | None:
+        return self.standing(model).champion
 
     def candidate(self, model: str, version: int) -> Candidate:
         return Candidate(version, "3f5a", "better", waits=True)

@@ -38,7 +38,8 @@ def test_summary_and_report_say_how_it_went(finished):
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
     assert page.count("data:image/") >= 8
     assert "not promoted: win rate" in output
-    assert f"report: {run / 'report.html'}\neach rollout with its verdicts: rubricworks server" in output
+    assert f"report: {run / 'report.html'}\neach rollout with its verdicts: " in output
+    assert "rubricworks server --runs" in output
 
 
 LOAD = """

@@ -6,8 +6,8 @@ import io
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from rubricworks.grading.text_criteria import TEXT_KEY, text_verdict
-from rubricworks.grading.text_reading import RapidOcrReader, mask_text
+from rubricworks.grading.images.text_criteria import TEXT_KEY, text_verdict
+from rubricworks.grading.images.text_reading import RapidOcrReader, mask_text
 from rubricworks.rubrics import Criterion, Response
 
 pytest.importorskip("rapidocr_onnxruntime")

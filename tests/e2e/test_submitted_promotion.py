@@ -108,7 +108,7 @@ def test_a_submitted_run_is_promoted_by_another_person_served_confirmed_and_roll
             assert (team.champion(), started.exists()) == (None, False)
             number = request["id"]
             status, problem = team.post("admin", f"promotions/{number}/approve")
-            assert (status, "submitted its run" in problem["detail"]) == (403, True)
+            assert (status, "or submitted or resumed its run" in problem["detail"]) == (403, True)
             assert team.champion() is None
             assert team.post("approver-b", f"promotions/{number}/approve")[0] == 200
             assert team.champion() == 1

@@ -10,8 +10,9 @@ from transformers import PreTrainedTokenizerFast
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.encoders import SentenceEncoder
-from rubricworks.evaluation.scorers.capture import _FactualParser
+from rubricworks.evaluation.scorers.capture import CaptureScorer, _FactualParser
 
+PARSER = CaptureScorer().parser
 UNREACHABLE = "We couldn't connect to the Hub to load the files.\nCheckout your internet connection."
 
 
@@ -38,9 +39,9 @@ def test_a_parser_that_cannot_be_fetched_is_named_with_the_way_out(monkeypatch):
 
     stand_ins(monkeypatch, CAPTURE=lambda soft_matching: ModuleType("capture"), SceneGraphParser=refuse)
     with pytest.raises(UserError) as error:
-        _FactualParser("someone/parser")
+        _FactualParser(PARSER)
     assert str(error.value) == (
-        "scorers.capture.parser: someone/parser cannot be loaded: We couldn't connect to the Hub to load the files.; "
+        f"scorers.capture.parser: {PARSER} cannot be loaded: We couldn't connect to the Hub to load the files.; "
         "give the directory of a copy, or a judge that parses"
     )
 
@@ -59,7 +60,7 @@ def test_factuals_parser_reads_with_the_tokenizers_of_transformers_5(monkeypatch
         CAPTURE=lambda soft_matching: SimpleNamespace(sample_to_parse_results=read),
         SceneGraphParser=lambda name, device: SimpleNamespace(tokenizer=tokenizer),
     )
-    graph = asyncio.run(_FactualParser("someone/parser").parse("a cat"))
+    graph = asyncio.run(_FactualParser(PARSER).parse("a cat"))
     assert graph == (["cat"], {"cat": ["big", "red"]}, [("cat", "on", "mat")])
 
 

@@ -1,12 +1,14 @@
+import json
 import re
 import socket
+from functools import partial
 
 import pytest
 from kubeflow_api import FakeKubeflow
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import connect
-from rubricworks.kubeflow.remote_runs import list_runs
+from rubricworks.kubeflow.remote_runs import list_page, list_runs, show_run
 from rubricworks.recipe.kubeflow import KubeflowConfig
 
 
@@ -103,6 +105,7 @@ def test_what_is_no_kubeflow_is_told_in_one_line(kubeflow, monkeypatch):
         (302, "text/html", b""): "answers with a page to log in",
         (200, "text/html", b"<html>Log in</html>"): "answers with a page to log in",
         (200, "application/json", b"[1]"): "is not Kubeflow Pipelines",
+        (200, "application/json", b"[" * 90_000): "answers with a page to log in",
         (503, "text/plain", b"upstream"): "answers HTTP 503; look at its ml-pipeline pods",
     }
     for answer, message in answers.items():
@@ -128,3 +131,16 @@ def test_a_backend_that_fails_later_is_told_in_one_line(kubeflow):
     kubeflow.answer_instead = lambda method, path: (502, "text/html", b"<html>")
     with pytest.raises(UserError, match=r"cannot list runs: Bad Gateway \(HTTP 502\)$"):
         list_runs(connection)
+    message = json.dumps({"message": f"password=hunter2 \ud800 {'<b>' * 500}"}).encode()
+    kubeflow.answer_instead = lambda method, path: (400, "application/json", message)
+    with pytest.raises(UserError, match=r": password=\*\*\* \? (<b>){50,60}\S*…\S*(<b>){30,33} \(HTTP 400\)$"):
+        list_runs(connection)
+
+
+@pytest.mark.parametrize("answer", [b"null", b"[" * 90_000, b'{"runs": [{"display_name": "a"}]}'])
+def test_a_backend_whose_answer_is_none_of_kubeflow_is_told_in_one_line(kubeflow, answer):
+    connection = connect(KubeflowConfig(url=kubeflow.url))
+    kubeflow.answer_instead = lambda method, path: (200, "application/json", answer)
+    for ask in (list_runs, partial(show_run, run="a"), partial(list_page, limit=5)):
+        with pytest.raises(UserError, match="its answer is none of Kubeflow's"):
+            ask(connection)

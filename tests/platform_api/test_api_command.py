@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from served_api import TOKEN, ask, bearer
+from served_api import TOKEN, ask, bearer, followed
+from trained_run import write_run
 
 from rubricworks.cli import main
+from rubricworks.runs.folder_lock import lock_folder
 
 SECRET = "s3cret"
 
@@ -77,6 +79,10 @@ def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path)
         url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
         assert ask(url + "/readyz", **bearer())[1]["checks"]["storage"]["status"] == "ok"
         assert ask(url + "/version")[0] == 401
+        run = write_run(tmp_path / "runs", "going-1")
+        with lock_folder(run), followed(url, f"{run.name}/events") as stream:
+            process.send_signal(signal.SIGTERM)
+            assert stream.read().startswith(b"event: run"), "it ends well; a stop does not wait for browsers"
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)

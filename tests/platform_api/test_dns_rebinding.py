@@ -11,7 +11,7 @@ import pytest
 from image_server import Names
 from sqlalchemy import select
 
-from rubricworks.data.hosts import FetchRefused
+from rubricworks.data.downloads.hosts import FetchRefused
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
@@ -108,6 +108,37 @@ def test_consumer_is_not_asked_for_what_it_serves_at_an_address_of_the_inside(an
         assert (asked, stolen) == ([], [])
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_message_to_a_name_that_dns_cannot_have_is_tried_again_later(tmp_path, host):
+    async def send():
+        database, consumer = await messages(tmp_path, 2), ConsumerAddress(f"http://{host}/")
+        async with consumer.client() as http:
+            received = await Webhooks(database, consumer, "k3y").send_due(http)
+        async with database.session() as session:
+            notes = [(one.attempts, one.error) for one in await session.scalars(select(Delivery))]
+        await database.close()
+        return received, notes
+
+    assert asyncio.run(send()) == (0, [(1, "UnicodeError")] * 2)
+
+
+def test_messages_are_sent_on_after_a_failure_that_nobody_foresaw(tmp_path, monkeypatch):
+    async def follow():
+        looks = asyncio.Queue()
+
+        async def send_due(*_):
+            looks.put_nowait(1)
+            raise RuntimeError("unforeseen")
+
+        monkeypatch.setattr(Webhooks, "send_due", send_due)
+        following = asyncio.create_task(Webhooks(None, ConsumerAddress("http://localhost/"), "k3y").follow(0.0))
+        for _ in range(2):
+            await asyncio.wait_for(looks.get(), 5)
+        following.cancel()
+
+    asyncio.run(follow())
+
+
 @pytest.mark.parametrize(
     ("host", "networks", "address", "admitted"),
     [
@@ -126,6 +157,11 @@ def test_consumer_is_not_asked_for_what_it_serves_at_an_address_of_the_inside(an
         ("consumer.example", ["::/0"], "::ffff:169.254.169.254", False),
         ("consumer.example", ["0.0.0.0/0"], "168.63.129.16", False),
         ("consumer.example", ["0.0.0.0/0"], "0.0.0.0", False),
+        ("consumer.example", ["100.64.0.0/10"], "100.100.100.100", True),
+        ("consumer.example", ["100.64.0.0/10"], "100.100.100.200", False),
+        ("192.0.0.192", [], "192.0.0.192", False),
+        ("consumer.example", ["fc00::/7"], "fd00:ec2::254", False),
+        ("consumer.example", ["fc00::/7"], "fd20:ce::254", False),
     ],
 )
 def test_addresses_that_a_consumer_may_have(host, networks, address, admitted):

@@ -156,6 +156,15 @@ def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
     ask_in_vain(url, folder, path, "cursor", [encode_cursor(*place) for place in places])
 
 
+@pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
+def test_a_place_that_no_database_can_look_for_is_no_cursor(url, folder, path):
+    texts, times = ("\ud800", "a"), ("2026-11-23T02:09:00+00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59-14:00")
+    places = [
+        place for text in texts for time in times for place in ([text], [1, text], [time, text], [time, text, text])
+    ]
+    ask_in_vain(url, folder, path, "cursor", [encode_cursor(*place) for place in places])
+
+
 def test_scripts_in_a_form_come_back_as_text(url):
     fields = dict.fromkeys(("recipe", "run", "arm", "overrides", "place"), SCRIPT)
     form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -215,6 +224,31 @@ def test_a_body_without_a_length_is_not_read_beyond_the_limit(url, method, path)
     connection.close()
     assert sent < 20 << 20, "what the kernel's buffers hold, and the limit"
     assert largest < 20 << 20
+
+
+def test_half_a_surrogate_pair_in_an_override_is_a_problem_of_its_field(url):
+    body = b'{"recipe": "name: quickstart\\n", "overrides": ["policy.steps=\\ud800"]}'
+    status, _, answer = exchange(f"{url}/api/v1/submissions", method="POST", body=body, **bearer())
+    assert (status, json.loads(answer)["fields"][0]["field"]) == (422, "body.overrides.0")
+
+
+def test_a_caller_who_hangs_up_amid_a_body_leaves_no_traceback(url, caplog):
+    connection = open_request(url, "POST", "/login", {"Content-Length": "900"})
+    connection.sock.sendall(b"token=")
+    connection.close()
+    assert exchange(f"{url}/login")[0] == 200
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == []
+
+
+def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(url):
+    """A proxy that goes by the other length would take what is behind it for a part of the body (RFC 9112, 6.1)."""
+    hidden = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    lengths = {"Content-Length": str(len(hidden)), "Transfer-Encoding": "chunked"}
+    connection = open_request(url, "POST", "/login", lengths)
+    with contextlib.closing(connection):
+        connection.sock.sendall(hidden)
+        answers = b"".join(iter(lambda: connection.sock.recv(65536), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"400"]
 
 
 @pytest.mark.parametrize("secret", ["sk-0123456789abcdefghij", "https://me:pa55word@host/x", "?api_key=pa55word0"])

@@ -9,11 +9,11 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
+from served_api import TOKEN, Caller, ask, bearer, exchange, forget_opinions, served, wait_for
 from trained_run import STAGE, finish_tables, write_run, write_table
 
 from rubricworks.platform_api.services.judges import judge_preferences, judge_verdicts
-from rubricworks.platform_api.services.read_tables import ReadTables
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.settings import ApiSettings
 
 NAMES = ["Names the star", "Says <b>red</b>"]
@@ -78,6 +78,9 @@ def folder(tmp_path_factory):
         for one in SAMPLES
     ]
     write_table(write_run(folder, "voted-3") / STAGE / "scorecards", "scorecards", of_training)
+    apart = write_run(folder, "apart-4")
+    write_table(apart / STAGE / "scorecards", "scorecards", of_training)
+    write_scores(apart, [card("z", "lone", [1.0, 1.0], "alone")])
     write_scores(other, [card(one, "careful", [1.0, 1.0], "with care") for one in "abx"])
     return folder
 
@@ -86,14 +89,19 @@ def folder(tmp_path_factory):
 def caller(folder):
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
         caller = Caller(url)
-        for run in ("today-1", "other-2", "voted-3"):
+        for run in ("today-1", "other-2", "voted-3", "apart-4"):
             wait_for(lambda run=run: caller.get(f"runs/{run}/judge-preferences/judges").get("judges"))
         yield caller
 
 
+@pytest.fixture(autouse=True)
+def _of_one_test(caller, folder):
+    forget_opinions(folder)
+
+
 def judges_with(caller, monkeypatch, **limits):
     """Judges of a run whose tables are read anew, with these limits."""
-    monkeypatch.setattr(judge_verdicts, "_tables", ReadTables())
+    monkeypatch.setattr(judge_verdicts, "_tables", RecentValues(4))
     for name, limit in limits.items():
         monkeypatch.setattr(judge_verdicts, name, limit)
     return caller.get("runs/today-1/judge-preferences/judges")["judges"]
@@ -193,8 +201,17 @@ def test_judges_of_two_runs_meet_on_the_responses_of_both(caller):
     assert seen == {"a", "b"}
     assert "compared every response" in look(caller, page_of(ALONE, OTHER), who)
     nothing = look(caller, page_of("judge in today-1/train_policy", OTHER), who)
-    assert "no response in common" in nothing
+    assert "judged no response in common" in nothing
+    assert "Reveal it now" not in nothing
     assert "fewer than two judges" in exchange(f"{caller.pages}/runs/other-2/compare-judges", **bearer())[2].decode()
+
+
+def test_a_page_begins_with_two_judges_that_have_responses_in_common(caller):
+    body = look(caller, "/runs/apart-4/compare-judges")
+    assert re.findall(r"<option selected>([^<]+)</option>", body)[:2] == [
+        f"{name} in apart-4/train_policy" for name in ("fast", "strong")
+    ]
+    assert "a star of" in body
 
 
 def test_the_standing_is_told_after_enough_choices_or_at_a_wish(caller, monkeypatch):

@@ -7,10 +7,11 @@ from urllib.parse import urlencode
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
+from served_api import TOKEN, Caller, ask, bearer, exchange, forget_opinions, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, finish_tables, write_run, write_table
 
 from rubricworks.cli import main
+from rubricworks.platform_api.services.preferences import other_model
 from rubricworks.platform_api.settings import ApiSettings
 
 PLACE = f"runs/today-1/stages/{STAGE}"
@@ -38,6 +39,11 @@ def caller(folder):
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
         wait_for_rollouts(url, **bearer())
         yield Caller(url)
+
+
+@pytest.fixture(autouse=True)
+def _of_one_test(caller, folder):
+    forget_opinions(folder)
 
 
 def form(caller, page, fields, who="runner"):
@@ -75,7 +81,9 @@ def test_labels_of_what_was_not_graded_are_refused(caller, change, message):
 
 
 def test_agreement_is_that_of_the_command_on_the_exported_csv(caller, folder, tmp_path, capsys):
-    # The judge gave "a star" 1, 0, 0.5 in both steps; the majority of the labels above is tied on the first criterion.
+    # The judge gave "a star" 1, 0, 0.5 in both steps; the majority of the labels is tied on the first criterion.
+    label(caller, {NAMES[0]: 1.0, NAMES[1]: 1.0})
+    label(caller, {NAMES[0]: 0.5}, who="runner-2")
     report = caller.get(f"{PLACE}/agreement")
     (comparison,) = report["comparisons"]
     assert (comparison["first"], comparison["second"], comparison["overall"]["units"]) == ("people", "judge", 1)
@@ -158,17 +166,25 @@ def test_a_person_is_led_through_groups_without_the_verdicts(caller):
     assert b"alpha" in exchange(f"{caller.pages}/runs/today-1/agreement/{STAGE}", **bearer())[2].lower()
 
 
-def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
-    page = "/runs/today-1/compare?first=base&second=policy"
+PAIRS = "/runs/today-1/compare?first=base&second=policy"
+
+
+def compare_pairs(caller):
+    """One person's choices on all pairs: sample → True if it is for `base`, None for neither."""
     winners = {}
     for side in ("left", "left", "right", "equal"):
-        _, _, body = exchange(caller.pages + page, **bearer(caller.secret("runner")))
+        _, _, body = exchange(caller.pages + PAIRS, **bearer(caller.secret("runner")))
         assert b"<i>of" not in body
         sample = body.split(b'name="sample_id" value="')[1].split(b'"')[0].decode()
         left_is_base = body.index(b"base &lt;i&gt;") < body.index(b"policy &lt;i&gt;")
         winners[sample] = {"left": left_is_base, "right": not left_is_base, "equal": None}[side]
         fields = {"first": "base", "second": "policy", "sample_id": sample, "side": side}
         assert form(caller, "/runs/today-1/compare", fields)[0] == 303
+    return winners
+
+
+def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
+    winners = compare_pairs(caller)
     assert sorted(winners) == list("abcd")
     found = caller.get("runs/today-1/preferences/models")
     (standing,) = found["standings"]
@@ -176,7 +192,22 @@ def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
     wins = sum(one is True for one in winners.values())
     assert (standing["wins"], standing["equal"], standing["losses"]) == (wins, 1, 3 - wins)
     assert standing["share"]["value"] == pytest.approx((wins + 0.5) / 4)
-    assert b"compared every sample" in exchange(caller.pages + page, **bearer(caller.secret("runner")))[2]
+    assert b"compared every sample" in exchange(caller.pages + PAIRS, **bearer(caller.secret("runner")))[2]
+
+
+def test_two_models_are_compared_before_two_decodings_of_one():
+    models = ["base", "base, sampled", "base at 10", "policy", "policy, sampled"]
+    assert other_model(models, "base") == "policy"
+    assert other_model(models, "policy, sampled") == "base"
+    assert other_model(models[:2], "base") == "base, sampled"
+    assert other_model(models[:1], "base") == "base"
+
+
+def test_an_evaluation_without_groups_offers_no_page_to_label_on(caller):
+    status, _, body = exchange(f"{caller.pages}/runs/today-1/agreement/score", **bearer(caller.secret("runner")))
+    assert (status, b"label responses" in body) == (200, False)
+    _, _, body = exchange(f"{caller.pages}/runs/today-1/label/score", **bearer(caller.secret("runner")))
+    assert b"labels of its responses come as CSV" in body
 
 
 def test_a_run_whose_models_have_not_answered_yet_has_nothing_to_compare(caller, folder):
@@ -188,6 +219,7 @@ def test_a_run_whose_models_have_not_answered_yet_has_nothing_to_compare(caller,
 
 
 def test_preferences_go_out_and_in_as_csv(caller):
+    compare_pairs(caller)
     text = exchange(f"{caller.url}/runs/today-1/preferences/csv", **bearer())[2].decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {row["rater"] for row in rows} == {"runner"}

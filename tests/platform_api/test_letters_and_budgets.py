@@ -3,6 +3,7 @@
 import json
 import sys
 import textwrap
+from contextlib import contextmanager
 
 import pytest
 from pydantic import SecretStr
@@ -30,11 +31,18 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def caller(folder):
+@contextmanager
+def served_letters(folder):
+    """Callers of a service that has indexed its dead letters."""
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
         wait_for(lambda: ask(f"{url}/api/v1/dead-letters", **bearer())[1]["items"])
         yield Caller(url)
+
+
+@pytest.fixture(scope="module")
+def caller(folder):
+    with served_letters(folder) as caller:
+        yield caller
 
 
 def test_stages_with_letters_are_listed_and_the_letters_by_page_and_reason(caller):
@@ -85,19 +93,22 @@ def test_a_burn_down_starts_at_the_cap_and_loses_what_each_stage_spent():
         [(0, 10), (5, 0)],
     )
     assert burn_down(Spending(Budget(), [])) is None
+    assert burn_down(Spending(Budget(dollars=10.0), [StageSpending("a", 0.0, 0, 0, 0, 0.0, 1, 10, 2.0)])) is None
 
 
-def test_a_runner_asks_again_and_the_log_has_it(caller, folder):
-    path = f"runs/today-1/dead-letters/{STAGE}/ask-again"
-    assert caller.post("viewer", path)[0] == 403
-    status, answer = caller.post("runner", path)
-    assert (status, answer["letters"], answer["resumed"]) == (200, 3, False)
-    assert answer["command"] == "rubricworks run --resume today-1", "nobody submitted it here"
-    assert not (folder / "today-1" / STAGE / "done.json").exists()
-    assert list((folder / "today-1" / STAGE / "dead_letters").glob("part-*")) == []
-    (change,) = caller.get("changes?action=run.ask_again")["items"]
-    assert (change["who"], change["details"]) == ("runner", {"stage": STAGE, "letters": 3, "resumed": False})
-    assert caller.post("runner", "runs/today-1/dead-letters/train_policy/ask-again")[0] == 409
+def test_a_runner_asks_again_and_the_log_has_it(tmp_path):
+    write_letters(write_run(tmp_path))
+    with served_letters(tmp_path) as caller:
+        path = f"runs/today-1/dead-letters/{STAGE}/ask-again"
+        assert caller.post("viewer", path)[0] == 403
+        status, answer = caller.post("runner", path)
+        assert (status, answer["letters"], answer["resumed"]) == (200, 3, False)
+        assert answer["command"] == "rubricworks run --resume today-1", "nobody submitted it here"
+        assert not (tmp_path / "today-1" / STAGE / "done.json").exists()
+        assert list((tmp_path / "today-1" / STAGE / "dead_letters").glob("part-*")) == []
+        (change,) = caller.get("changes?action=run.ask_again")["items"]
+        assert (change["who"], change["details"]) == ("runner", {"stage": STAGE, "letters": 3, "resumed": False})
+        assert caller.post("runner", "runs/today-1/dead-letters/train_policy/ask-again")[0] == 409
 
 
 CHILD = """

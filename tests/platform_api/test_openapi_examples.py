@@ -6,37 +6,36 @@ from jsonschema import Draft202012Validator
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.openapi import NoExample, example_of
 
-DESCRIPTION = create_app().openapi()
-SCHEMAS = DESCRIPTION["components"]["schemas"]
 
-
-def bodies():
+def bodies(description):
     """Place and schema of each body of a request or an answer, and of each schema that they name."""
-    for path, operations in DESCRIPTION["paths"].items():
+    for path, operations in description["paths"].items():
         for method, operation in operations.items():
             requests = {"request": operation["requestBody"]} if "requestBody" in operation else {}
             for status, body in (requests | operation["responses"]).items():
                 for media_type, media in body.get("content", {}).items():
                     if "schema" in media or media_type.endswith("json"):
                         yield f"{method} {path} {status} {media_type}", media.get("schema", {})
-    yield from SCHEMAS.items()
+    yield from description["components"]["schemas"].items()
 
 
-def problems(schema):
+def problems(schema, schemas):
     """What is wrong with the examples of a schema, by that schema and those that it names."""
     if "$ref" in schema:
-        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
     if not schema.get("examples"):
         try:
-            example_of(schema, SCHEMAS)
+            example_of(schema, schemas)
         except NoExample as error:
             return [str(error)]
-    check = Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}})
+    check = Draft202012Validator({**schema, "components": {"schemas": schemas}})
     return [error.message for example in schema["examples"] for error in check.iter_errors(example)]
 
 
 def test_each_body_has_an_example_that_is_valid_by_its_schema():
-    found = {place: problems(schema) for place, schema in bodies()}
+    description = create_app().openapi()
+    schemas = description["components"]["schemas"]
+    found = {place: problems(schema, schemas) for place, schema in bodies(description)}
     assert len(found) > 500
     assert {place: problem for place, problem in found.items() if problem} == {}
 

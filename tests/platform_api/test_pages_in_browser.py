@@ -31,7 +31,8 @@ from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
 from rubricworks.runs.folder_lock import lock_folder
-from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking import Gate, TrackingConfig, connect, registry
+from rubricworks.tracking.gate import FINDINGS_TAG
 
 pytestmark = pytest.mark.e2e
 CHILD = """
@@ -205,7 +206,7 @@ OTHER_SET = "before_set=yesterday-1/synthesize_rubrics"
 ADDRESSES = {
     "/": ["/"],
     "/runs": ["/runs", "/runs?search=nothing-of-that-name"],
-    "/runs/{run}": [RUN, f"/runs/{LONG_NAME}", f"/runs/{GOING}"],
+    "/runs/{run}": [RUN, f"/runs/{LONG_NAME}", f"/runs/{GOING}", "/runs/asked-1"],
     "/runs/{run}/report": [f"{RUN}/report"],
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
@@ -293,6 +294,8 @@ def written_runs(folder: Path) -> Path:
     ]
     (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, steps)))
     (run / STAGE / "alarm.json").write_text(json.dumps({"step": 52, "reasons": ["objects went from 2.0 to 3.2"]}))
+    (run / "logs").mkdir(exist_ok=True)
+    (run / "logs" / f"{STAGE}.log").write_text("".join(f"line {at}\n" for at in range(1, 301)))
     (run / "ledger.jsonl").write_text('{"stage": "prepare", "seconds": 3}\n{"stage": "train_policy", "seconds": 90}\n')
     models = {"base": (0.2, 0.4, 0.3), "policy": (0.6, 0.5, 0.9)}
     scored = {"decoding": "greedy", "revision": "r", "version": "1"}
@@ -309,7 +312,9 @@ def written_runs(folder: Path) -> Path:
     write_table(run / "prepare" / "dead_letters", "dead_letters", [letter | {"raw": "{" * 300, "request": "r"}])
     (run / "report.html").write_text("<!doctype html><html lang=en><title>Report</title><h1>Report</h1></html>")
     registry.promote(connect(TrackingConfig(), folder), MODEL, add_version(folder), expected=None)
-    add_version(folder, against=1)
+    figures = {"win_rate": {"low": 0.62, "high": 0.8, "samples": 40}, "benchmark_gain": {"low": -0.2, "samples": 40}}
+    findings = Gate(no_alarm=True, forgetting_at_most=0.05).check(figures, watched=True).tags[FINDINGS_TAG]
+    add_version(folder, against=1, **{FINDINGS_TAG: findings})
     return folder
 
 
@@ -355,6 +360,33 @@ CUT_OFF = """
 """
 """Tables of which a part is out of sight, but those that compare columns side by side."""
 
+OUT_OF_CHART = """
+    [...document.querySelectorAll('.chart .y-label')]
+        .filter((one) => one.getBoundingClientRect().left < one.closest('.chart').getBoundingClientRect().left + 8)
+        .map((one) => one.textContent)
+"""
+"""Labels of a chart that stick out at its left."""
+CROWDED = """
+    [...document.querySelectorAll('.frame.series .marker:not(.picked) + .marker:not(.picked)')].filter((one) => {
+        const [here, before] = [one, one.previousElementSibling].map((marker) => marker.getBoundingClientRect());
+        return one.className === one.previousElementSibling.className
+            && Math.hypot(here.left - before.left, here.top - before.top) < here.width;
+    }).map((one) => one.title)
+"""
+"""Markers that cover the one before on their line."""
+SMALL = """
+    [...document.querySelectorAll('main button, main select, main input, main textarea, nav a')]
+        .filter((one) => one.checkVisibility() && !['checkbox', 'radio', 'hidden'].includes(one.type))
+        .filter((one) => one.getBoundingClientRect().height < (one.matches('a') ? 32 : 40))
+        .map((one) => one.name || one.textContent)
+"""
+"""Controls that a finger would miss."""
+WITHOUT_HINT = """
+    [...document.querySelectorAll('.table, .scroll')].filter((one) => one.scrollWidth > one.clientWidth + 1)
+        .filter((one) => getComputedStyle(one).backgroundImage === 'none').map((one) => one.ariaLabel)
+"""
+"""Tables that do not show that a part of them is out of sight."""
+
 
 class Inspector:
     """Faults of the pages on a screen, for those who see little or use a phone."""
@@ -373,6 +405,11 @@ class Inspector:
         if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
             self.found.append(f"{name}: the window scrolls sideways")
         self.found += [f"{name}: columns of {one} are out of sight" for one in page.evaluate(CUT_OFF)]
+        self.found += [f"{name}: label {one} sticks out of its chart" for one in page.evaluate(OUT_OF_CHART)]
+        self.found += [f"{name}: the marker of {one} covers the one before" for one in page.evaluate(CROWDED)]
+        self.found += [f"{name}: {one} has no hint of its hidden columns" for one in page.evaluate(WITHOUT_HINT)]
+        if page.viewport_size["width"] < 700:
+            self.found += [f"{name}: {one} is too small for a finger" for one in page.evaluate(SMALL)]
         self.found += [
             f"{name}: {one['id']} at {one['nodes'][0]['target']}"
             for one in self.axe.run(page, options=self.rules).response["violations"]
@@ -406,6 +443,8 @@ def test_a_form_with_mistakes_fits_its_screen_and_can_be_read_by_everybody(brows
     page.get_by_role("button", name="Propose").click()
     expect(page.locator("[aria-invalid=true]").first).to_be_visible()
     inspector.look("rubric-mistakes")
+    page.get_by_role("link", name="criterion 1, weight").click()
+    expect(page.locator("input[name='0-weight']")).to_be_in_viewport()
     page.goto(f"{pages.pages}/login")
     page.get_by_label("Token").fill("rw_of-nobody")
     page.get_by_role("main").get_by_role("button", name="Log in").click()
@@ -413,6 +452,50 @@ def test_a_form_with_mistakes_fits_its_screen_and_can_be_read_by_everybody(brows
     inspector.look("login-mistake")
     page.context.close()
     assert inspector.found == []
+
+
+def test_a_mistake_stands_beside_its_line_until_that_is_changed_and_beside_its_field(browser, pages):
+    page = log_in(browser, pages, "runner-otto", viewport={"width": 1280, "height": 800})
+    page.goto(f"{pages.pages}/new-run")
+    recipe = page.get_by_label("Recipe")
+    wrong = recipe.input_value().replace("group_size: 8", "group_size: 1").replace("seed: 1", "sede: 1")
+    line = wrong[: wrong.index("group_size")].count("\n") + 1
+    recipe.fill(wrong)
+    page.get_by_role("button", name="Start").click()
+    notes = page.locator(".note")
+    expect(notes).to_have_count(2)
+    expect(notes.filter(has_text="a group needs at least 2")).not_to_be_in_viewport()
+    page.get_by_role("link", name=f"line {line}").click()
+    note = notes.filter(has_text="a group needs at least 2")
+    expect(note).to_be_in_viewport()
+
+    def number_beside():
+        top = note.bounding_box()["y"]
+        items = page.locator(".margin li").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().top)")
+        return min(range(len(items)), key=lambda at: abs(items[at] - top)) + 1
+
+    assert number_beside() == line
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator(".margin li.wrong").last).to_have_text(str(line + 2))
+    assert number_beside() == line + 2
+    assert page.locator(".margin li").count() == wrong.count("\n") + 3 == int(recipe.get_attribute("rows"))
+    page.keyboard.press("End")
+    page.keyboard.type("6")
+    expect(notes).to_have_count(1)
+    for label, text, told in (
+        ("Arm", "nobody", "it has none"),
+        ("Name", "a b", "a run's name"),
+        ("Changes", "x=1", "no such field"),
+    ):
+        page.goto(f"{pages.pages}/new-run")
+        field = page.get_by_label(label)
+        field.fill(text)
+        page.get_by_role("button", name="Start").click()
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_accessible_description(re.compile(re.escape(told)))
+    page.context.close()
 
 
 def test_two_judges_are_compared_by_keys_and_named_at_a_wish(browser, pages):
@@ -423,13 +506,33 @@ def test_two_judges_are_compared_by_keys_and_named_at_a_wish(browser, pages):
     expect(form).not_to_contain_text("judge in")
     expect(page.get_by_text("Result so far")).to_have_count(0)
     shown = form.locator("input[name=response]").get_attribute("value")
-    for key in ("j", "a", "j", "n", "j", "k", "e", "s"):  # the second one's `neither` becomes `both`
-        page.keyboard.press(key)
+    page.get_by_label("First judge").press("s")  # a letter of a field is no key
+    page.locator("h1").click()
+    for keys, item, choice in (
+        ("jk", 0, None),  # the first stays the current one
+        (["Control+b"], 0, None),
+        ("a", 0, "A"),
+        ("b", 0, "B"),
+        ("n", 0, "neither"),
+        ("ka", 0, "A"),
+        ("jn", 1, "neither"),
+        ("jb", 2, "B"),
+        ("jn", 3, "neither"),
+        ("je", 3, "both"),  # the last, the whole scorecard, stays the current one
+        ("kke", 1, "both"),
+    ):
+        for key in keys:
+            page.keyboard.press(key)
+        chosen = form.locator("fieldset").nth(item).locator("label:has(input:checked)")
+        expect(chosen).to_have_text([choice] if choice else [])
+        if choice:
+            expect(chosen.locator("input")).to_be_focused()
+    page.keyboard.press("s")
     expect(form.locator(f"input[name=response]:not([value='{shown}'])")).to_have_count(1)
     mine = [one for one in pages.get(f"{RUN[1:]}/judge-preferences")["items"] if one["rater"] == "runner-otto"]
     choices = {one["criterion"]: one["choice"] for one in mine}
-    assert choices.keys() == {NAMES[0], NAMES[1]}
-    assert (choices[NAMES[0]] in ("first", "second"), choices[NAMES[1]]) == (True, "both")
+    assert choices.keys() == {*NAMES, ""}
+    assert (choices[NAMES[0]] in ("first", "second"), choices[NAMES[1]], choices[""]) == (True, "both", "both")
     page.get_by_role("button", name="Reveal it now").click()
     expect(page.get_by_role("region", name="Result so far")).to_contain_text("criteria")
     page.context.close()
@@ -468,6 +571,51 @@ def test_a_sample_without_image_leaves_no_frame_in_a_list(browser, pages):
         page.goto(pages.pages + path)
         expect(page.locator("img.thumb")).to_have_count(images)
         expect(page.locator("img.thumb:visible")).to_have_count(1)
+    page.context.close()
+
+
+def test_criteria_stay_in_sight_beside_responses_that_are_moved_sideways(browser, pages):
+    page = log_in(browser, pages, "viewer-carl", viewport={"width": 720, "height": 800})
+    page.goto(f"{pages.pages}{RUN}/rollouts/{STAGE}/1/a")
+    criterion = page.get_by_role("rowheader", name=NAMES[0])
+    before = criterion.bounding_box()
+    moved = page.locator(".table").evaluate("(table) => { table.scrollLeft = 9999; return table.scrollLeft; }")
+    assert moved > 20
+    assert criterion.bounding_box()["x"] == before["x"]
+    expect(page.get_by_text("An empty response.")).to_be_visible()
+    page.context.close()
+
+
+def test_a_log_is_read_from_its_end(browser, pages):
+    page = log_in(browser, pages, "viewer-carl")
+    page.goto(f"{pages.pages}{RUN}/log/{STAGE}")
+    log = page.locator("pre.log")
+    expect(log).to_contain_text("line 300")
+    assert log.evaluate("(one) => [one.scrollTop > 0, one.scrollTop + one.clientHeight >= one.scrollHeight - 1]") == [
+        True,
+        True,
+    ]
+    page.context.close()
+
+
+def test_a_rubric_of_a_sample_without_image_has_the_width_of_the_page(browser, pages):
+    page = log_in(browser, pages, "viewer-carl", viewport={"width": 1280, "height": 800})
+    for sample, has_image in (("a", True), ("b", False)):
+        page.goto(f"{pages.pages}{RUBRICS}/{sample}")
+        expect(page.locator("img.sample")).to_be_visible(visible=has_image)
+        assert (page.locator("ol.rubric").bounding_box()["width"] > 900) == (not has_image)
+    page.context.close()
+
+
+def test_examples_of_a_reward_that_is_not_deserved_are_filtered_by_the_mode_that_the_page_names(browser, pages):
+    page = log_in(browser, pages, "viewer-carl")
+    page.goto(f"{pages.pages}{RUN}/hacking")
+    modes, examples = page.get_by_label("Failure mode"), page.locator("article.case")
+    for mode, count in (("all", 3), ("Irrelevant", 1), ("all", 3)):
+        modes.select_option(label=mode)
+        page.locator("form", has=modes).get_by_role("button", name="Show").click()
+        expect(examples).to_have_count(count)
+        expect(modes.locator("option:checked")).to_have_text(mode)
     page.context.close()
 
 

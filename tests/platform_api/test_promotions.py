@@ -24,6 +24,7 @@ from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token
+from rubricworks.platform_api.services.access.tokens import principal_of_secret
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.settings import ApiSettings
@@ -146,19 +147,36 @@ def test_who_requested_does_not_approve_whatever_rights_they_have(service, tmp_p
     assert service.post("approver", f"promotions/{number}/approve")[0] == 409
 
 
-def test_who_submitted_the_run_that_requested_does_not_approve(service, tmp_path):
-    async def secret_of_run():
-        database = Database(f"sqlite+aiosqlite:///{tmp_path}/platform.db")
-        async with database.session() as session:
-            secret = await create_run_token(session, Principal("boss", "admin"), "nightly")
-        await database.close()
-        return secret
+def run_token(folder, by, run):
+    """Name and secret of the token that a run gets which somebody submits or resumes."""
 
-    service.secrets["run"] = asyncio.run(secret_of_run())
+    async def create():
+        database = Database(f"sqlite+aiosqlite:///{folder}/platform.db")
+        async with database.session() as session:
+            secret = await create_run_token(session, Principal(by, "admin"), run)
+            principal = await principal_of_secret(session, secret)
+        await database.close()
+        return principal.name, secret
+
+    return asyncio.run(create())
+
+
+def test_who_submitted_the_run_that_requested_does_not_approve(service, tmp_path):
+    service.secrets["run"] = run_token(tmp_path, "boss", "nightly")[1]
     number = service.request(add_version(tmp_path), who="run")[1]["id"]
     status, refusal = service.post("boss", f"promotions/{number}/approve")
-    assert (status, "submitted its run" in refusal["detail"]) == (403, True)
+    assert (status, "resumed its run" in refusal["detail"]) == (403, True)
     assert service.post("approver", f"promotions/{number}/approve")[1]["state"] == "applied"
+
+
+def test_who_submitted_a_run_does_not_approve_though_others_resumed_it_or_it_was_submitted_by_a_run(service, tmp_path):
+    first, _ = run_token(tmp_path, "boss", "nightly")
+    run_token(tmp_path, "other", "nightly:2")
+    run_token(tmp_path, first, "nightly-2")
+    service.secrets["run"] = run_token(tmp_path, "chief", "nightly-2")[1]
+    number = service.request(add_version(tmp_path), who="run")[1]["id"]
+    assert [service.post(who, f"promotions/{number}/approve")[0] for who in ("boss", "chief")] == [403, 403]
+    assert service.post("other", f"promotions/{number}/approve")[1]["state"] == "applied"
 
 
 @pytest.mark.parametrize("standing", ["rejected", "refused"])
@@ -309,15 +327,57 @@ def test_rights_of_a_rollback(service, tmp_path):
     assert (status, "no champion before" in body["detail"]) == (409, True)
 
 
-def test_a_rollback_sent_again_changes_nothing(service, tmp_path):
+def lose_answer(folder, key, *, is_applied=True):
+    """Leave a change as a service does that is killed before it stores its answer, once its claim has expired."""
+    expired = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    write(folder, f"UPDATE keyed_answers SET status = NULL, created_at = '{expired}' WHERE key = '{key}'")
+    if not is_applied:  # as the result, the line of the audit log and the message are written with the answer
+        last = "(SELECT max(id) FROM promotions)"
+        write(folder, f"UPDATE promotions SET state = 'applying' WHERE id = {last}")
+        write(folder, f"DELETE FROM deliveries WHERE promotion_id = {last}")
+        write(folder, "DELETE FROM changes WHERE id = (SELECT max(id) FROM changes)")
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+@pytest.mark.parametrize("kind", ["promotion", "rollback"])
+def test_a_decision_whose_service_was_killed_is_answered_as_at_first_and_made_once(
+    service, consumer, tmp_path, kind, is_applied
+):
+    first = promote(service, tmp_path)
+    second = add_version(tmp_path, against=first)
+    number = service.request(second)[1]["id"]
+    asked = {"promotion": (f"promotions/{number}/approve", {"reason": "good"})}
+    asked["rollback"] = ("rollbacks", {"model": MODEL, "champion": second, "reason": "it stutters"})
+    if kind == "rollback":
+        service.post("approver", *asked["promotion"])
+    before = service.post("approver", *asked[kind], key="the-decision")
+    assert (before[1]["kind"], before[1]["state"]) == (kind, "applied")
+    log, champions = rows(tmp_path, "SELECT action, subject FROM changes ORDER BY id"), aliases(tmp_path)
+    lose_answer(tmp_path, "the-decision", is_applied=is_applied)
+    again = [service.post("approver", *asked[kind], key="the-decision") for _ in range(2)]
+    assert again == [before, before]
+    assert rows(tmp_path, "SELECT action, subject FROM changes ORDER BY id") == log
+    assert aliases(tmp_path) == champions
+    told = rows(tmp_path, "SELECT promotion_id FROM deliveries ORDER BY id")
+    assert told == rows(tmp_path, "SELECT id FROM promotions ORDER BY id")
+
+
+def test_another_decision_of_the_same_promotion_is_refused_though_its_key_was_begun_before(service, tmp_path):
+    number = service.request(add_version(tmp_path))[1]["id"]
+    asked = (f"promotions/{number}/approve", {"reason": "good"})
+    assert service.post("approver-b", *asked, key="the-decision")[0] == 200
+    write(tmp_path, f"UPDATE promotions SET decided_by = 'approver-a' WHERE id = {number}")
+    lose_answer(tmp_path, "the-decision")
+    status, body = service.post("approver-b", *asked, key="the-decision")
+    assert (status, body["detail"]) == (409, f"promotion {number} is applied already")
+
+
+def test_a_rollback_under_another_key_changes_nothing(service, tmp_path):
     first = promote(service, tmp_path)
     second = promote(service, tmp_path, against=first)
     asked = {"model": MODEL, "champion": second, "reason": "it stutters"}
-    assert service.post("approver", "rollbacks", asked, key="the-rollback")[0] == 201
-    # The service was killed before it stored its answer, so that the claim expires.
-    expired = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%d %H:%M:%S.%f")
-    write(tmp_path, f"UPDATE keyed_answers SET status = NULL, created_at = '{expired}' WHERE key = 'the-rollback'")
-    status, body = service.post("approver", "rollbacks", asked, key="the-rollback")
+    assert service.post("approver", "rollbacks", asked)[0] == 201
+    status, body = service.post("approver", "rollbacks", asked)
     assert (status, f"version {first} is the champion now" in body["detail"]) == (409, True)
     assert aliases(tmp_path) == (first, second)
     assert [one["kind"] for one in service.get("promotions")["items"]] == ["rollback", "promotion", "promotion"]
@@ -389,6 +449,37 @@ def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(
             "alarm of reward hacking has not gone off \N{EN DASH} pass",
             "digest of its files 3f5a \N{EN DASH} pass",
         ]
+
+
+def test_the_page_offers_no_second_request_and_shows_what_a_champion_without_challenger_passed(service, tmp_path):
+    def shown():
+        return exchange(f"{service.pages}/promotions", **bearer())[2].decode()
+
+    findings = Gate(no_alarm=True).check({}, watched=True).tags[FINDINGS_TAG]
+    champion = add_version(tmp_path, **{FINDINGS_TAG: findings})
+    number = service.request(champion)[1]["id"]
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 200
+    gate = shown().partition(f'aria-label="Gate of {MODEL} version {champion}, the champion"')[2]
+    assert "alarm of reward hacking" in gate.partition("</table>")[0]
+    assert "better by 0.1" in gate
+    version = add_version(tmp_path, against=champion)
+    assert f"<button>Request {version}</button>" in shown()
+    number = service.request(version)[1]["id"]
+    assert f"request {number} waits for a decision" in shown()
+    assert "<button>Request" not in shown()
+    assert service.post("approver", f"promotions/{number}/reject", {"reason": "no"})[0] == 200
+    assert "waits for a decision" not in shown()
+
+
+def test_on_a_service_without_tokens_the_second_person_is_led_to_the_login(tmp_path):
+    add_version(tmp_path)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": "request-1"}
+        body = json.dumps({"model": MODEL, "version": 1}).encode()
+        assert exchange(f"{url}/api/v1/promotions", method="POST", body=body, **headers)[0] == 201
+        shown = exchange(f"{url}/promotions")[2].decode()
+        assert 'another person decides: <a href="/login?next=/promotions">' in shown
+        assert '<a class="caller" href="/login">Log in</a>' in shown
 
 
 def test_each_action_from_the_command_line(service, tmp_path, monkeypatch):

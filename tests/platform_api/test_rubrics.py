@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
@@ -201,6 +202,29 @@ def test_pages_show_rubrics_as_text(caller, page):
     assert b"<b>red" not in body
 
 
+@pytest.mark.parametrize(
+    ("change", "field", "mistake"),
+    [
+        ({"0-weight": ""}, "0-weight", "there is no number; write one such as 2"),
+        ({"0-weight": "inf"}, "0-weight", "&#39;inf&#39; is no number; write one such as 2"),
+        ({"0-weight": "0"}, "0-weight", "is 0; a criterion adds or"),
+        ({"0-criterion": ""}, "0-criterion", "is empty; say what is to be checked, or remove the criterion"),
+        ({"0-description": "x" * 4_001}, "0-description", "has 4,001 characters; shorten it to 4,000"),
+        ({f"{place}-remove": "on" for place in range(4)}, "rubric", "no criterion is left; a rubric needs"),
+        ({"1-criterion": NAMES[0]}, "rubric", "stands 2 times; titles must be unique"),
+    ],
+)
+def test_the_form_says_what_is_wrong_with_a_field_and_what_to_write(caller, change, field, mistake):
+    fields = {"replaces": "1", "count": "4", "reason": "because"}
+    for place, name in enumerate([*NAMES, "Is <i>long</i>"]):
+        fields |= {f"{place}-criterion": name, f"{place}-weight": "2", f"{place}-essential": "on"}
+    form = {"Content-Type": "application/x-www-form-urlencoded", **bearer(caller.secret("runner"))}
+    body = urlencode(fields | change).encode()
+    status, _, page = exchange(f"{caller.pages}/{SET}/b/edit", method="POST", body=body, **form)
+    (found,) = re.findall(rf'id="wrong-{field}">([^<]*)<', page.decode())
+    assert (status, mistake in found) == (422, True), found
+
+
 def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
     fields = {"replaces": "1", "count": "5", "reason": "because", "4-criterion": "Names <u>it</u>", "4-weight": "much"}
     for place, name in enumerate([*NAMES, "Is <i>long</i>"]):
@@ -210,7 +234,7 @@ def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
     form = {"Content-Type": "application/x-www-form-urlencoded", **bearer(caller.secret("runner"))}
     status, _, body = exchange(page, method="POST", body=urlencode(fields).encode(), **form)
     assert status == 422
-    assert b'id="wrong-4-weight">Input should be a valid number' in body
+    assert b'id="wrong-4-weight">&#39;much&#39; is no number; write one such as 2, or -1 for a pitfall<' in body
     assert b"Names &lt;u&gt;it&lt;/u&gt;" in body
     fields["4-weight"] = "1.5"
     status, headers, _ = exchange(page, method="POST", body=urlencode(fields).encode(), **form)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from types import SimpleNamespace
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -155,6 +155,17 @@ def test_a_search_among_many_rollouts_ends_at_a_step_and_goes_on_from_there(url,
     assert "link" not in headers
     assert b"&amp;after=1" in exchange(place)[2]
     assert b"after step" not in exchange(f"{place}&after=1")[2]
+
+
+def test_a_list_of_some_groups_says_of_which_and_leads_to_all(url):
+    place = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}"
+    every = f'href="/runs/today-1/rollouts/{STAGE}"'
+    of_sample = exchange(f"{place}?sample_id=a")[2].decode()
+    assert f"Groups of sample a alone, step by step. <a {every}>all samples</a>" in of_sample
+    of_criterion = exchange(f"{place}?criterion={quote(NAMES[1])}")[2].decode()
+    assert f"<a {every}>all groups</a>" in of_criterion
+    assert 'name="step" min="1" max="2" value=""' in of_criterion
+    assert "alone, step by step" not in exchange(place)[2].decode()
 
 
 def test_an_image_comes_with_its_type_and_is_not_sent_twice(url):

@@ -2,11 +2,14 @@
 
 import asyncio
 import html
+import http.client
 import json
+import sqlite3
 import time
 
 import pytest
-from kubeflow_api import FakeKubeflow
+from forked import Forked
+from kubeflow_api import FakeKubeflow, Refusal
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 
@@ -87,6 +90,78 @@ def test_a_recipe_runs_where_the_operator_placed_it_is_listed_and_stopped(url, k
     assert log == ["run.stop", "run.submit"]
 
 
+SERVICE = """
+import os, sys
+from pydantic import SecretStr
+from rubricworks.platform_api.settings import ApiSettings
+from served_api import TOKEN, served
+
+os.environ["RUBRICWORKS_KUBEFLOW"] = sys.argv[3]
+with served(ApiSettings(storage=sys.argv[1], token=SecretStr(TOKEN), submissions=sys.argv[2])) as url:
+    print(url, flush=True)
+    sys.stdin.read()
+"""
+
+
+def kill_at_next_run(kubeflow, service, moment):
+    """Kill a service that asks for a run, before Kubeflow makes it, or before it answers."""
+    make_run = kubeflow._make_run
+
+    def make_and_kill(content):
+        kubeflow._make_run = make_run
+        run = make_run(content) if moment == "made" else {}
+        service.kill()
+        service.wait()
+        return run
+
+    kubeflow._make_run = make_and_kill
+
+
+@pytest.mark.parametrize(("moment", "name"), [("asked", "monday"), ("made", None)])
+def test_a_run_whose_service_is_killed_while_it_asks_kubeflow_is_made_once(tmp_path, kubeflow, moment, name):
+    runs, policy = tmp_path / "runs", tmp_path / "policy.yaml"
+    body = {"recipe": RECIPE, "place": "kubeflow"} | ({"run": name} if name else {})
+    asked = {"method": "POST", "body": body, "Idempotency-Key": "killed-once", **bearer()}
+    service = Forked(SERVICE, runs, policy, kubeflow.url)
+    killed = service.stdout.readline().strip()
+    kill_at_next_run(kubeflow, service, moment)
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        ask(f"{killed}/api/v1/submissions", **asked)
+    assert len(kubeflow.kept["runs"]) == (moment == "made")
+    with sqlite3.connect(runs / "platform.db") as database:
+        database.execute("UPDATE keyed_answers SET created_at = '2020-01-01 00:00:00.000000' WHERE status IS NULL")
+    with served(ApiSettings(storage=str(runs), token=SecretStr(TOKEN), submissions=str(policy))) as url:
+        answers = [ask(f"{url}/api/v1/submissions", **asked) for _ in range(2)]
+        log = [one["action"] for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
+        listed = ask(f"{url}/api/v1/submissions", **bearer())[1]["items"]
+    run, (status, answer) = kubeflow.only("runs"), answers[0]
+    assert (status, answers[1]) == (201, answers[0])
+    assert (listed, log) == ([answer], ["run.submit"])
+    assert (answer["run"], answer["state"]) == (run["display_name"], "going")
+    assert answer["page"].endswith(run["run_id"])
+
+
+def test_a_run_of_which_kubeflow_answered_nothing_is_known_by_its_name(url, kubeflow):
+    make_run = kubeflow._make_run
+
+    def make_and_fail(content):
+        make_run(content)
+        raise Refusal(503, 14, "upstream connect error or disconnect before headers")
+
+    kubeflow._make_run = make_and_fail
+    status, body = post(url, "submissions", {"recipe": RECIPE})
+    assert status == 201, body
+    assert body["page"].endswith(kubeflow.only("runs")["run_id"])
+
+
+def test_a_name_that_kubeflow_has_from_elsewhere_is_refused_before_it_is_taken(url, kubeflow):
+    run = start(url, kubeflow, "monday")["monday"]
+    run["display_name"] = "tuesday"
+    status, body = post(url, "submissions", {"recipe": RECIPE, "run": "tuesday"})
+    assert (status, "Kubeflow has a run tuesday already" in body["detail"]) == (409, True)
+    assert [one["run"] for one in ask(f"{url}/api/v1/submissions", **bearer())[1]["items"]] == ["monday"]
+
+
 def start(url, kubeflow, *names):
     """Runs of one recipe by these names; their records at Kubeflow."""
     for name in names:
@@ -118,6 +193,10 @@ def test_runs_are_filtered_and_listed_page_by_page_by_kubeflow_itself(url, kubef
     assert (status, "another filter" in body["detail"]) == (422, True)
     forged = encode_cursor("bm90IGEgdG9rZW4=", "", "", "")
     assert ask(f"{url}/api/v1/kubeflow/runs?cursor={forged}", **bearer())[0] == 422
+    kubeflow.answer_instead = lambda method, path: (401, "application/json", b'{"message": "the token is too old"}')
+    status, body = ask(f"{url}/api/v1/kubeflow/runs?cursor={forged}", **bearer())
+    assert (status, "the token is too old (HTTP 401)" in body["problem"]) == (200, True), "the service's own token"
+    kubeflow.answer_instead = lambda method, path: None
     page = exchange(f"{url}/kubeflow-runs?state=going&search=day", **bearer())[2]
     assert (b"wednesday" in page, b"monday" in page) == (True, False)
 

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
-from test_pages_in_browser import ADDRESSES, RUN, written_runs
+from test_pages_in_browser import ADDRESSES, EXCHANGE, RUN, written_runs
 
 from rubricworks.platform_api.services import run_storage
 from rubricworks.platform_api.settings import ApiSettings
@@ -70,6 +71,23 @@ def test_every_page_says_that_a_backend_is_away(away, bucket):
     assert silent == []
 
 
+@pytest.mark.parametrize("was_ever_open", [True, False])
+def test_page_of_a_run_has_what_the_database_knows_of_it(away, was_ever_open, monkeypatch):
+    if not was_ever_open:
+        monkeypatch.setattr(run_storage.RunStorage, "get", AsyncMock(return_value=None))
+    status, _, content = exchange(f"{away.pages}{RUN}", Accept="text/html", **bearer())
+    page = content.decode()
+    assert (status, [one for one in read_banners(content) if "storage of runs" in one] != []) == (200, True)
+    assert re.findall(r'<span class="stage-name">(.*?)</span>', page.replace("<wbr>", "")) == [
+        "train_policy",
+        "prepare",
+    ]
+    for place in ("rollouts/train_policy", "criteria/train_policy", "dead-letters", "compare", "rubrics/"):
+        assert f'href="{RUN}/{place}' in page, place
+    assert "Curves, budget, times of the stages and the report are in the storage" in page
+    assert "<h2>Budget</h2>" not in page
+
+
 def test_registry_and_kubeflow_are_named_where_they_are_away(away):
     assert any("The registry does not answer: no MLflow server" in one for one in banners(f"{away.pages}/promotions"))
     assert any("Kubeflow" in one for one in banners(f"{away.pages}/kubeflow-runs"))
@@ -78,6 +96,20 @@ def test_registry_and_kubeflow_are_named_where_they_are_away(away):
 def test_a_request_for_what_is_in_the_bucket_is_told_to_come_again(away):
     status, headers, _ = exchange(f"{away.url}{RUN}/stages/train_policy/steps", **bearer())
     assert (status, headers["retry-after"], headers["content-type"]) == (503, "5", "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{RUN}/stages/train_policy/signals",
+        f"{RUN}/budget",
+        EXCHANGE.replace("rollouts/train_policy", "stages/train_policy/groups"),
+    ],
+)
+def test_figures_that_need_the_recipe_are_refused_rather_than_guessed_without_it(away, line, path):
+    line.fault = lambda request: "drop" if request.path.partition("?")[0].endswith("/recipe.yaml") else None
+    status, headers, body = exchange(f"{away.url}{path}", **bearer())
+    assert (status, headers.get("retry-after")) == (503, "5"), body
 
 
 def test_a_page_waits_for_a_bucket_for_seconds_whatever_a_run_waits(bucket, monkeypatch):

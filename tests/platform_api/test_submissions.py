@@ -165,7 +165,7 @@ def test_mistakes_are_told_by_field_and_line(stand_in):
         form = f"recipe={text}&run=x".replace("\n", "%0A").replace("&judge", "%26judge").replace("+", "%2B").encode()
         head = {"Content-Type": "application/x-www-form-urlencoded"}
         status, _, page = exchange(f"{url}/new-run", method="POST", body=form, **head, **bearer())
-        assert (status, b"<code>policy.group_size</code>" in page, b'class="wrong"' in page) == (422, True, True)
+        assert (status, page.count(b"policy.group_size is 1;"), b'class="wrong"' in page) == (422, 2, True)
         assert not (stand_in / "x").exists()
 
 
@@ -184,6 +184,20 @@ def test_what_is_not_admitted_is_told_with_its_line_or_its_change(quiet_url):
     assert lines["policy.judge.url"] == text.count("\n")
 
 
+def test_a_model_without_a_commit_is_refused_by_line_and_no_hub_is_asked(stand_in, tmp_path, serve, monkeypatch):
+    hub = serve([])
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    (tmp_path / "admitted.yaml").write_text("places: ['hf://org']\n")
+    text = QUICKSTART.replace("student: tiny", "student: org/mine")
+    with served(settings(stand_in, submissions=str(tmp_path / "admitted.yaml"))) as url:
+        status, body = submit(url, "x", text)
+    assert (status, [one["field"] for one in body["fields"]]) == (422, ["warm_up.student"])
+    (mistake,) = body["fields"]
+    assert mistake["line"] == text[: text.index("student: org/mine")].count("\n") + 1
+    assert "org/mine@COMMIT, with the 40 digits" in mistake["problem"]
+    assert not hub.heard
+
+
 def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
     form = urlencode({"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.steps=1", "arm": "x"})
     head = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -193,7 +207,7 @@ def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
         "<option selected>retrain</option>",
         'value="mine"',
         "policy.steps=1</textarea>",
-        'name="arm" value="x"',
+        'name="arm" id="arm" value="x"',
     ):
         assert kept in page.decode()
 
@@ -209,6 +223,9 @@ def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
         ("".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(12)), "written out"),
         ("a: " + "[" * 70 + "]" * 70, "inside each other"),
         ("a: " + "9" * 5000, "digits"),
+        ("name: x\n" + "#\n" * 25_000, "at most 50000 characters"),
+        ("name: x\n" + "a:\n" * 5_000, "more than 5,000 values"),
+        (QUICKSTART + "".join(f"a{number}:\n" for number in range(1_000)), "950 more mistakes are not listed"),
         (QUICKSTART + "tracking: {uri: 'https://me:pa55word@host'}\n", "user or password"),
         (QUICKSTART.replace("${RUBRICWORKS_WORLD_URL}/oracle", "http://169.254.169.254"), "not admitted here"),
     ],
@@ -218,6 +235,30 @@ def test_hostile_recipes_are_refused_before_anything_starts(quiet_url, recipe, p
     assert (status, problem in json.dumps(body, ensure_ascii=False)) == (422, True), body
     assert "pa55word" not in str(body)
     assert ask(f"{quiet_url}/api/v1/submissions", **bearer())[1]["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"recipe": QUICKSTART + "#\n" * 25_000}, "characters; write at most 50,000"),
+        ({"recipe": QUICKSTART, "overrides": "seed=1\n" * 101}, "there are 101 changes of 606 characters together"),
+        ({"recipe": QUICKSTART, "overrides": f"seed={'1' * 50_000}"}, "there are 1 changes of 50,005 characters"),
+    ],
+)
+def test_a_form_is_held_to_the_same_lengths(quiet_url, fields, problem):
+    head = {"Content-Type": "application/x-www-form-urlencoded"}
+    form = urlencode({"run": "x", **fields}).encode()
+    status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form, **head, **bearer())
+    assert (status, problem in page.decode()) == (422, True)
+    assert page.count(b"<li") < 5_200, "each line has its number on the page, and no more than 5,000 have"
+
+
+def test_of_many_places_that_are_not_admitted_the_first_are_listed_and_the_others_counted(quiet_url):
+    away = "{url: 'http://10.0.0.1:99', model: m}"
+    arms = [f"  a{number}: {{policy.judge: {away}, rubric.writer: {away}}}\n" for number in range(30)]
+    _, body = submit(quiet_url, "x", f"{QUICKSTART}arms:\n{''.join(arms)}")
+    problems = [one["problem"] for one in body["fields"]]
+    assert (len(problems), problems[-1]) == (51, "10 more mistakes are not listed; mend these first")
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/b", "a\\b", ".hidden", "a b", "%2e%2e", "file:///x"])

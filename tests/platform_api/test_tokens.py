@@ -5,13 +5,16 @@ import sqlite3
 
 import pytest
 from pydantic import SecretStr
-from served_api import TOKEN, ask, bearer, exchange, served
+from served_api import TOKEN, ask, bearer, exchange, followed, served
 from trained_run import STAGE, write_run
 
 from rubricworks.cli import main
 from rubricworks.platform_api.app import create_app, guarded_routes
+from rubricworks.platform_api.routers import live
+from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.services.access.principals import SCOPES
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs.folder_lock import lock_folder
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,20 @@ def test_a_revoked_token_and_its_sessions_end_at_once_and_both_changes_are_logge
     ]
 
 
+@pytest.mark.parametrize("path", ["events", f"stages/{STAGE}/log/events"])
+def test_a_stream_ends_with_its_token(url, folder, path, monkeypatch):
+    monkeypatch.setattr(live, "_SECONDS", 0.02)
+    monkeypatch.setattr(runs_router, "_EVENT_SECONDS", 0.02)
+    name = f"follower-{len(path)}"
+    secret = ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"}, **bearer())[1]["secret"]
+    run = write_run(folder, name)
+    with lock_folder(run), followed(url, f"{name}/{path}", secret) as stream:
+        assert ask(f"{url}/api/v1/tokens/{name}", method="DELETE", **bearer())[0] == 200
+        with (run / "logs" / f"{STAGE}.log").open("a") as log:
+            log.write("what comes after the revocation\n")
+        assert b"after the revocation" not in stream.read()
+
+
 def test_a_token_that_expired_is_none(url, folder, secrets):
     with sqlite3.connect(folder / "platform.db") as database:
         database.execute("UPDATE tokens SET expires_at = '2020-01-01 00:00:00.000000' WHERE name = 'a-runner'")
@@ -103,6 +120,15 @@ def test_the_database_has_no_secret(folder, secrets):
 def test_a_name_is_taken_for_ever(url, secrets):
     status, body = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "a-viewer", "scope": "admin"}, **bearer())
     assert (status, "names are never used again" in body["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize("name", ["environment", "Local", "service", "run:nightly:0", "x" * 101, "a\n"])
+def test_a_name_that_the_service_has_for_others_or_none_can_have_is_refused(url, folder, name, capsys):
+    status, body = ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "runner"}, **bearer())
+    assert (status, "name" in body["detail"]) == (422, True)
+    with pytest.raises(SystemExit) as end:
+        main(["tokens", "create", name, "--scope", "runner", "--runs", str(folder)])
+    assert (end.value.code, "name" in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +174,7 @@ def test_a_browser_is_led_to_the_login_and_out_again(url, secrets):
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
     ],
 )
 def test_a_page_of_another_site_changes_nothing(url, headers):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.reports.charts import MAX_POINTS, line_chart, moving_average, nice_ticks
+from rubricworks.reports.charts import MAX_POINTS, line_chart, moving_average, nice_ticks, tick_labels
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,27 @@ def test_ticks_cover_any_range_and_are_few(low: float, width: float) -> None:
     assert ticks[0] <= low + width * 1e-6
     assert ticks[-1] >= low + width * (1 - 1e-6)
     assert 2 <= len(ticks) <= 7
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0, 0.25, 0.5], ["0", "0.25", "0.5"]),
+        ([0, 2500, 5000], ["0", "2500", "5000"]),
+        ([0, 200_000, 800_000], ["0", "200k", "800k"]),
+        ([-2500, 0, 12_500], ["-2.5k", "0", "12.5k"]),
+        ([0, 500_000, 1_000_000], ["0", "0.5M", "1M"]),
+        ([0, 40_725_440], ["0", "40.7254M"]),
+    ],
+)
+def test_large_numbers_of_an_axis_are_short_and_share_their_unit(values: list[float], labels: list[str]) -> None:
+    assert tick_labels(values) == labels
+
+
+def test_no_step_between_two_whole_ones_is_named() -> None:
+    chart = line_chart("reward", [(1, 0.5), (2, 0.75)])
+    assert chart is not None
+    assert [(tick.label, tick.at) for tick in chart.x_ticks] == [("1", 0), ("2", 100)]
 
 
 def test_line_runs_from_corner_to_corner_of_its_frame() -> None:

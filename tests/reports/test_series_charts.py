@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.reports.charts import MAX_POINTS
-from rubricworks.reports.series_charts import Series, series_chart, spread
+from rubricworks.reports.series_charts import MAX_MARKERS, Series, series_chart, spread
 
 
 def test_lines_share_their_axes_and_end_where_they_were_measured() -> None:
@@ -48,6 +48,25 @@ def test_smoothed_line_of_many_steps_keeps_few_points_and_no_markers() -> None:
     assert max(line.line.count("L"), line.measured.count("L")) <= MAX_POINTS
     heights = [float(y) for y in re.findall(r" (\d+\.\d+)", line.line)]
     assert max(heights[5:-5]) - min(heights[5:-5]) < 20  # the saw of 0 and 1 is gone
+
+
+@pytest.mark.parametrize("count", [2, 15, 16, 17, 30, 31, 40, 200])
+def test_line_has_few_markers_that_stand_apart_its_ends_among_them(count: int) -> None:
+    points = [(float(step), 0.5) for step in range(count)]
+    chart = series_chart("reward", [Series("m0", "reward", points)], bounds=(0, 1))
+    assert chart is not None
+    dots = chart.lines[0].dots
+    assert (dots[0].left, dots[-1].left) == (0, 100)
+    gaps = [after.left - before.left for before, after in pairwise(dots)]
+    assert min(gaps) >= 100 / MAX_MARKERS
+    assert max(gaps) < 2 * min(gaps)
+
+
+def test_picked_step_of_a_long_line_has_its_marker() -> None:
+    points = [(float(step), step / 200) for step in range(1, 201)]
+    chart = series_chart("reward", [Series("m0", "reward", points, picked=33)], bounds=(0, 1))
+    assert chart is not None
+    assert [dot.text for dot in chart.lines[0].dots if dot.picked] == ["reward, step 33: 0.2"]
 
 
 def test_nothing_measured_is_no_chart() -> None:

@@ -3,8 +3,10 @@
 Each scene has captions by the five teachers; the strict writer writes a rubric from them, with its guards. A fault is
 put into one criterion, or into the rubric as a whole: written by the lenient writer without guards, which listing
 guesses satisfies; generic, so that any scene's caption meets it; or with those criteria alone that half a caption
-meets. Each fault has five wordings: the flags were written against the first, and changed after what they missed of
-the second, of the third and of the fourth; the fifth was written after the last change, and nothing was changed for it.
+meets. Each fault has six wordings: rules that read a criterion's text were written against the first, and changed after
+what they missed of the second, of the third and of the fourth; the fifth was written after their last change. The sixth
+was written after a judge reads the text instead, and nothing was changed for it: its frames are those of criteria in
+ResearchRubrics, ResearcherBench and RiceChem, as they stand in the examples of github.com/delip/autorubric.
 """
 
 import random
@@ -35,7 +37,7 @@ OF_RUBRICS = ("presence only", "not about it", "indifferent")
 """Faults of a rubric as a whole."""
 
 
-Wording = Literal["first", "second", "third", "fourth", "fifth"]
+Wording = Literal["first", "second", "third", "fourth", "fifth", "sixth"]
 
 
 class _Phrases(NamedTuple):
@@ -97,6 +99,20 @@ _PHRASES = {
         ),
         overlaps=("Correctly establishes that {}", "The completion has {}", "As to content: {}"),
         contradicts=("Asserts {}", "Has the reader believe {}", "The completion has {}"),
+    ),
+    "sixth": _Phrases(
+        leaks=("(e.g., {})", "(i.e., {})", "Explaining sentence 1: {}"),
+        compound=(
+            *("The response {} and {} (e.g., in one sentence).", "{} while acknowledging what else it {}"),
+            *("The response both {} and clearly {}.", "{}, including a statement that {}"),
+            *("The response {} and offers more in that it {}.", "FULLY {}, addressing too that it {}"),
+        ),
+        parroted=(
+            *("The response evaluates {}.", "Emphasizes the role of {}", "Discusses the value of {}"),
+            *("The response includes rationales for {}.", "The response articulates {}.", "PARTIALLY explains {}"),
+        ),
+        overlaps=("Correctly states that {}", "The response notes {}.", "The response accurately gives {}."),
+        contradicts=("The response posits {}.", "The response notes {}.", "Correctly states that {}"),
     ),
 }
 

@@ -28,10 +28,10 @@ class Installation:
             connection.client.create_registered_model(MODEL)
         self.tokens = {name: self._token(name) for name in ("runner", "approver-a", "approver-b", "admin")}
 
-    def post(self, who: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+    def post(self, who: str, path: str, body: dict[str, Any] | None = None, key: str = "") -> tuple[int, Any]:
         self._keys += 1
-        key = {"Idempotency-Key": f"key-{time.monotonic_ns()}-{self._keys}"}
-        return ask(f"{self.url}/{path}", method="POST", body=body or {}, **key, **bearer(self.tokens[who]))
+        head = {"Idempotency-Key": key or f"key-{time.monotonic_ns()}-{self._keys}"}
+        return ask(f"{self.url}/{path}", method="POST", body=body or {}, **head, **bearer(self.tokens[who]))
 
     def get(self, path: str) -> Any:
         return ask(f"{self.url}/{path}", **bearer())[1]

@@ -1,6 +1,5 @@
-"""Models of the Hub at a commit: fetched once, without other copies of their weights; a name alone is warned of."""
+"""Models of the Hub at a commit: fetched once, without other copies of their weights; a name alone is refused."""
 
-import logging
 import threading
 from http.server import ThreadingHTTPServer
 
@@ -10,6 +9,7 @@ from hub_stand_in import COMMIT, Hub
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.evaluation.encoders import SentenceEncoder, missing_model
+from rubricworks.evaluation.scorers.capture import CaptureScorer
 from rubricworks.recipe.sizes import count_parameters
 from rubricworks.runtime.preflight_checks import require_model
 from rubricworks.training.generate import load_model, load_model_processor
@@ -88,16 +88,36 @@ def test_what_is_no_model_of_a_commit_is_refused(hub, name, words):
         load_model(name)
 
 
-def test_a_name_without_a_commit_is_warned_of_with_todays(hub, tmp_path, monkeypatch, caplog):
-    model_place(PINNED)
-    branch = tmp_path / "cache" / "models--org--open" / "refs" / "main"
-    branch.parent.mkdir(parents=True, exist_ok=True)
-    branch.write_text(COMMIT)
+@pytest.mark.parametrize("load", [load_model, load_model_processor, model_place, require_model])
+def test_a_name_without_a_commit_is_refused_with_todays(hub, load):
+    with pytest.raises(UserError, match=f"pins its weights: org/open@COMMIT, today {PINNED}$"):
+        load("org/open")
+    assert f"today {PINNED}" in missing_model("org/open")
+    assert not any("/resolve/" in path for path in hub)
+
+
+def test_where_the_hub_tells_no_commit_its_page_does(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with caplog.at_level(logging.WARNING, "rubricworks.data.hub"):
-        load_model_processor(PINNED)
-        assert not caplog.messages
-        load_model_processor("org/open")
-    assert caplog.messages == [
-        f"org/open names no commit, so it may be another model tomorrow; today's is {PINNED}",
+    with pytest.raises(UserError, match="org/open@COMMIT, with the 40 digits of a commit from its page"):
+        model_place("org/open")
+    assert not hub
+
+
+def test_a_folder_is_a_models_place_whatever_its_name(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "open").mkdir(parents=True)
+    assert [model_place(name) for name in ("org/open", str(tmp_path), "./open")] == [
+        "org/open",
+        str(tmp_path),
+        "./open",
     ]
+    with pytest.raises(UserError, match=r"^org/opem: there is no such folder, and .* org/opem@COMMIT, with the 40"):
+        model_place("org/opem")
+    with pytest.raises(UserError, match=r"^gpt2: there is no such folder, and .* org/name@COMMIT"):
+        model_place("gpt2")
+    assert not hub  # a folder beside it was meant, perhaps: nobody is asked
+
+
+def test_captures_own_models_stand_as_its_reference_code_names_them(hub):
+    scorer = CaptureScorer()
+    assert [model_place(name) for name in (scorer.parser, scorer.encoder)] == [scorer.parser, scorer.encoder]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from rubricworks.grading.assertion_answers import Decomposition, Verification
-from rubricworks.grading.assertion_prompts import (
+from rubricworks.grading.assertions.answers import Decomposition, Verification
+from rubricworks.grading.assertions.prompts import (
     Pointability,
     assertion_messages,
     decompose_messages,

@@ -11,7 +11,7 @@ import pytest
 
 from rubricworks.data.images import png_bytes
 from rubricworks.evaluation.scorers.images.painted_order import paint_order
-from rubricworks.grading.image_prompts import IMAGE_JUDGE_SYSTEM
+from rubricworks.grading.images.prompts import IMAGE_JUDGE_SYSTEM
 from rubricworks.methods.rubricrl.recipe import WORLD_PROMPTS
 from rubricworks.metrics import geneval_correct
 from rubricworks.world.chat import ApiError, ChatRequest

@@ -8,6 +8,7 @@ import pytest
 
 from rubricworks.world.models.image_judges import compare, likert_judge_reply, pairwise_judge_reply, rate
 from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, judge_criterion, judge_reply
+from rubricworks.world.models.uneven_judge import uneven_judge_reply
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.parsing import Mention
 from rubricworks.world.scene.rules import (
@@ -188,3 +189,25 @@ def test_answers_of_the_seeing_judges_have_their_formats():
     assert int(likert_judge_reply(f"<caption>\n{write_caption(scene)}\n</caption>", scene, "image")) >= 8
     assert "no <caption>" in likert_judge_reply("rate it", scene, "image")
     assert "no <caption_a>" in pairwise_judge_reply("compare them", scene, "image")
+
+
+@pytest.mark.parametrize(
+    ("rule", "share"),
+    [
+        (NamesObject("top-left", "circle"), 0.05),
+        (NamesNothingAt("right"), 0.05),
+        (HasAttribute("top-left", "red"), 0.15),
+        (ReadsWord("CAT"), 0.15),
+        (HasAttribute("top-left", "big"), 0.3),
+        (GivesCount(2), 0.3),
+    ],
+)
+def test_the_uneven_judge_errs_most_on_details(rule, share):
+    captions = [f"{TRUTH} {number}" for number in range(2_000)]
+    criterion = {"id": 1, "criterion": "c", "evaluation_rule": write_rule(rule)}
+    replies = [json.loads(uneven_judge_reply(prompt([criterion], caption))) for caption in captions]
+    wrong = [
+        reply["verdicts"][0]["score"] != holds(rule, caption) for reply, caption in zip(replies, captions, strict=True)
+    ]
+    assert sum(wrong) / len(wrong) == pytest.approx(share, abs=0.03)
+    assert uneven_judge_reply("hello") == NOTHING_TO_JUDGE

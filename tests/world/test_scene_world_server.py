@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import RubricReading, reading_messages
+from rubricworks.rubrics import Criterion
 from rubricworks.world.models.captioners import teacher_caption
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.export import export_scenes, noisy_caption
@@ -108,6 +110,16 @@ def test_judge_answers_a_text_prompt_under_a_json_schema(client: openai.OpenAI):
     messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": prompt}]
     reply = says(client, "judge", messages, response_format=schema)
     assert json.loads(reply)["verdicts"][0]["score"] == 1
+
+
+@pytest.mark.parametrize(
+    "model", ["judge", "cheap-judge", "gullible-judge", "image-reading-judge", "scorer", "scorer-3"]
+)
+def test_judges_of_texts_read_criteria_too(client: openai.OpenAI, model: str):
+    """The gates of RubiCap, BalCapRL and RLR³ ask the judge that grades."""
+    messages = reading_messages([Criterion(criterion="Names the star and says that it is red", weight=1)])
+    (reading,) = RubricReading.model_validate_json(says(client, model, messages)).readings
+    assert len(reading.assertions) == 2
 
 
 def test_seeing_judges_and_writer_answer(client: openai.OpenAI, folder: Path):

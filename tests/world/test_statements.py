@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubricworks.grading.assertion_texts import first_surplus, text_states
+from rubricworks.grading.assertions.texts import first_surplus, text_states
 from rubricworks.world.scene.captions import COMMENTARY, STYLES, View, write_caption
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS, Scene, SceneObject, generate_scenes
 from rubricworks.world.scene.statements import (

@@ -73,10 +73,18 @@ setInterval(showTimes, 30_000);
 const zone = document.querySelector("[data-zone]");
 if (zone) zone.textContent = `Times: ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
 
+// A table of which a part is out of sight has a shade at that side.
+function markScrolling() {
+  for (const one of document.querySelectorAll(".table, .scroll")) one.classList.toggle("scrolls", one.scrollWidth > one.clientWidth + 1);
+}
+addEventListener("resize", markScrolling);
+addEventListener("load", markScrolling);
+
 // What a page does with its content, and with content that comes later.
 function prepareContent() {
   nameCells();
   showTimes();
+  markScrolling();
 }
 prepareContent();
 document.addEventListener("htmx:afterSwap", prepareContent);
@@ -85,6 +93,9 @@ document.addEventListener("htmx:afterSwap", prepareContent);
 document.addEventListener("htmx:afterRequest", (event) => {
   document.getElementById("unreachable").hidden = event.detail.successful;
 });
+
+// A log is read from its end.
+for (const log of document.querySelectorAll("[data-end]")) log.scrollTop = log.scrollHeight;
 
 // A log follows its stage: lines come as server-sent events, and the view stays at the end unless it was moved.
 for (const log of document.querySelectorAll("[data-follow]")) {
@@ -120,17 +131,48 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
 // A page that the browser kept, as it stood before its form was sent, is fetched anew: each form is sent under a new key.
 addEventListener("pageshow", (event) => event.persisted && document.querySelector("form[method=post]") && location.reload());
 
-// A mistake leads to its line in the recipe.
-document.addEventListener("click", (event) => {
-  const line = Number(event.target.dataset?.line);
-  const text = document.querySelector("textarea[name=recipe]");
-  if (!line || !text) return;
-  event.preventDefault();
-  const begin = text.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-  const end = text.value.indexOf("\n", begin);
-  text.focus();
-  text.setSelectionRange(begin, end < 0 ? text.value.length : end);
-});
+// The editor of a recipe grows with its lines; the mark and the words of a mistake stay at their line until it is changed.
+const recipe = document.querySelector("textarea[name=recipe]");
+if (recipe) {
+  const editor = recipe.closest(".editor"), margin = editor.querySelector(".margin");
+  const notes = () => [...editor.querySelectorAll(".note")];
+  const showLine = (line) => (editor.scrollTop = margin.children[line - 1].offsetTop - margin.offsetTop - editor.clientHeight / 3);
+  let before = recipe.value.split("\n");
+  recipe.addEventListener("input", () => {
+    const now = recipe.value.split("\n"), least = Math.min(before.length, now.length);
+    let start = 0, end = 0;
+    while (start < least && before[start] === now[start]) start++;
+    while (end < least - start && before[before.length - 1 - end] === now[now.length - 1 - end]) end++;
+    for (const note of notes()) {
+      const at = Number(note.dataset.of) - 1;
+      if (at < start) continue;
+      if (at < before.length - end) note.remove();
+      else note.style.setProperty("--line", (note.dataset.of = at + 1 + now.length - before.length));
+    }
+    before = now;
+    recipe.rows = Math.max(now.length, 12);
+    const wrong = new Set(notes().map((note) => Number(note.dataset.of)));
+    margin.replaceChildren(...now.map((_, at) => {
+      const item = document.createElement("li");
+      item.textContent = at + 1;
+      item.classList.toggle("wrong", wrong.has(at + 1));
+      return item;
+    }));
+  });
+  recipe.addEventListener("scroll", () => notes().forEach((note) => (note.style.translate = `${-recipe.scrollLeft}px`)));
+  if (notes().length) showLine(Math.min(...notes().map((note) => note.dataset.of)));
+  // A mistake leads to its line.
+  document.addEventListener("click", (event) => {
+    const line = Number(event.target.dataset?.line);
+    if (!line) return;
+    event.preventDefault();
+    const begin = recipe.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    const end = recipe.value.indexOf("\n", begin);
+    recipe.focus();
+    recipe.setSelectionRange(begin, end < 0 ? recipe.value.length : end);
+    showLine(line);
+  });
+}
 // A part of a page that follows a run: with each event of the run it is fetched anew, and the current item stays.
 const live = document.querySelector("[data-events]");
 if (live) {

@@ -40,6 +40,8 @@ async def compare_judges_page(
     record = await runs.get_run(session, run)
     others = [one for one in others if one]
     judges = list(await judge_preferences.judges_of_runs(session, store, [run, *others]))
+    if not first and not second:
+        first, second = await judge_preferences.first_common_pair(session, store, run, judges) or ("", "")
     left = first or next(iter(judges), "")
     right = second or next((one for one in judges if one != left), left)
     pair = await judge_preferences.find_pair(session, store, run, left, right) if left != right else None

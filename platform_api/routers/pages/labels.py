@@ -27,7 +27,8 @@ async def next_label(run: RunName, stage: StageName, request: Request, session: 
     record = await runs.get_run(session, run)
     place = await labels.next_group(session, run, stage, runner.name)
     if place is None:
-        return draw_page(request, runner, "labelled.html", run=record, stage=stage)
+        has_groups = stage in await rollouts.stages_with_rollouts(session, run)
+        return draw_page(request, runner, "labelled.html", run=record, stage=stage, has_groups=has_groups)
     target = request.url_for("label_page", run=run, stage=stage, step=place[0], sample_id=place[1])
     return RedirectResponse(target.path, status_code=303)
 
@@ -119,6 +120,7 @@ async def agreement_page(
             if one.path == f"{stage}/scorecards" and one.run != run
         ],
         counts=await labels.count_labels(session, record.name, stage),
+        has_groups=stage in await rollouts.stages_with_rollouts(session, run),
     )
 
 
@@ -135,7 +137,7 @@ async def compare_page(
     record = await runs.get_run(session, table.run)
     models = list(await preferences.responses(store, table))
     left = first or next(iter(models), "")
-    chosen = (left, second or next((one for one in models if one != left), left))
+    chosen = (left, second or preferences.other_model(models, left))
     pair = await preferences.next_pair(session, store, table, *chosen, runner.name) if chosen[0] != chosen[1] else None
     return draw_page(
         request,

@@ -8,11 +8,11 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.problems import BadRequest, Problem
-from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import Approver, Cursor, IsResumed, Runner, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
-from rubricworks.platform_api.routers.promotions import Number, PromotionsOf
+from rubricworks.platform_api.routers.promotions import Number, PromotionsOf, next_models_cursor, registry_token
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.services.promotion.drift import Reconciler
@@ -25,14 +25,19 @@ _PAGE = "/promotions"
 
 @router.get("/promotions")
 async def promotions_page(
-    request: Request, session: SessionOf, service: PromotionsOf, viewer: Viewer, cursor: Cursor = None
+    request: Request,
+    session: SessionOf,
+    service: PromotionsOf,
+    viewer: Viewer,
+    cursor: Cursor = None,
+    models: Cursor = None,
 ) -> Response:
-    before = before_row(cursor)
+    before, token = before_row(cursor), registry_token(models)
     reconciler: Reconciler | None = request.app.state.reconciler
     try:
-        standings, problem = await service.standings(), ""
+        (standings, next_token), problem = await service.standings(PAGE, token), ""
     except UserError as error:
-        standings, problem = {}, redact(str(error))
+        (standings, next_token), problem = ({}, None), redact(str(error))
     found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
     page, next_cursor = newest_page(found, PAGE)
     return draw_page(
@@ -40,10 +45,14 @@ async def promotions_page(
         viewer,
         "promotions.html",
         standings=standings,
+        open_requests=await promotions.open_requests(session, standings),
         problem=problem,
         drift=reconciler.found if reconciler else (),
         promotions=page,
         next_cursor=next_cursor,
+        next_models=next_models_cursor(next_token),
+        cursor=cursor,
+        models=models,
         may_request=viewer.may(Right.RUN),
         may_decide=viewer.may(Right.APPROVE),
         waives_second_person=service.waives_second_person,
@@ -60,9 +69,14 @@ async def request_by_form(request: Request, service: PromotionsOf, runner: Runne
 
 @router.post("/promotions/{number}/approve")
 async def approve_by_form(
-    number: Number, request: Request, service: PromotionsOf, approver: Approver, session: SessionOf
+    number: Number,
+    request: Request,
+    service: PromotionsOf,
+    approver: Approver,
+    session: SessionOf,
+    resumed: IsResumed,
 ) -> Response:
-    await service.approve(approver, number, (await _fields(request))["reason"], session)
+    await service.approve(approver, number, (await _fields(request))["reason"], session, resumed=resumed)
     return RedirectResponse(_PAGE, status_code=303)
 
 
@@ -81,11 +95,11 @@ async def reject_by_form(
 
 @router.post("/promotions/roll-back")
 async def roll_back_by_form(
-    request: Request, service: PromotionsOf, approver: Approver, session: SessionOf
+    request: Request, service: PromotionsOf, approver: Approver, session: SessionOf, resumed: IsResumed
 ) -> Response:
     fields = await _fields(request)
     champion = _number("champion", fields["champion"])
-    await service.roll_back(approver, fields["model"], fields["reason"], session, champion=champion)
+    await service.roll_back(approver, fields["model"], fields["reason"], session, champion=champion, resumed=resumed)
     return RedirectResponse(_PAGE, status_code=303)
 
 

@@ -38,7 +38,7 @@ async def rollouts_page(
         raise NotFound(f"{stage} of {run} has no rollouts yet")
     from_step = -1 if after is None else after
     flips = await rollouts.flips(session, run, stage, criterion, 100, after=from_step) if criterion else None
-    if step is None and sample_id is None and cursor is None:
+    if step is None and sample_id is None and cursor is None and flips is None:
         step = steps[1]
     place: Any = decode_cursor(cursor, int, str) if cursor is not None else None
     groups = await rollouts.list_groups(

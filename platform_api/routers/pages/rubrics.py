@@ -29,6 +29,7 @@ from rubricworks.platform_api.routers.rubrics import (
 from rubricworks.platform_api.services import rollouts, run_tables
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
+from rubricworks.platform_api.services.rubrics.rubric_mistakes import form_mistakes
 from rubricworks.rubrics import Rubric
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -205,7 +206,7 @@ async def propose_by_form(
     try:
         rubric = Rubric.model_validate({"criteria": [one for _, one in criteria]})
     except ValidationError as error:
-        problems |= _problems(error, [place for place, _ in criteria])
+        problems |= form_mistakes(error, [place for place, _ in criteria])
     if problems:
         return _draw_form(request, runner, rubric_set, sample_id, replaces, rows, problems, reason)
     await rubric_versions.propose(
@@ -285,18 +286,6 @@ def _criterion(row: dict[str, Any], before: Rubric, place: int) -> dict[str, Any
     """A criterion of the form; what the form does not show stays as it was."""
     known = before.criteria[place].model_dump() if place < len(before.criteria) else {}
     return {**known, **{name: row[name] for name in (*_EDITED, "essential")}}
-
-
-def _problems(error: ValidationError, places: list[int]) -> dict[str, str]:
-    """Name of a field of the form → its problem."""
-    problems = {}
-    for one in error.errors():
-        match one["loc"]:
-            case ("criteria", int(number), str(field), *_):
-                problems[f"{places[number]}-{field}"] = one["msg"].removeprefix("Value error, ")
-            case _:
-                problems["rubric"] = one["msg"].removeprefix("Value error, ")
-    return problems
 
 
 def _whole(fields: dict[str, str], name: str) -> int:

@@ -7,17 +7,18 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreIfAny, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
 from rubricworks.platform_api.routers.submissions import SubmissionsOf
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import budgets, preferences, runs
+from rubricworks.platform_api.services import preferences, runs
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.charts import run_charts
 from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.rubrics import rubric_sets
+from rubricworks.platform_api.services.run_figures import run_figures
 from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.storage import is_remote
 
@@ -60,28 +61,27 @@ async def runs_page(
 
 @router.get("/runs/{run}")
 async def run_page(
-    run: RunName, request: Request, session: SessionOf, store: StoreOf, service: SubmissionsOf, viewer: Viewer
+    run: RunName, request: Request, session: SessionOf, store: StoreIfAny, service: SubmissionsOf, viewer: Viewer
 ) -> Response:
     record = await runs.get_run(session, run)
-    spending = await budgets.run_spending(session, store, record)
+    figures = await run_figures(session, store, record)
     may_stop = record.state == "going" and viewer.may(Right.RUN)
+    in_bucket = store is None or is_remote(store.uri)  # a folder that is there is open
     return draw_page(
         request,
         viewer,
         "run.html",
         run=record,
-        charts=await run_charts.reward_charts(session, store, run),
-        has_report=await runs.has_report(store, run),
-        spending=spending,
-        timeline=run_charts.timeline(record, spending),
+        figures=figures,
+        is_away=figures.is_away,
+        timeline=run_charts.timeline(record, figures.spending),
         progress={one["stage"]: one for one in record.progress or []},
-        burn=run_charts.burn_chart(spending),
+        burn=run_charts.burn_chart(figures.spending),
         letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
         rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
         comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
         has_judges=viewer.may(Right.RUN) and await judge_preferences.has_judges(session, run),
-        links=await runs.outside_links(session, store, run),
-        stop_problem=await service.stop_problem(run, in_bucket=is_remote(store.uri)) if may_stop else None,
+        stop_problem=await service.stop_problem(run, in_bucket=in_bucket) if may_stop else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Pages of submitted runs: the form with the problem of each field, a run's output as it comes, Kubeflow's runs."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
@@ -137,6 +138,8 @@ async def _form(
     problem: Problem | None = None,
 ) -> Response:
     mistakes: list[dict[str, Any]] = problem.more.get("fields", []) if problem else []
+    mistakes = [one | {"input": _input_of(one, fields["overrides"])} for one in mistakes]
+    mistakes.sort(key=lambda one: (one["line"] is None, one["line"] or 0))
     return draw_page(
         request,
         runner,
@@ -149,3 +152,16 @@ async def _form(
         problem=problem.detail if problem and not mistakes else "",
         recent=await submissions.list_submissions(session, before=None, limit=PAGE),
     )
+
+
+def _input_of(mistake: Mapping[str, Any], overrides: str) -> str:
+    """Input of the form that a mistake is in: one without a line of the recipe is of the name, the arm or a change."""
+    if mistake["line"] is None:
+        if mistake["field"] in ("run", "arm", "overrides"):
+            return str(mistake["field"])
+        changed = [line.partition("=")[0].strip() for line in overrides.splitlines() if line.strip()]
+        if mistake["problem"].startswith("--set ") or any(
+            f"{mistake['field']}.".startswith(f"{one}.") for one in changed
+        ):
+            return "overrides"
+    return "recipe"

@@ -6,8 +6,8 @@ renews its claims as long as it works; the claim of a killed one expires, and th
 
 What a killed request did outside the database stays once all the same. A submission knows its run again by the request
 (`submissions`). A promotion in `applying` is ended by what the registry says, with its message to the consumer, which
-has one id (`promotions`); a rollback names the champion that it takes back. A run that is stopped, or resumed for its
-dead letters, is so already.
+has one id, and an approval or a rollback is answered by the promotion that it ended as (`promotions`). A run that is
+stopped, or resumed for its dead letters, is so already.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import KeyedAnswer, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict
 from rubricworks.platform_api.services.access.principals import Principal
@@ -51,6 +52,8 @@ class Keyed:
     def __init__(self, by: Principal, key: str, request: str) -> None:
         self.by, self.key, self.request = by, key, request
         self._claim = uuid.uuid4().hex
+        self.is_resumed = False
+        """The same request was begun before, and its service was killed; known once the key is claimed."""
 
     @property
     def name(self) -> str:
@@ -80,6 +83,7 @@ class Keyed:
                     )
                 return Answer(known.status, known.body, known.location)
             if await self._try(database, known):
+                self.is_resumed = known is not None
                 return None
             if time.monotonic() > end:
                 raise Conflict("a request with this Idempotency-Key is being answered; ask again in a moment")
@@ -141,7 +145,7 @@ class Keyed:
                 async with database.session() as session:
                     await session.execute(update(KeyedAnswer).where(self._is_claimed()).values(created_at=utc_now()))
             except SQLAlchemyError as error:
-                _log.warning("the claim of a request was not renewed: %s", type(error).__name__)
+                _log.warning("the claim of a request was not renewed: %s", describe_fault(error))
 
     def _is_own(self) -> ColumnElement[bool]:
         return (KeyedAnswer.who == self.by.name) & (KeyedAnswer.key == self.key)

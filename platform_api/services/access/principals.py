@@ -24,6 +24,10 @@ SCOPES: dict[str, frozenset[Right]] = {
     "admin": frozenset(Right),
 }
 """Rights of each scope of tokens."""
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9@._-]*$"
+LONGEST_NAME = 100
+OWN_NAMES = frozenset({"environment", "local", "service"})
+"""Names of callers without a token of the database, and of the service itself, which no token has."""
 
 
 @dataclass(frozen=True)

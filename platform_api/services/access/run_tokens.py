@@ -5,12 +5,12 @@ A colon keeps their names apart from those that people choose, which have none.
 
 import secrets
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.tokens import create_token, digest_of, revoke_token
+from rubricworks.platform_api.services.access.tokens import add_token, digest_of, revoke_token
 
 _BEGINNING = "run:"
 _DAYS = 30
@@ -19,7 +19,7 @@ _SERVICE = Principal("service", "admin")
 
 async def create_run_token(session: AsyncSession, by: Principal, run: str) -> str:
     """Create a token for a run's process; return its secret."""
-    _, secret = await create_token(session, by, _prefix(run) + secrets.token_hex(4), "runner", _DAYS)
+    _, secret = await add_token(session, by, _prefix(run) + secrets.token_hex(4), "runner", _DAYS)
     return secret
 
 
@@ -30,12 +30,19 @@ async def revoke_run_tokens(session: AsyncSession, run: str) -> None:
         await revoke_token(session, _SERVICE, name)
 
 
-async def submitter_of(session: AsyncSession, name: str) -> str | None:
-    """Return who submitted the run that a token is of; None for the name of any other caller."""
-    if not name.startswith(_BEGINNING):
-        return None
-    submitter: str | None = await session.scalar(select(Token.created_by).where(Token.name == name))
-    return submitter
+async def submitters_of(session: AsyncSession, name: str) -> set[str]:
+    """Return who submitted or resumed the run that a token is of, and the runs that led to it; empty for other names.
+
+    A run that is resumed gets a new token, made by whoever resumed it; who submitted it stands in the one before. A run
+    may be submitted with the token of another run.
+    """
+    people: set[str] = set()
+    names = {name}
+    while runs := {one.rpartition(":")[0] + ":" for one in names if one.startswith(_BEGINNING)}:
+        is_of_run = or_(*(Token.name.startswith(run, autoescape=True) for run in runs))
+        names = set(await session.scalars(select(Token.created_by).where(is_of_run).distinct())) - people
+        people |= names
+    return people
 
 
 def _prefix(run: str) -> str:

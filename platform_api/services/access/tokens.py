@@ -6,6 +6,7 @@ A secret is 32 random bytes, so its SHA-256 needs no salt; the database never ha
 import contextlib
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.db.tables import Session, Token, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound
 from rubricworks.platform_api.services.access.audit_log import record
-from rubricworks.platform_api.services.access.principals import SCOPES, Principal
+from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NAME_PATTERN, OWN_NAMES, SCOPES, Principal
 
 PREFIX = "rw_"
 """Beginning of every token, by which scanners of secrets know it."""
@@ -28,9 +29,20 @@ async def create_token(session: AsyncSession, by: Principal, name: str, scope: s
     """Create a token; return it with its secret, which is not stored.
 
     Raises:
-        BadRequest: unknown scope, or a lifetime that is not between 1 and 366 days.
+        BadRequest: a name that no token may have, unknown scope, or a lifetime that is not between 1 and 366 days.
         Conflict: the name is taken, also by a revoked token, since the audit log speaks of tokens by name.
     """
+    if not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
+        raise BadRequest(
+            f"name {name!r}: write at most {LONGEST_NAME} letters, digits and @._-, a letter or a digit first"
+        )
+    if name.lower() in OWN_NAMES:
+        raise BadRequest(f"name {name!r}: the audit log has it for a caller without a token; choose another one")
+    return await add_token(session, by, name, scope, days)
+
+
+async def add_token(session: AsyncSession, by: Principal, name: str, scope: str, days: int) -> tuple[Token, str]:
+    """Create a token as `create_token` does, under a name that people cannot choose."""
     if scope not in SCOPES:
         raise BadRequest(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
     if not 1 <= days <= 366:

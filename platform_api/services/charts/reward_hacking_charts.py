@@ -53,7 +53,7 @@ async def training_charts(session: AsyncSession, store: RunStore, run: str) -> l
             signals = await reward_hacking.training_signals(session, store, run, stage)
         except NotFound:
             continue
-        charts = [chart for one in signals.traces if (chart := _trace_chart(one, signals.alarm))]
+        charts = [chart for one in signals.traces if (chart := _trace_chart(one))]
         trainings.append(TrainingCharts(stage, signals, _overview(signals), charts))
     return trainings
 
@@ -90,9 +90,9 @@ def _overview(signals: Signals) -> SeriesChart | None:
     return series_chart("Reward, and what training does not see", series, bounds=bounds, marks=marks)
 
 
-def _trace_chart(trace: Trace, alarm: dict[str, Any] | None) -> tuple[Trace, SeriesChart] | None:
+def _trace_chart(trace: Trace) -> tuple[Trace, SeriesChart] | None:
     """A statistic's window means with the limit that it is nearest to."""
-    limits = [(limit, name) for limit, name in ((trace.high, "limit"), (trace.low, "limit")) if limit is not None]
+    limits = [(limit, "limit") for limit in (trace.high, trace.low) if limit is not None]
     if not trace.points or not limits:
         return None
     last = trace.points[-1][1]

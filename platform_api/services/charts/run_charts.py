@@ -11,8 +11,6 @@ from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 from rubricworks.runs.store import RunStore
 
-_MILLION = 1e6
-
 
 class Bar(NamedTuple):
     """A stage on the run's timeline, in percent of its time."""
@@ -43,18 +41,14 @@ def timeline(run: Run, spending: Spending) -> list[Bar]:
 
 
 def burn_chart(spending: Spending) -> SeriesChart | None:
-    """What is left of the plan after each stage, as planned and as it went; None if nothing was planned."""
+    """What is left of the plan after each stage, as planned and as it went; None if nothing was planned or run."""
     burn = budgets.burn_down(spending)
     if burn is None:
         return None
     unit, planned, actual = burn
-    of_what = unit.capitalize()
-    if planned[0][1] >= _MILLION:
-        of_what = f"Millions of {unit}"
-        planned, actual = ([(at, amount / _MILLION) for at, amount in line] for line in (planned, actual))
     values = [amount for _, amount in (*planned, *actual)]
     series = [Series("m1", "planned", planned), Series("m0", "left", actual)]
-    return series_chart(f"{of_what} left of the plan", series, bounds=(min(0.0, *values), max(values)))
+    return series_chart(f"{unit.capitalize()} left of the plan", series, bounds=(min(0.0, *values), max(values)))
 
 
 async def reward_charts(session: AsyncSession, store: RunStore, run: str) -> list[tuple[str, LineChart | None]]:

@@ -3,14 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations, islice, starmap
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.grading.comparison import compare
-from rubricworks.grading.labels import majority
-from rubricworks.grading.ratings import Item, Ratings, normalise_text
+from rubricworks.grading.agreement.comparison import compare
+from rubricworks.grading.agreement.labels import majority
+from rubricworks.grading.agreement.ratings import Item, Ratings, normalise_text
 from rubricworks.metrics import Interval
 from rubricworks.platform_api.db.tables import JudgePreference, Label, RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
@@ -38,6 +39,7 @@ from rubricworks.platform_api.services.judges.judge_verdicts import (
 )
 from rubricworks.platform_api.services.labels import item_digest
 from rubricworks.platform_api.services.raters import imported_rater
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.platform_api.services.runs import get_run
 from rubricworks.runs.store import RunStore
@@ -49,8 +51,8 @@ WHOLE = ""
 ENOUGH = 20
 """Choices of a person after which the standing says nothing that could sway the next ones."""
 _MIN_COUNT = 10
-_CACHED_PAIRS = 8
-_common: dict[tuple[Any, ...], tuple[list[str], list[str]]] = {}
+_TRIED_PAIRS = 8
+_common = RecentValues[tuple[list[str], list[str]]](8)
 
 
 class Pair(NamedTuple):
@@ -104,7 +106,7 @@ async def judges_of_runs(session: AsyncSession, store: RunStore, names: Sequence
     for run in dict.fromkeys(names):
         await get_run(session, run)
         tables += await _tables(session, run=run)
-    return await list_judges(session, store, tables)
+    return await list_judges(store, tables)
 
 
 async def runs_with_verdicts(session: AsyncSession, *, but: str, limit: int) -> list[str]:
@@ -130,6 +132,17 @@ async def find_pair(session: AsyncSession, store: RunStore, run: str, first: str
     if run not in (pair.first.table.run, pair.second.table.run):
         raise BadRequest(f"first: neither judge is of {run}")
     return pair
+
+
+async def first_common_pair(
+    session: AsyncSession, store: RunStore, run: str, names: Sequence[str]
+) -> tuple[str, str] | None:
+    """Names of the first two judges, one of them of the run, that judged a response in common; None if no two did."""
+    judges = [await find_judge(session, store, name) for name in names]
+    for pair in islice(starmap(Pair, combinations(judges, 2)), _TRIED_PAIRS):
+        if run in (pair.first.table.run, pair.second.table.run) and await count_common(pair):
+            return pair.first.name, pair.second.name
+    return None
 
 
 async def next_response(session: AsyncSession, run: str, pair: Pair, rater: str) -> BlindResponse | None:
@@ -336,11 +349,7 @@ def _criteria(judged: JudgedResponse, other: JudgedResponse) -> list[str]:
 async def _responses_of_both(pair: Pair) -> tuple[list[str], list[str]]:
     """Keys of the responses on which the judges differ, and of those on which they agree."""
     place = tuple((judge.name, judge.table.modified) for judge in pair)
-    if place not in _common:
-        _common[place] = await asyncio.to_thread(_compare_cards, pair)
-        while len(_common) > _CACHED_PAIRS:
-            _common.pop(next(iter(_common)))
-    return _common[place]
+    return await _common.get(place, _compare_cards, pair)
 
 
 def _compare_cards(pair: Pair) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.cache import CACHE_FILE, find_answer
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services import images, rollouts
@@ -125,6 +125,8 @@ async def exchange_of(
         raise NotFound(f"the group of sample {sample_id!r} in step {step} has no such response that was judged")
     try:
         requests = await _requests(session, store, run, stage, sample_id, member)
+    except TransientError:
+        raise
     except (UserError, NotFound, ValueError, AttributeError, TypeError) as error:
         reason = error.detail if isinstance(error, NotFound) else str(error)
         return Exchange(member, [], member["raw"], redact(reason))

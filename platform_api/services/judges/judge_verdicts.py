@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.grading.ratings import normalise_text
+from rubricworks.grading.agreement.ratings import normalise_text
+from rubricworks.grading.prompts import ContinuousJudgment
+from rubricworks.llm.answers import parse_json
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import BadRequest, NotFound
-from rubricworks.platform_api.services.read_tables import ReadTables
+from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_index import read_table
 from rubricworks.runs.store import RunStore
 
@@ -31,8 +33,6 @@ _MOST_RESPONSES = 2_000
 """Responses of a table that are kept, those with the lowest digests: of two tables with the same ones, the same."""
 _MAX_NAME = 300
 _NAME = re.compile(r"(?P<judge>.+) in (?P<run>[^/]+)/(?P<stage>[\w-]+)", re.DOTALL)
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCE = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 class Card(NamedTuple):
@@ -43,7 +43,7 @@ class Card(NamedTuple):
     """Place of the judge among those that voted; None for what they decided together."""
 
 
-_tables = ReadTables[dict[str, dict[str, Card]]]()
+_tables = RecentValues[dict[str, dict[str, Card]]](4)
 
 
 class JudgeVerdict(NamedTuple):
@@ -99,7 +99,7 @@ async def find_judge(session: AsyncSession, store: RunStore, name: str) -> Judge
     return Judge(name, table, judges[match["judge"]])
 
 
-async def list_judges(session: AsyncSession, store: RunStore, tables: list[RunTable]) -> dict[str, int]:
+async def list_judges(store: RunStore, tables: list[RunTable]) -> dict[str, int]:
     """Name of each judge of some tables, and the number of its responses."""
     found = {}
     for table in tables:
@@ -146,7 +146,7 @@ async def find_table(session: AsyncSession, run: str, stage: str) -> RunTable | 
 
 async def _judges_of(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
     """Judge → key of a response → its first scorecard."""
-    return await _tables.get(store, table, _read)
+    return await _tables.of_table(store, table, _read)
 
 
 def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
@@ -222,9 +222,8 @@ def _own_reasons(content: dict[str, Any], voter: int) -> dict[int, str]:
     reasons: dict[int, str] = {}
     for at, text in enumerate(raw[voter * calls : (voter + 1) * calls]):
         try:
-            answer = json.loads(_FENCE.sub(r"\1", _THOUGHT.sub("", text)))
-            found = {int(one["id"]) - 1: str(one["reasoning"]) for one in answer["verdicts"]}
-        except (ValueError, KeyError, TypeError):
+            found = {one.id - 1: one.reasoning for one in parse_json(text, ContinuousJudgment).verdicts}
+        except (ValueError, TypeError):
             continue
         if calls == 1:
             reasons |= found

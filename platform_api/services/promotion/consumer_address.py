@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from aiohttp.resolver import ThreadedResolver
 
-from rubricworks.data.addresses import CheckedResolver, IPAddress, address_kind
+from rubricworks.data.downloads.addresses import CheckedResolver, IPAddress, address_kind
 
 Network = IPv4Network | IPv6Network
 _NEVER = ("unspecified", "link-local", "multicast", "a cloud's own service")

@@ -7,22 +7,26 @@ told (on the page of promotions, by /readyz and /metrics, in the log) and never 
 
 import asyncio
 import contextlib
+import json
 import logging
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
 import aiohttp
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from rubricworks.data.hosts import FetchRefused
+from rubricworks.data.downloads.hosts import FetchRefused
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
 from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.platform_api.services.promotion.promotions import Promotions
+from rubricworks.redaction import foreign_line
 
 Kind = Literal["alias", "consumer", "registry"]
+_LONGEST_ANSWER = 1 << 20
 _CONFIRMED_WITHIN = timedelta(minutes=15)
 _log = logging.getLogger(__name__)
 
@@ -55,7 +59,7 @@ class Reconciler:
                     await self._promotions.recover()
                     await self.look(http)
                 except SQLAlchemyError as error:
-                    _log.warning("drift could not be looked for: %s", type(error).__name__)
+                    _log.warning("drift could not be looked for: %s", describe_fault(error))
                 except Exception:  # the next look must come
                     _log.exception("looking for drift failed")
                 await asyncio.sleep(seconds)
@@ -68,7 +72,10 @@ class Reconciler:
         """
         async with self._database.session() as session:
             done = Promotion.state.in_(("applied", "confirmed"))
-            rows = (await session.scalars(select(Promotion).where(done).order_by(Promotion.id))).all()
+            newest = select(func.max(Promotion.id)).where(done).group_by(Promotion.model)
+            rows = (
+                await session.scalars(select(Promotion).where(Promotion.id.in_(newest)).order_by(Promotion.id))
+            ).all()
             given_up = set(
                 await session.scalars(
                     select(Delivery.promotion_id).where(Delivery.due_at.is_(None), Delivery.delivered_at.is_(None))
@@ -76,19 +83,13 @@ class Reconciler:
             )
         last = {promotion.model: promotion for promotion in rows}
         found: list[Drift] = []
-        if last:
-            try:
-                standings = await self._promotions.standings()
-            except UserError as error:
-                standings = {}
-                found.append(Drift("", "registry", f"the registry does not answer: {error}"))
-            else:
-                found += [
-                    Drift(model, "alias", _moved(now, one))
-                    for model, one in last.items()
-                    if (now := standings[model].champion if model in standings else None) != one.version
-                    and await self._is_settled(one)
-                ]
+        try:
+            for model, one in last.items():
+                champion = await self._promotions.champion(model)
+                if champion != one.version and await self._is_settled(one):
+                    found.append(Drift(model, "alias", _moved(champion, one)))
+        except UserError as error:
+            found = [Drift("", "registry", f"the registry does not answer: {error}")]
         if http is not None:
             serving = await self._serving(http) if last else {}
             found += [drift for one in last.values() if (drift := _consumer_drift(one, serving, given_up))]
@@ -110,11 +111,26 @@ class Reconciler:
         assert self._consumer is not None
         try:
             async with http.get(self._consumer.url, allow_redirects=False) as answer:
-                content = await answer.json(content_type=None) if answer.status == 200 else {}
-        except (aiohttp.ClientError, TimeoutError, ValueError, FetchRefused):
+                content = json.loads(await _read(answer)) if answer.status == 200 else {}
+        except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError, FetchRefused):
             return {}
         serving = content.get("serving") if isinstance(content, dict) else None
         return serving if isinstance(serving, dict) else {}
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    """Body of an answer.
+
+    Raises:
+        ValueError: it has no end.
+    """
+    body = bytearray()
+    async for part in answer.content.iter_chunked(1 << 16):
+        body += part
+        if len(body) > _LONGEST_ANSWER:
+            answer.close()
+            raise ValueError("too long")
+    return bytes(body)
 
 
 def _moved(now: int | None, last: Promotion) -> str:
@@ -126,7 +142,8 @@ def _consumer_drift(promotion: Promotion, serving: dict[str, object], given_up: 
     told = promotion.decided_at or promotion.requested_at
     if promotion.state == "confirmed":
         if (says := serving.get(model, version)) != version:
-            return Drift(model, "consumer", f"the consumer says that it serves version {says}, not {version}")
+            other = foreign_line(says, 50)
+            return Drift(model, "consumer", f"the consumer says that it serves version {other}, not {version}")
     elif promotion.id in given_up:
         return Drift(model, "consumer", f"the message about version {version} was never received")
     elif utc_now() - told > _CONFIRMED_WITHIN:

@@ -5,9 +5,12 @@ import time
 from pathlib import Path
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.cursors import FOREIGN_CURSOR
+from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services.promotion.promotions import Candidate, Standing
 from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import GateFinding, read_findings
+from rubricworks.tracking.registry import RegisteredModel
 
 
 class MlflowRegistry:
@@ -23,19 +26,31 @@ class MlflowRegistry:
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
-    def standings(self) -> dict[str, Standing]:
-        """Every model with its aliases."""
-        return {name: self.standing(name) for name in registry.model_names(self._connect())}
+    def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+        """Models of a page with their aliases, and the token of the next page.
+
+        One request, and one for each challenger, or champion without one, that is not its model's newest version.
+
+        Raises:
+            BadRequest: the token is not one of this registry.
+        """
+        connection = self._connect()
+        try:
+            models, following = registry.model_page(connection, limit, token)
+        except UserError as error:
+            if token is None:
+                raise
+            raise BadRequest(FOREIGN_CURSOR) from error
+        return {model.name: _with_gate_of_champion(connection, model) for model in models}, following
+
+    def champion(self, model: str) -> int | None:
+        """A model's champion; None if it has none, or there is no such model."""
+        return registry.aliases(self._connect(), model).get(registry.CHAMPION)
 
     def standing(self, model: str) -> Standing:
         """Aliases of a model."""
         connection = self._connect()
-        aliases = registry.aliases(connection, model)
-        champion, challenger = aliases.get(registry.CHAMPION), aliases.get(registry.CHALLENGER)
-        candidate = registry.get_version(connection, model, challenger) if challenger is not None else None
-        return Standing(
-            champion, aliases.get(registry.PREVIOUS), _candidate(candidate, champion) if candidate else None
-        )
+        return _standing(connection, RegisteredModel(name=model, aliases=registry.aliases(connection, model)))
 
     def candidate(self, model: str, version: int) -> Candidate:
         """A version of a model."""
@@ -58,6 +73,21 @@ class MlflowRegistry:
             if self._connection is None:
                 raise UserError("promotions need MLflow: pip install 'rubricworks[tracking]'")
             return self._connection
+
+
+def _standing(connection: Connection, model: RegisteredModel) -> Standing:
+    champion = model.aliases.get(registry.CHAMPION)
+    challenger = registry.aliased_version(connection, model, registry.CHALLENGER)
+    return Standing(
+        champion, model.aliases.get(registry.PREVIOUS), _candidate(challenger, champion) if challenger else None
+    )
+
+
+def _with_gate_of_champion(connection: Connection, model: RegisteredModel) -> Standing:
+    """Aliases of a model, with what the champion's gate found if there is no challenger whose gate is looked at."""
+    standing = _standing(connection, model)
+    champion = None if standing.challenger else registry.aliased_version(connection, model, registry.CHAMPION)
+    return standing._replace(promoted=_candidate(champion, None)) if champion else standing
 
 
 def _candidate(version: ModelVersion, champion: int | None) -> Candidate:

@@ -17,7 +17,7 @@ before it. So the changes of a model's alias have the order of their numbers, by
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
@@ -27,19 +27,21 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.run_tokens import submitter_of
+from rubricworks.platform_api.services.access.run_tokens import submitters_of
 from rubricworks.tracking.gate import GateFinding
 
 RECOVERED_AFTER = timedelta(minutes=2)
 _RENEWED_EVERY = 20.0
 """Seconds after which a process that waits for the registry says again that it lives."""
 _OPEN = ("requested", "applying")
+_DONE = ("applied", "confirmed")
 _log = logging.getLogger(__name__)
 
 
@@ -61,13 +63,18 @@ class Standing(NamedTuple):
     champion: int | None
     previous: int | None
     challenger: Candidate | None
+    promoted: Candidate | None = None
+    """The champion with what its gate found, where there is no challenger."""
 
 
 class Registry(Protocol):
     """The model registry; its methods block."""
 
-    def standings(self) -> dict[str, Standing]:
-        """Every model with its aliases."""
+    def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+        """Models of a page with their aliases, and the token of the next page. Raises UserError for another's token."""
+
+    def champion(self, model: str) -> int | None:
+        """A model's champion; None if it has none, or there is no such model."""
 
     def standing(self, model: str) -> Standing:
         """Aliases of a model. Raises UserError if there is no such model."""
@@ -101,9 +108,24 @@ class Promotions:
         """Return True if who requested a promotion of the model may approve it too."""
         return any(fnmatchcase(model, pattern) for pattern in self._self_approval)
 
-    async def standings(self) -> dict[str, Standing]:
-        """Every model with its aliases."""
-        return await asyncio.to_thread(self._registry.standings)
+    async def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+        """Models of a page with their aliases, and the registry's token of the next page.
+
+        Raises:
+            BadRequest: the token is not one of the registry.
+        """
+        try:
+            return await asyncio.to_thread(self._registry.standings, limit, token)
+        except TransientError:
+            raise
+        except UserError as error:
+            if token is None:
+                raise
+            raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
+
+    async def champion(self, model: str) -> int | None:
+        """A model's champion; None if it has none, or there is no such model."""
+        return await asyncio.to_thread(self._registry.champion, model)
 
     async def request(
         self, by: Principal, model: str, version: int, reason: str, within: AsyncSession | None = None
@@ -128,19 +150,32 @@ class Promotions:
             raise Conflict(f"another request for {model} is open; look at it first") from error
 
     async def roll_back(
-        self, by: Principal, model: str, reason: str, within: AsyncSession | None = None, *, champion: int
+        self,
+        by: Principal,
+        model: str,
+        reason: str,
+        within: AsyncSession | None = None,
+        *,
+        champion: int,
+        resumed: bool = False,
     ) -> Promotion:
         """Make the champion before the champion again, at once: an outage does not wait for a second person.
 
         Args:
             champion: the champion that is rolled back; the same rollback sent again meets another one, and does not
                 go back to this one.
+            resumed: the same request was begun before, and its service was killed; its rollback is ended, or answered.
         Raises:
             UserError: there is no such model.
             Conflict: there was no champion before, another one is the champion, or another decision is applied.
         """
+        begun = await self._begun_rollback(by, model, reason, champion) if resumed else None
+        if begun is not None and begun.state == "applying":
+            return await self._move(by, begun, within)
         standing = await asyncio.to_thread(self._registry.standing, model)
         if standing.champion != champion:
+            if begun is not None:
+                return begun
             now = "it has no champion" if standing.champion is None else f"version {standing.champion} is the champion"
             raise Conflict(f"{model} version {champion} is not rolled back: {now} now")
         if standing.previous is None or standing.previous == standing.champion:
@@ -152,24 +187,40 @@ class Promotions:
             raise _applying(model) from error
         return await self._move(by, promotion, within)
 
-    async def approve(self, by: Principal, number: int, reason: str, within: AsyncSession | None = None) -> Promotion:
+    async def approve(
+        self,
+        by: Principal,
+        number: int,
+        reason: str,
+        within: AsyncSession | None = None,
+        *,
+        resumed: bool = False,
+    ) -> Promotion:
         """Approve a request and move the alias.
 
+        Args:
+            resumed: the same approval was begun before, and its service was killed; it is ended, or answered.
         Raises:
             NotFound: there is no such promotion.
-            Problem: the caller requested it or submitted the run that did, and another person has to decide (403).
+            Problem: the caller requested it, or submitted or resumed the run that did, and another person has to decide
+                (403).
             Conflict: it is decided already, another decision on the model is being applied, the champion moved, or the
                 version has no digest.
         """
         async with self._database.session() as session:
             promotion = await get_promotion(session, number)
-            submitter = await submitter_of(session, promotion.requested_by)
-        is_requester = by.name in (promotion.requested_by, submitter)
+            submitters = await submitters_of(session, promotion.requested_by)
+        if resumed and (promotion.kind, promotion.decided_by, promotion.decision) == ("promotion", by.name, reason):
+            if promotion.state == "applying":
+                return await self._move(by, promotion, within)
+            if promotion.state in _DONE:
+                return promotion
+        is_requester = by.name == promotion.requested_by or by.name in submitters
         if is_requester and not self.waives_second_person(promotion.model):
             raise Problem(
                 403,
                 "Forbidden",
-                "who requested a promotion, or submitted its run, does not approve it; ask another approver",
+                "who requested a promotion, or submitted or resumed its run, does not approve it; ask another approver",
             )
         if not promotion.digest:  # the version before let it be requested
             raise Conflict(f"{_subject(promotion)} has no digest of its files; reject promotion {number}")
@@ -268,6 +319,15 @@ class Promotions:
             record(session, by, f"{kind}.request", _subject(promotion), reason=reason)
         return promotion
 
+    async def _begun_rollback(self, by: Principal, model: str, reason: str, champion: int) -> Promotion | None:
+        """The caller's last rollback of a champion that is being applied, or was."""
+        is_same = (Promotion.model == model) & (Promotion.champion == champion) & (Promotion.reason == reason)
+        is_own = (Promotion.kind == "rollback") & (Promotion.requested_by == by.name)
+        query = select(Promotion).where(is_same, is_own, Promotion.state.in_(("applying", *_DONE)))
+        async with self._database.session() as session:
+            found: Promotion | None = await session.scalar(query.order_by(Promotion.id.desc()).limit(1))
+        return found
+
     async def _move(self, by: Principal, promotion: Promotion, within: AsyncSession | None) -> Promotion:
         """Move the alias as a promotion in `applying` says, and end it.
 
@@ -309,7 +369,7 @@ class Promotions:
             async with self._database.session() as session:
                 await session.execute(update(Promotion).where(is_applying).values(decided_at=utc_now()))
         except SQLAlchemyError as error:
-            _log.warning("promotion %d: the database does not answer: %s", number, type(error).__name__)
+            _log.warning("promotion %d is not held: %s", number, describe_fault(error))
 
     async def _end_by_registry(
         self, by: Principal, promotion: Promotion, reason: str, within: AsyncSession | None = None
@@ -410,6 +470,12 @@ async def list_promotions(
     if before is not None:
         query = query.where(Promotion.id < before)
     return (await session.scalars(query)).all()
+
+
+async def open_requests(session: AsyncSession, models: Collection[str]) -> dict[str, int]:
+    """Those of the models that have an undecided request → its number."""
+    is_open = (Promotion.state.in_(_OPEN), Promotion.kind == "promotion", Promotion.model.in_(models))
+    return {row.model: row.id for row in await session.execute(select(Promotion.model, Promotion.id).where(*is_open))}
 
 
 def _applying(model: str) -> Conflict:

@@ -14,8 +14,9 @@ import aiohttp
 from sqlalchemy import select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from rubricworks.data.hosts import FetchRefused
+from rubricworks.data.downloads.hosts import FetchRefused
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Delivery, utc_now
 from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.tracking.promotion_messages import SIGNATURE, sign
@@ -40,7 +41,9 @@ class Webhooks:
                 try:
                     await self.send_due(session)
                 except SQLAlchemyError as error:
-                    _log.warning("messages could not be read: %s", type(error).__name__)
+                    _log.warning("messages could not be read: %s", describe_fault(error))
+                except Exception:  # what is due must be sent
+                    _log.exception("sending messages failed")
                 await asyncio.sleep(seconds)
 
     async def send_due(self, http: aiohttp.ClientSession) -> int:
@@ -62,10 +65,14 @@ class Webhooks:
                 self._consumer.url, data=delivery.body, headers=headers, allow_redirects=False
             ) as answer:
                 error = None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
-        except (aiohttp.ClientError, TimeoutError) as failure:
-            error = type(failure).__name__
         except FetchRefused as refusal:
             error = f"{refusal}; see RUBRICWORKS_WEBHOOK_NETWORKS"
+        except (
+            aiohttp.ClientError,
+            TimeoutError,
+            ValueError,
+        ) as failure:  # a name that DNS cannot have is a ValueError
+            error = type(failure).__name__
         await self._note(delivery, error)
         return error is None
 

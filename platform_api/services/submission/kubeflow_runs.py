@@ -171,7 +171,7 @@ class KubeflowRuns:
         try:
             found = await asyncio.to_thread(self._list, query)
         except UserError as error:
-            if query.token and "token" in str(error):
+            if query.token and "token" in str(error) and "(HTTP 400)" in str(error):
                 raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
             self._kubeflow = None
             found = known._replace(problem=redact(str(error)))

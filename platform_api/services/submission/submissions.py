@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Submission, utc_now
-from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
+from rubricworks.platform_api.problems import Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
@@ -32,8 +35,9 @@ from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
-from rubricworks.recipe.files import load_recipe, locate_field
-from rubricworks.recipe.mistakes import Mistake, RecipeError
+from rubricworks.recipe.files import field_places, load_recipe
+from rubricworks.recipe.mistakes import Mistake, RecipeError, first_mistakes
+from rubricworks.recipe.models import unpinned_models
 from rubricworks.redaction import redact
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
@@ -55,6 +59,27 @@ class BadRecipe(Problem):
         ]
         listed = "; ".join(f"line {_line(one.where)}: {one.text}" if _line(one.where) else one.text for one in mistakes)
         super().__init__(422, "The recipe has mistakes", listed, fields=fields)
+
+
+def _check_length(text: str, overrides: Sequence[str]) -> None:
+    """Check that a recipe is short enough to be checked within a second.
+
+    Raises:
+        BadRecipe: it or its changes are too long.
+    """
+    if len(text) > MAX_RECIPE:
+        problem = f"the recipe has {len(text):,} characters; write at most {MAX_RECIPE:,}"
+        raise BadRecipe([Mistake("", problem, "recipe")])
+    length = sum(map(len, overrides))
+    if len(overrides) > MAX_CHANGES or length > MAX_RECIPE:
+        problem = f"there are {len(overrides):,} changes of {length:,} characters together"
+        most = f"write at most {MAX_CHANGES} of {MAX_RECIPE:,}, and the others into the recipe"
+        raise BadRecipe([Mistake("", f"{problem}; {most}", "overrides")])
+
+
+def _bad_name(status: int, title: str, text: str) -> Problem:
+    """A name that no run can have, as a problem of its field."""
+    return Problem(status, title, text, fields=[{"field": "run", "line": None, "problem": text}])
 
 
 class Submissions:
@@ -113,8 +138,8 @@ class Submissions:
         if before is not None:
             name, chosen, page = before.run, before.place, await self._page_of_begun(before)
         else:
-            chosen = self._choose_place(place)
-            name, page = self._choose_name(run, recipe), None
+            chosen, page = self._choose_place(place), None
+            name = await self._choose_name(run, recipe, chosen)
         if page is None:
             await self._take_name(by, name, chosen, text, request)
             try:
@@ -224,7 +249,7 @@ class Submissions:
                 try:
                     is_quiet = await self._note_ends()
                 except (OSError, SQLAlchemyError) as error:
-                    _log.warning("the end of runs could not be noted: %s", type(error).__name__)
+                    _log.warning("the end of runs could not be noted: %s", describe_fault(error))
             await asyncio.sleep(_POLL)
 
     async def _note_ends(self) -> bool:
@@ -252,6 +277,7 @@ class Submissions:
         return not left
 
     def _check(self, text: str, overrides: Sequence[str], arm: str | None) -> Recipe:
+        _check_length(text, overrides)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / _RECIPE
             path.write_text(text, encoding="utf-8", errors="replace")
@@ -261,9 +287,15 @@ class Submissions:
                 raise BadRecipe(error.mistakes) from error
             except UserError as error:
                 raise BadRecipe([Mistake("", str(error).replace(str(path), _RECIPE))]) from error
-            if violations := self._policy.violations(recipe):
-                places = (locate_field(path, overrides, arm, one.field) for one in violations)
-                raise BadRecipe([one._replace(where=place) for one, place in zip(violations, places, strict=True)])
+            # The service reaches nothing that a recipe names, so it asks no Hub for today's commits.
+            unpinned = unpinned_models(recipe, ask=False).items()
+            violations = self._policy.violations(recipe) or [
+                Mistake("", f"{field}: {problem}", field) for field, problem in unpinned
+            ]
+            if violations:
+                place_of = field_places(path, overrides, arm)
+                found = [partial(_placed, one, place_of) for one in violations]
+                raise BadRecipe(first_mistakes("", found))
         return recipe
 
     def _choose_place(self, place: str | None) -> str:
@@ -281,14 +313,17 @@ class Submissions:
             )
         return place or places[0]
 
-    def _choose_name(self, run: str | None, recipe: Recipe) -> str:
+    async def _choose_name(self, run: str | None, recipe: Recipe, place: str) -> str:
+        """Name of a new run, which no run has at its place: one that is there later is this request's."""
         name = run or f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
             check_run_name(name, "run")
         except UserError as error:
-            raise BadRequest(str(error)) from error
+            raise _bad_name(422, "Invalid request", str(error)) from error
         if self._runs is not None and (self._runs / name).exists():
-            raise Conflict(f"there is a run {name} already; choose another name")
+            raise _bad_name(409, "Conflict", f"there is a run {name} already; choose another name")
+        if place == "kubeflow" and self._kubeflow and await self._kubeflow.page_of(name) is not None:
+            raise _bad_name(409, "Conflict", f"Kubeflow has a run {name} already; choose another name")
         return name
 
     async def _page_of_begun(self, submission: Submission) -> str | None:
@@ -307,12 +342,18 @@ class Submissions:
                 await session.execute(delete(Submission).where(Submission.request == request))
                 session.add(Submission(run=name, **values))
         except IntegrityError as error:
-            raise Conflict(f"a run {name} was submitted already; choose another name") from error
+            taken = f"a run {name} was submitted already; choose another name"
+            raise _bad_name(409, "Conflict", taken) from error
 
     async def _start(self, by: Principal, name: str, recipe: Recipe, place: str) -> str:
         if place == "kubeflow":
             assert self._kubeflow is not None
-            return (await self._kubeflow.start(recipe, name)).page
+            try:
+                return (await self._kubeflow.start(recipe, name)).page
+            except UserError:
+                if (page := await self._kubeflow.page_of(name)) is None:
+                    raise
+                return page  # it was made, and the answer was lost
         assert self._local is not None
         environment = await self._environment(by, name)
         try:
@@ -378,6 +419,10 @@ async def list_submissions(session: AsyncSession, *, before: int | None, limit: 
 async def _find(session: AsyncSession, run: str) -> Submission | None:
     found: Submission | None = await session.scalar(select(Submission).where(Submission.run == run))
     return found
+
+
+def _placed(mistake: Mistake, place_of: Callable[[str], str]) -> Mistake:
+    return mistake._replace(where=place_of(mistake.field))
 
 
 def _line(where: str) -> int | None:

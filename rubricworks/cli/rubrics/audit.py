@@ -13,7 +13,7 @@ from rubricworks.data.rows import iter_rows
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import (
-    MAX_PROBES,
+    MAX_CALLS,
     RubricAudit,
     RubricFixes,
     audit_rubrics,
@@ -121,7 +121,7 @@ def audit(
             kind: Subject = subject or ("answer" if any(entry.prompt for entry in entries) else "caption")
             grader = Grader(judging := client(endpoint, purpose="judge"), subject=kind)
             await stack.enter_async_context(judging)
-            progress = Progress("audit", MAX_PROBES * len(entries), "gradings", clients=[judging])
+            progress = Progress("audit", MAX_CALLS * len(entries), "calls", clients=[judging])
             repeated = Grader(judging, subject=kind, confidence="repeats", repeats=repeats) if repeats else None
             found = await audit_rubrics(
                 entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
@@ -135,7 +135,7 @@ def audit(
                 return found, None
             writing = client(writer, purpose="writer")
             await stack.enter_async_context(writing)
-            progress = Progress("fix", MAX_PROBES * len(entries), "gradings", clients=[judging, writing])
+            progress = Progress("fix", MAX_CALLS * len(entries), "calls", clients=[judging, writing])
             return found, await fix_rubrics(entries, texts, found, writing, grader, progress=progress.at)
 
     out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from rubricworks.cli.api_runs import require_api
+from rubricworks.cli.installation.api_runs import require_api
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Rubric
 from rubricworks.tracking.installation import path_of

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rubricworks.data.hub import hub_folder, hub_source
+from rubricworks.data.hub import hub_folder, hub_reading, hub_source
 from rubricworks.data.json_faults import json_fault
 from rubricworks.data.rubric_sets.csv_format import CSV_COLUMNS, csv_entry, csv_rows, read_csv_entries
 from rubricworks.data.rubric_sets.entries import Note, RubricEntry
@@ -30,10 +30,12 @@ from rubricworks.data.rubric_sets.row_formats import (
     read_healthbench,
     read_own,
     read_rar,
+    read_researchrubrics,
     read_rubrichub,
     write_healthbench,
     write_own,
     write_rar,
+    write_researchrubrics,
     write_rubrichub,
 )
 from rubricworks.data.source_entries import source_files
@@ -44,6 +46,8 @@ from rubricworks.storage import local_path, write_atomic
 _BATCH = 1_000
 _MAX_NAME = 200
 """Bytes of a file's name; systems take 255, with its ending."""
+_SIMPLEST = "any rubric can be a .csv with a row for each criterion: sample_id, criterion, weight"
+"""Advice where a format is not known."""
 _SUFFIXES = (".parquet", ".jsonl", ".toml", ".csv", ".json")
 
 
@@ -57,6 +61,7 @@ class RowFormat(NamedTuple):
 ROW_FORMATS = {
     "rubricworks": RowFormat(read_own, write_own),
     "healthbench": RowFormat(read_healthbench, write_healthbench),
+    "researchrubrics": RowFormat(read_researchrubrics, write_researchrubrics),
     "rar": RowFormat(read_rar, write_rar),
     "rubrichub": RowFormat(read_rubrichub, write_rubrichub),
 }
@@ -81,7 +86,7 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
     path = hub_folder(on_hub) if on_hub else local_path(source)
     files = [path] if path.exists() else source_files(str(path), _SUFFIXES) if "*" in str(path) else []
     if not files:
-        raise UserError(f"{source}: there is no such file or folder")
+        raise UserError(f"{source}: there is no such file or folder{hub_reading(str(source))}")
     seen: set[str] = set()
     numbers = itertools.count()
     for entry in itertools.chain.from_iterable(_entries(file, format, note, numbers) for file in files):
@@ -159,7 +164,7 @@ def _row_entries(
             if name not in ROW_FORMATS:
                 raise UserError(
                     f"{where}: its fields are {', '.join(map(str, row)) or 'none'}, which is no known format of "
-                    f"rubrics ({', '.join(FORMATS)})"
+                    f"rubrics ({', '.join(FORMATS)}); {_SIMPLEST}"
                 )
             reader = ROW_FORMATS[name].read
         yield reader(row, where, number, note)
@@ -174,6 +179,8 @@ def _row_format(row: Any) -> str | None:
         return "rubricworks"
     if "prompt_id" in row and "rubrics" in row:
         return "healthbench"
+    if "sample_id" in row and "rubrics" in row:
+        return "researchrubrics"
     if "question" in row and "rubric" in row:
         return "rar"
     if ("question" in row and "rubrics" in row) or (isinstance(reward_model, Mapping) and "rubrics" in reward_model):
@@ -193,7 +200,8 @@ def _document_entry(document: Any, path: Path, format: str | None, note: Note) -
         return read_own({"sample_id": name, "rubric": items}, where, 0, note)
     kind = f"no rubric of {format}" if format else f"no rubric of a known format ({', '.join(FORMATS)})"
     raise UserError(
-        f"{where}: {kind}; one rubric a file has criterion tables (rewardkit) or criteria (verifiers, ours)"
+        f"{where}: {kind}; one rubric a file has criterion tables (rewardkit) or criteria (verifiers, ours), and "
+        f"{_SIMPLEST}"
     )
 
 

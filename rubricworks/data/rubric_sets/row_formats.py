@@ -1,10 +1,11 @@
-"""Formats with one sample a row, in JSON lines or Parquet: ours, HealthBench, Rubrics as Rewards, RubricHub.
+"""Formats with one sample a row, as JSON lines or Parquet: ours, HealthBench, ResearchRubrics, RaR, RubricHub.
 
 - `rubricworks`: columns `sample_id` and `rubric`, as `rubricworks synthesize` writes them; `prompt`, `reference` and
   `extras` where the file has them.
 - `healthbench`: `prompt_id`, `prompt` (messages), `rubrics` of `criterion`, `points`, `tags` (openai/simple-evals).
-- `rar`: `question`, `reference_answer`, `rubric` of `title`, `description`, `weight`; the description begins with
-  "Essential Criteria:", "Important …", "Optional …" or "Pitfall …" (arXiv:2507.17746).
+- `researchrubrics`: `sample_id`, `prompt`, `rubrics` of `criterion`, `weight`, `axis` (ScaleAI/researchrubrics).
+- `rar` (Rubrics as Rewards): `question`, `reference_answer`, `rubric` of `title`, `description`, `weight`; the
+  description begins with "Essential Criteria:", "Important …", "Optional …" or "Pitfall …" (arXiv:2507.17746).
 - `rubrichub`: `question`, `id`, `rubrics` of `criterion`, `points`, or the same list below `reward_model` in rows for
   verl, with `prompt` (messages), as RuscaRL and RubricHub's RuRL have them (arXiv:2601.08430).
 """
@@ -93,6 +94,35 @@ def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, 
     ideal = {"ideal_completion": entry.reference} if entry.reference else None
     defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
     return {**defaults, **aside, "prompt": prompt, "prompt_id": entry.sample_id, "rubrics": rubrics}
+
+
+def read_researchrubrics(row: Row, where: str, number: int, note: Note) -> RubricEntry:
+    return make_entry(
+        "researchrubrics",
+        where,
+        required(row, "sample_id", where),
+        [_points(item, where, "weight") for item in criteria_list(row.get("rubrics"), where)],
+        prompt=conversation_text(_messages(row, where)),
+        row={name: value for name, value in row.items() if name not in ("sample_id", "prompt", "rubrics")},
+    )
+
+
+def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+    rubrics = [
+        {
+            "criterion": statement(one),
+            "weight": one.weight,
+            "axis": "",
+            **entry.criterion_extras("researchrubrics", one),
+        }
+        for one in signed_criteria(entry.rubric, note)
+    ]
+    return {
+        "prompt": entry.prompt,
+        "sample_id": entry.sample_id,
+        **entry.row_extras("researchrubrics"),
+        "rubrics": rubrics,
+    }
 
 
 def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
@@ -212,10 +242,10 @@ def _messages(row: Row, where: str) -> Any:
     return prompt
 
 
-def _points(item: Row, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _points(item: Row, where: str, field: str = "points") -> tuple[dict[str, Any], dict[str, Any]]:
     text, rule = split_negation(str(required(item, "criterion", where)))
-    fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, "points", where)}
-    aside = {name: value for name, value in item.items() if name not in ("criterion", "points") and value is not None}
+    fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, field, where)}
+    aside = {name: value for name, value in item.items() if name not in ("criterion", field) and value is not None}
     return {**fields, "essential": False}, aside
 
 

@@ -5,19 +5,40 @@ from rubricworks.evaluation.rubric_audit.fixes import Rewrite, RubricFixes, fix_
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, CriterionFlag, RubricFinding, examine
 from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
 from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
-from rubricworks.evaluation.rubric_audit.run import MAX_PROBES, RubricAudit, audit_by_images, audit_rubrics
+from rubricworks.evaluation.rubric_audit.reading import (
+    READING_PROMPT_VERSION,
+    CriterionReading,
+    RubricReading,
+    acts_of,
+    read_rubric,
+    reading_messages,
+)
+from rubricworks.evaluation.rubric_audit.run import (
+    MAX_CALLS,
+    MAX_PROBES,
+    MAX_READINGS,
+    RubricAudit,
+    audit_by_images,
+    audit_rubrics,
+)
 
 __all__ = [
     "ADVICE",
     "FIX_PROMPT_VERSION",
+    "MAX_CALLS",
     "MAX_PROBES",
+    "MAX_READINGS",
+    "READING_PROMPT_VERSION",
     "CriterionFlag",
+    "CriterionReading",
     "Probe",
     "Rewrite",
     "RubricAudit",
     "RubricFinding",
     "RubricFix",
     "RubricFixes",
+    "RubricReading",
+    "acts_of",
     "apply_fix",
     "audit_by_images",
     "audit_rubrics",
@@ -26,5 +47,7 @@ __all__ = [
     "fix_rubrics",
     "make_image_probes",
     "make_probes",
+    "read_rubric",
+    "reading_messages",
     "with_rubrics",
 ]

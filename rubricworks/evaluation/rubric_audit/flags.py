@@ -1,7 +1,7 @@
 """Flags on a rubric, from its text and from the credits of its probes.
 
 Flags of a criterion:
-    compound       it asks for several things at once
+    compound       it asks for several things that could be met one without the others
     always met     an empty text, another sample's and one with everything thrown in meet it, and all others but one
     never met      none of the sample's own responses meets it
     overlaps       another criterion passes for the same, by its rule or its words, and verdicts do not tell them apart
@@ -9,27 +9,31 @@ Flags of a criterion:
     leaks          its text states its own reference, or quotes a response of the sample word by word
     parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it; of an image:
                    its words, written on white, meet it
-A negated criterion, which is met where its statement does not hold, is neither "always met" nor "parroted".
+What a criterion asks for is read by a judge (`reading`), in a rubric of images by rules. A negated criterion, which is
+met where its statement does not hold, is neither "always met" nor "parroted".
 Flags of the rubric:
     presence only  a response with everything thrown in keeps its reward
     not about it   another sample's response gets nearly as much as the best one
     indifferent    half the response gets nearly as much as the whole
 
 A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`. Each flag
-comes from those of its probes that were judged; one that they cannot decide is `untested`, which is not sound.
+comes from those of its probes that were judged; one that they cannot decide, or of which the reading failed, is
+`untested`, which is not sound.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit.probes import Probe, is_negated, statements
+from rubricworks.evaluation.rubric_audit.reading import CriterionReading, acts_of
+from rubricworks.grading.images.text_criteria import TEXT_KEY
 from rubricworks.grading.requests import describe_target
-from rubricworks.grading.text_criteria import TEXT_KEY
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 from rubricworks.synthesis.checklist_lint import joins_assertions
@@ -66,32 +70,10 @@ _DIFFER = 0.2
 """Share of verdicts by which two criteria with one rule differ through a judge's errors."""
 _KEPT = 0.8
 """Share of the best response's reward from which a worse response counts as rewarded like it."""
-_OPENING = re.compile(
-    r"^(?:\w+ criteri(?:a|on):\s*)?(?:(?:the|its?|a) \w+\s+)?(?:(?:should|must|has to)\s+|\w+ly\s+)*"
-    r"(?P<verb>[a-z]+)\b\s*(?P<object>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Verb of a criterion, after its category, its subject and adverbs, and what follows it."""
-_TELLS = re.compile(
-    r"(?:advis|ask|call|cit|claim|conclud|contain|correct|count|enumerat|find|get|giv|has|identif|includ|indicat|is|are|list|"
-    r"mention|nam|not|point|quot|read|recogni[sz]|recommend|report|say|specif|stat|suggest|tell|us|warn|writ|calculat|"
-    r"comput|determin|deriv|avoid|refrain|fail|do)(?:e|s|es|y|ies)?",
-    re.IGNORECASE,
-)
-"""Verbs whose claim states the content: "says that the cup is red"."""
-_TOLD = re.compile(r"(?:\w+ ){0,4}that\b|(?:it )?(?:clear|plain|known)\b", re.IGNORECASE)
-"""What follows a verb of any kind where it introduces what is told: "makes it clear that …"."""
-_TOPIC = re.compile(
-    r"an? (?:\w+ )?(?:account|analysis|description|discussion|explanation|overview|summary)\b", re.IGNORECASE
-)
-_LIGHT = re.compile(
-    r"(?:do|get|giv|has)(?:e|s|es)?\s(?:(?!(?:an?|the|its?|no|that)\b)[a-z]+\s){1,3}(?:about|into|of|on|to|with)\b|"
-    r"(?:is|are)\s(?:\w+\s){1,3}about\b",
-    re.IGNORECASE,
-)
-"""A verb that means little, and a noun or adjective without an article: "has much to say about", "does justice to"."""
 _DRAWN = 0.5
 """Reward that the best image earns if the generator draws what the prompt asks for."""
+_NAMED = 4
+"""Assertions of a compound criterion that are listed."""
 _OF_THE_JUDGE = ("reversed", "impossible")
 """Kinds of probes that test the judge, not the rubric."""
 _WORD = re.compile(r"\w+")
@@ -155,12 +137,27 @@ class _Outcome(NamedTuple):
     untested: list[FlagName]
 
 
-def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequence[Scorecard]) -> RubricFinding:
-    """Judge a rubric by the scorecards of its probes, which are in their order."""
+def examine(
+    sample_id: str,
+    rubric: Rubric,
+    probes: Sequence[Probe],
+    cards: Sequence[Scorecard],
+    readings: Sequence[CriterionReading] | None = None,
+    lone_credits: Mapping[str, float | None] = MappingProxyType({}),
+) -> RubricFinding:
+    """Judge a rubric by its probes and what it asks for.
+
+    Args:
+        cards: scorecards of the probes, in their order.
+        readings: of the criteria, in their order; None for images, or if the rubric could not be read.
+        lone_credits: credit of each of the `credited_acts` for its claim alone, by title.
+    """
     both = list(zip(probes, cards, strict=True))
     pairs = [(probe, card) for probe, card in both if card.complete]
     own = [probe.text for probe in probes if probe.kind == "response"]
-    acts = [_claim_says_nothing(one, in_image=probes[0].image is not None) for one in rubric.criteria]
+    in_image = probes[0].image is not None
+    contents = _contents_of_images(rubric.criteria) if in_image else _contents_by_reading(rubric.criteria, readings)
+    acts = [one.act for one in contents]
     plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in _OF_THE_JUDGE]
     everything = [(probe, card.credits) for probe, card in both if probe.kind not in _OF_THE_JUDGE]
     rewards: dict[str, float | None] = dict.fromkeys(
@@ -169,9 +166,12 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     for probe, credits in plain:
         if rewards[probe.kind] is None:
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
-    least = _DRAWN if probes[0].image is not None else 0.0
-    outcomes = [_verdict_flags(rubric.criteria, everything, acts), _reward_flags(rewards, len(rubric.criteria), least)]
-    flags = [*_text_flags(rubric.criteria, own), *(flag for outcome in outcomes for flag in outcome.flags)]
+    outcomes = [
+        _text_flags(rubric.criteria, contents, own),
+        _verdict_flags(rubric.criteria, everything, acts, lone_credits),
+        _reward_flags(rewards, len(rubric.criteria), _DRAWN if in_image else 0.0),
+    ]
+    flags = [flag for outcome in outcomes for flag in outcome.flags]
     untested = dict.fromkeys(name for outcome in outcomes for name in outcome.untested)
     best = next((credits for probe, credits in plain if probe.kind == "response"), None)
     turned = next((card.credits[::-1] for probe, card in pairs if probe.kind == "reversed"), None)
@@ -180,7 +180,7 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
         sample_id=sample_id,
         flags=tuple(flags),
         rewards=rewards,
-        claimed=_claimed_reward(rubric, plain, acts),
+        claimed=_claimed_reward(rubric, plain, acts, lone_credits),
         criteria=len(rubric.criteria) if best and turned else 0,
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,
         impossible_credited=None if impossible is None else impossible > 0,
@@ -189,48 +189,81 @@ def examine(sample_id: str, rubric: Rubric, probes: Sequence[Probe], cards: Sequ
     )
 
 
-def _claim_says_nothing(criterion: Criterion, *, in_image: bool) -> bool:
-    """Return True if a claim that the criterion is met is no response to it: in an image, unless text is asked for."""
-    return criterion.key != TEXT_KEY and not is_negated(criterion) if in_image else asks_for_act(criterion)
+class _Content(NamedTuple):
+    """What a criterion asks for; None where it is not known."""
+
+    joined: str | None
+    """Reason for which it asks for several things; empty if it asks for one."""
+    act: bool | None
+    """True if a claim that the criterion is met is no response to it."""
+
+
+def _contents_of_images(criteria: Sequence[Criterion]) -> list[_Content]:
+    """Contents by rules: no words in an image are a response, unless text is asked for."""
+    return [
+        _Content(
+            joined="it joins several assertions" if any(map(joins_assertions, statements(one))) else "",
+            act=one.key != TEXT_KEY and not is_negated(one),
+        )
+        for one in criteria
+    ]
+
+
+def _contents_by_reading(criteria: Sequence[Criterion], readings: Sequence[CriterionReading] | None) -> list[_Content]:
+    joined = [None] * len(criteria) if readings is None else [_joined(one.assertions) for one in readings]
+    return list(map(_Content, joined, acts_of(criteria, readings)))
+
+
+def _joined(assertions: Sequence[str]) -> str:
+    if len(assertions) == 1:
+        return ""
+    named = "; ".join(f"{one!r:.60}" for one in assertions[:_NAMED])
+    more = f"; and {len(assertions) - _NAMED} more" if len(assertions) > _NAMED else ""
+    return f"it asks for {len(assertions)} things: {named}{more}"
+
+
+def credited_acts(
+    rubric: Rubric,
+    probes: Sequence[Probe],
+    cards: Sequence[Scorecard],
+    readings: Sequence[CriterionReading] | None,
+) -> list[Criterion]:
+    """Acts that a text of claims meets; none if the rubric was not read."""
+    (credits,) = [card.credits for probe, card in zip(probes, cards, strict=True) if probe.kind == "parroted"]
+    acts = acts_of(rubric.criteria, readings)
+    return [
+        one
+        for one, act, credit in zip(rubric.criteria, acts, credits, strict=True)
+        if act and one.weight > 0 and credit == 1
+    ]
 
 
 def _claimed_reward(
-    rubric: Rubric, plain: Sequence[tuple[Probe, list[float | None]]], acts: Sequence[bool]
+    rubric: Rubric,
+    plain: Sequence[tuple[Probe, list[float | None]]],
+    acts: Sequence[bool | None],
+    lone_credits: Mapping[str, float | None],
 ) -> float | None:
     """Reward of a text that only claims the acts that are asked for; what takes away is left as it is judged."""
     credits = next((credits for probe, credits in plain if probe.kind == "parroted"), None)
-    if credits is None:
+    if credits is None or None in acts:
         return None
     kept = [
-        credit if one.weight < 0 or act else 0.0
+        lone_credits.get(one.criterion, credit) if one.weight < 0 or act else 0.0
         for one, act, credit in zip(rubric.criteria, acts, credits, strict=True)
     ]
     return signed_reward(kept, rubric.weights)
 
 
-def asks_for_act(criterion: Criterion) -> bool:
-    """Return True if a criterion asks for an act about a topic, whose claim states nothing: "explains how …".
-
-    It opens with a verb in the third person, or after "should", that is none of telling, and no clause with "that".
-    """
-    opening = _OPENING.match(statements(criterion)[-1].strip())
-    if opening is None or is_negated(criterion):
-        return False
-    verb, rest = opening["verb"], opening["object"]
-    if _TOLD.match(rest) or not rest:
-        return False
-    if _TELLS.fullmatch(verb):
-        return _TOPIC.match(rest) is not None or _LIGHT.match(f"{verb} {rest}") is not None
-    demanded = re.search(r"\b(?:should|must|has to)\b", opening[0][: opening.start("object")]) is not None
-    return (demanded or verb.endswith("s")) and not verb.endswith("ss")
-
-
-def _text_flags(criteria: Sequence[Criterion], responses: Sequence[str]) -> list[CriterionFlag]:
-    flags = []
+def _text_flags(criteria: Sequence[Criterion], contents: Sequence[_Content], responses: Sequence[str]) -> _Outcome:
+    flags: list[CriterionFlag] = []
+    untested: list[FlagName] = []
     quotable = {words for text in responses for words in _runs(text)}
-    for one in criteria:
-        if any(map(joins_assertions, statements(one))):
-            flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason="it joins several assertions"))
+    for one, content in zip(criteria, contents, strict=True):
+        if content.joined is None:
+            untested.append("compound")
+        elif content.joined:
+            flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason=content.joined))
         target = describe_target(one.reference) if one.verifier else one.reference
         text = f"{one.criterion} {one.description}"
         if target and gives_away(text, target):
@@ -238,11 +271,14 @@ def _text_flags(criteria: Sequence[Criterion], responses: Sequence[str]) -> list
         elif quote := next((words for words in _runs(text) if words in quotable), None):
             reason = f"it quotes a response: {' '.join(quote)!r:.80}"
             flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=reason))
-    return flags
+    return _Outcome(flags, untested)
 
 
 def _verdict_flags(
-    criteria: Sequence[Criterion], plain: Sequence[tuple[Probe, list[float | None]]], acts: Sequence[bool]
+    criteria: Sequence[Criterion],
+    plain: Sequence[tuple[Probe, list[float | None]]],
+    acts: Sequence[bool | None],
+    lone_credits: Mapping[str, float | None],
 ) -> _Outcome:
     flags: list[CriterionFlag] = []
     untested: list[FlagName] = []
@@ -255,6 +291,8 @@ def _verdict_flags(
         judged = [one for one in met if one is not None]
         own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
         by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
+        if title in lone_credits:
+            by_claim = _is_met(lone_credits[title])
         by_any = [met[kinds.index(kind)] for kind in ("empty", "other", "everything")]
         # What guards against a fault is met by most texts, also by none: that is no fault of it.
         may_be_always = not is_negated(criterion) and False not in by_any and sum(judged) >= len(judged) - 1
@@ -267,8 +305,8 @@ def _verdict_flags(
         untested += ["never met"] * (not in_image and not own)
         if not in_image and own and not any(own):
             flags.append(CriterionFlag(flag="never met", criterion=title, reason="none of the sample's responses does"))
-        elif act and by_claim is not False and when_empty is not True:
-            if by_claim is None or when_empty is None:
+        elif act is not False and by_claim is not False and when_empty is not True:
+            if None in (act, by_claim, when_empty):
                 untested.append("parroted")
             else:
                 flags.append(CriterionFlag(flag="parroted", criterion=title, reason="the claim alone meets it"))

@@ -19,12 +19,15 @@ _LINE = 40
 _FONT_SIZE = 14
 
 
-def make_image_probes(rubric: Rubric, images: Sequence[bytes], others: Sequence[bytes]) -> list[Probe]:
+def make_image_probes(
+    rubric: Rubric, images: Sequence[bytes], others: Sequence[bytes], acts: Sequence[bool | None] = ()
+) -> list[Probe]:
     """Probes of a rubric, in a fixed order.
 
     Args:
         images: PNG or JPEG of the sample's prompt, at least one; the changed ones are made of the first.
         others: images of other prompts, at least one.
+        acts: not used; written words are no picture, whatever they claim.
     """
     best = _decoded(images[0])
     half = Image.new("RGB", best.size, _GREY)

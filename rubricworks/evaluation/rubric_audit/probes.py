@@ -1,7 +1,7 @@
 """Probes of one rubric: responses of its sample, and changed ones of which the right reward is known to be lower.
 
 A good rubric gives less for half a response, another sample's, an empty one, and one with everything thrown in; as much
-for a response in another order; and nothing for a text that only claims to meet the criteria.
+for a response in another order; and nothing for a text that only claims to have done what the criteria ask for.
 """
 
 import re
@@ -45,19 +45,24 @@ class Probe(NamedTuple):
         return self.image or self.text
 
 
-def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str]) -> list[Probe]:
+def make_probes(
+    rubric: Rubric, responses: Sequence[str], others: Sequence[str], acts: Sequence[bool | None] | None = None
+) -> list[Probe]:
     """Probes of a rubric, in a fixed order.
 
     Args:
         responses: of the sample, the best first, at least one.
         others: responses to other samples, at least one.
+        acts: False for each criterion whose claim states what it asks for. No probe claims it, as its content could
+            meet another criterion. By default all are claimed.
     """
     best = responses[0]
     parts = sentences(best)
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
-    claimed = [one for one in rubric.criteria if one.weight > 0 and not is_negated(one)]
+    claimed = _claimed(rubric, acts or [None] * len(rubric.criteria))
     claims = " ".join(f"The response meets this: {': '.join(statements(one))}." for one in claimed)
+    claims = claims or "The response meets every criterion."
     return [
         *(Probe("response", text, rubric) for text in responses),
         Probe("half", " ".join(parts[: len(parts) // 2]), rubric),
@@ -69,6 +74,19 @@ def make_probes(rubric: Rubric, responses: Sequence[str], others: Sequence[str])
         Probe("parroted", claims, rubric),
         Probe("reversed", best, turned),
         Probe("impossible", best, extended),
+    ]
+
+
+def lone_claim(criterion: Criterion) -> str:
+    """The claim of one act, without the others, in other words than in `parroted`."""
+    return f"This has been done: {': '.join(statements(criterion))}."
+
+
+def _claimed(rubric: Rubric, acts: Sequence[bool | None]) -> list[Criterion]:
+    return [
+        one
+        for one, act in zip(rubric.criteria, acts, strict=True)
+        if act is not False and one.weight > 0 and not is_negated(one)
     ]
 
 

@@ -1,5 +1,6 @@
 """Audit of a set of rubrics: their probes graded by a judge, and one summary with intervals."""
 
+import asyncio
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +12,25 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.evaluation.rubric_audit.flags import RubricFinding, examine
+from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
 from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
-from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
+from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_probes
+from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_rubric
 from rubricworks.grading import Grader
+from rubricworks.llm import ChatClient
 from rubricworks.metrics import Interval, flip_rate, mean_interval, share_interval, wilson_interval
 from rubricworks.rewards import signed_reward
-from rubricworks.rubrics import Response, Rubric
+from rubricworks.rubrics import Response, Rubric, Scorecard
 
 _OTHERS = 3
 """Other samples whose responses are thrown in."""
 _RESPONSES = 5
 """Responses of a sample that are graded."""
-MAX_PROBES = _RESPONSES + 9
-"""Gradings of one rubric: the responses, and one of each other kind of probe."""
+MAX_PROBES = _RESPONSES + 10
+"""Gradings of one rubric: the responses, one of each other kind of probe, and one act claimed alone; seldom more."""
+MAX_READINGS = 2
+"""Calls that read one rubric."""
+MAX_CALLS = MAX_PROBES + MAX_READINGS
 
 
 class RubricAudit(BaseModel):
@@ -37,6 +43,10 @@ class RubricAudit(BaseModel):
     criteria: int
     calls: int
     """Gradings; one call each with `call_per: response`."""
+    readings: int = 0
+    """Calls to read the rubrics, one or two each; none for images."""
+    unread: int = 0
+    """Rubrics that the judge could not read."""
     unaudited: int = 0
     """Rubrics of the set whose samples have neither a response nor a reference answer to try them on."""
     flips: Interval | None = None
@@ -110,17 +120,19 @@ async def audit_rubrics(
 ) -> RubricAudit:
     """Audit rubrics by probes made of their samples' own responses, which are texts; see `audit_by_images`.
 
+    The grader's first judge is asked to read each rubric, too.
+
     Args:
         entries: rubrics; those of samples without a response are probed with their reference answer, and those
             without either are `unaudited`.
         responses: of each sample, the best first; the changed ones are made of that.
         repeated: the same judge with repeated draws; it grades the first responses, for the share that flips.
         judge: name for the report.
-        progress: called with the number of gradings done.
+        progress: called with the number of gradings and readings done.
     Raises:
         UserError: fewer than two samples have a response or a reference.
     """
-    return await _audit(make_probes, entries, responses, grader, repeated, judge, progress)
+    return await _audit(make_probes, entries, responses, grader, grader.judges[0], repeated, judge, progress)
 
 
 async def audit_by_images(
@@ -148,14 +160,15 @@ async def audit_by_images(
         name: [one for _, one in sorted(several, key=lambda pair: -pair[0])] for name, several in rewards.items()
     }
     # With a cache the same images cost nothing again.
-    return await _audit(make_image_probes, without_answers, best_first, grader, None, judge, progress)
+    return await _audit(make_image_probes, without_answers, best_first, grader, None, None, judge, progress)
 
 
 async def _audit(
-    make: Callable[[Rubric, Sequence[Any], Sequence[Any]], list[Probe]],
+    make: Callable[[Rubric, Sequence[Any], Sequence[Any], Sequence[bool | None]], list[Probe]],
     entries: Sequence[RubricEntry],
     responses: Mapping[str, Sequence[Any]],
     grader: Grader,
+    reader: ChatClient | None,
     repeated: Grader | None,
     judge: str,
     progress: Callable[[int], object],
@@ -167,23 +180,50 @@ async def _audit(
             f"{len(probed)} of {len(entries)} samples have a response or a reference, and probes need two at least: "
             "give --responses with the columns sample_id and response"
         )
+    done = 0
+
+    async def read(rubric: Rubric) -> Reading:
+        nonlocal done
+        reading = await read_rubric(rubric, reader) if reader else Reading(None, 0)
+        done += reading.calls
+        progress(done)
+        return reading
+
+    readings = await asyncio.gather(*(read(entry.rubric) for entry in probed))
     all_probes = []
-    for at, entry in enumerate(probed):
+    for at, (entry, reading) in enumerate(zip(probed, readings, strict=True)):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
-        all_probes.append(make(entry.rubric, texts[entry.sample_id], [texts[one.sample_id][0] for one in others]))
+        bests = [texts[one.sample_id][0] for one in others]
+        acts = acts_of(entry.rubric.criteria, reading.criteria)
+        all_probes.append(make(entry.rubric, texts[entry.sample_id], bests, acts))
     rows = (
         (_sample(entry), probe.response, probe.rubric)
         for entry, probes in zip(probed, all_probes, strict=True)
         for probe in probes
     )
-    cards = []
+    cards: list[list[Scorecard]] = [[] for _ in probed]
+    places = iter([at for at, probes in enumerate(all_probes) for _ in probes])
     async for card in grader.grade_many(rows):
-        cards.append(card)
-        progress(len(cards))
-    findings, start = [], 0
-    for entry, probes in zip(probed, all_probes, strict=True):
-        findings.append(examine(entry.sample_id, entry.rubric, probes, cards[start : start + len(probes)]))
-        start += len(probes)
+        cards[next(places)].append(card)
+        progress(done := done + 1)
+    # An act may be met by what another claim says, or by an error of the judge: its claim has to meet it alone.
+    credited = [
+        (at, criterion)
+        for at, (entry, reading) in enumerate(zip(probed, readings, strict=True))
+        for criterion in credited_acts(entry.rubric, all_probes[at], cards[at], reading.criteria)
+    ]
+    alone = ((_sample(probed[at]), lone_claim(one), Rubric(criteria=(one,))) for at, one in credited)
+    lone_credits: list[dict[str, float | None]] = [{} for _ in probed]
+    claims = [card async for card in grader.grade_many(alone)]
+    for (at, criterion), card in zip(credited, claims, strict=True):
+        lone_credits[at][criterion.criterion] = card.credits[0]
+        progress(done := done + 1)
+    findings = [
+        examine(entry.sample_id, entry.rubric, probes, own_cards, reading.criteria, credits)
+        for entry, probes, own_cards, reading, credits in zip(
+            probed, all_probes, cards, readings, lone_credits, strict=True
+        )
+    ]
     criteria = sum(len(entry.rubric.criteria) for entry in probed)
     draws: list[tuple[str, tuple[float, ...]]] = []
     if repeated:
@@ -196,7 +236,9 @@ async def _audit(
         judge=judge,
         findings=tuple(findings),
         criteria=criteria,
-        calls=len(cards),
+        calls=sum(map(len, cards)) + len(claims),
+        readings=sum(one.calls for one in readings),
+        unread=sum(one.criteria is None for one in readings) if reader else 0,
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
     )

@@ -20,7 +20,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.grading import AssertionGrader, Pointability
-from rubricworks.grading.assertion_texts import MIN_OVERLAP, first_reference
+from rubricworks.grading.assertions.texts import MIN_OVERLAP, first_reference
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,
@@ -45,7 +45,7 @@ class BCapScorer(Scorer):
     """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
     min_overlap: float = Field(default=MIN_OVERLAP, ge=0, le=1)
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
-    as in the paper (`grading.assertion_texts`)."""
+    as in the paper (`grading.assertions.texts`)."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         from rubricworks.metrics import b_capscore

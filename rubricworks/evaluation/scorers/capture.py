@@ -33,7 +33,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.grading.assertion_texts import first_reference
+from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.messages import fence, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS
@@ -69,7 +69,7 @@ class CaptureScorer(Scorer):
     judge: Endpoint | None = None
     """Text model that parses captions; by default `parser` does."""
     parser: str = "lizhuang144/flan-t5-base-VG-factual-sg"
-    """FACTUAL parser: a directory, or a name on the Hub, best with its commit: org/name@COMMIT."""
+    """FACTUAL parser: a directory, or a name on the Hub, with its commit: org/name@COMMIT."""
     encoder: str | None = "sentence-transformers/all-mpnet-base-v2"
     """Sentence encoder of the phrases that match no other; None matches none of them."""
     synonyms: bool = True

@@ -31,7 +31,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.grading.assertion_texts import first_reference, has_words
+from rubricworks.grading.assertions.texts import first_reference, has_words
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,

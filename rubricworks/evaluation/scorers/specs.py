@@ -22,7 +22,7 @@ class SpecsScorer(Scorer):
     title: ClassVar[str] = "SPECS"
 
     encoder: str
-    """Directory of the CLIP model, or its name on the Hub, best with its commit: org/name@COMMIT."""
+    """Directory of the CLIP model, or its name on the Hub, with its commit: org/name@COMMIT."""
 
     @property
     def version(self) -> str:  # type: ignore[override]

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rubricworks.data.spreadsheet_cells import guard_cell, unguard_cell
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -17,7 +18,7 @@ def write_label_file(path: Path, columns: Sequence[str], rows: Iterable[Mapping[
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, [*columns, RATER], extrasaction="ignore", restval="")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: guard_cell(value) for name, value in row.items()} for row in rows)
     write_atomic(path, buffer.getvalue().encode("utf-8-sig"))
 
 
@@ -34,7 +35,7 @@ def read_label_file(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
                 raise UserError(f"{path}: no column {missing[0]}; a file of this study has {', '.join(columns)}")
             rows = []
             for row in reader:
-                cells = {name: (row.get(name) or "").strip() for name in (*columns, RATER)}
+                cells = {name: unguard_cell((row.get(name) or "").strip()) for name in (*columns, RATER)}
                 rows.append({**cells, "line": str(reader.line_num)})
             return rows
     except (OSError, UnicodeDecodeError, csv.Error) as error:

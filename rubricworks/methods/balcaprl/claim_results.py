@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rubricworks.claims import run_scores
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
-from rubricworks.grading.assertion_texts import has_words, text_states
+from rubricworks.grading.assertions.texts import has_words, text_states
 from rubricworks.reports.scores import response_rows, score_rows
 
 RECIPE = "balcaprl-laptop"

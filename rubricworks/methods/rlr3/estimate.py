@@ -2,8 +2,15 @@
 
 from collections.abc import Iterator
 
-from rubricworks.evaluation.rubric_audit import MAX_PROBES
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, TOKENS_PER_CRITERION
+from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
+from rubricworks.llm.token_estimates import (
+    CAPTION_TOKENS,
+    GUIDE_TOKENS,
+    IMAGE_TOKENS,
+    READING_IN,
+    READING_OUT,
+    TOKENS_PER_CRITERION,
+)
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
 from rubricworks.recipe.estimate import CallEstimate, scoring_calls
 
@@ -39,9 +46,11 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
         yield CallEstimate("write_checklists", "examining", recipe.checklists.examiner, train + held_out, *grading)
     yield CallEstimate("offline_filter", "judge", recipe.filter.judge, train * recipe.filter.rollouts, *grading)
     if gate := recipe.checklist_gate():
-        probes = min(gate.sample, train) * MAX_PROBES
+        rubrics = min(gate.sample, train)
+        reading = (rubrics * MAX_READINGS, READING_IN, READING_OUT)
+        yield CallEstimate("offline_filter", "audit reading", gate.judges[0], *reading)
         for judge in gate.judges:
-            yield CallEstimate("offline_filter", "audit", judge, probes, *grading)
+            yield CallEstimate("offline_filter", "audit", judge, rubrics * MAX_PROBES, *grading)
     responses = round(train * FILTER_SHARE) * recipe.genrm_data.responses_each
     for teacher in recipe.genrm_data.teachers:
         yield CallEstimate("genrm_data", "label", teacher, responses, *grading)

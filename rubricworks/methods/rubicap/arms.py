@@ -20,12 +20,14 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "hacking": (OWN, "greedy", "lenient"),
     "policy_aware": (OWN, "contrast", "refill", "refreshed", "lenient", "lenient_pitfalls", "lenient_refreshed"),
+    "noise": (OWN, "noisy", "noisy_corrected"),
 }
 """Rows below the base model's, in the paper's order."""
 TITLES: dict[str, str] = {
     "baselines": "RubiCap and its baselines",
     "hacking": "Conditions under which the reward is gamed",
     "policy_aware": "Rewards that know the policy",
+    "noise": "A judge with errors, and rewards corrected for them",
 }
 LABELS = {
     BASE: "Base model",
@@ -46,6 +48,8 @@ LABELS = {
     "refreshed": "Refreshed rubrics",
     "lenient_pitfalls": "Lenient writer, pitfalls",
     "lenient_refreshed": "Lenient writer, refreshed",
+    "noisy": "Judge with errors",
+    "noisy_corrected": "Judge with errors, corrected",
 }
 FORM = ArmForm(
     columns={

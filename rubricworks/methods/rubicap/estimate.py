@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rubricworks.evaluation.rubric_audit import MAX_PROBES
+from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
 from rubricworks.grading.likert import LIKERT_TOKENS
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import (
@@ -13,6 +13,8 @@ from rubricworks.llm.token_estimates import (
     EXAM_TOKENS,
     IMAGE_TOKENS,
     QUESTIONS_PER_EXAM,
+    READING_IN,
+    READING_OUT,
     grading_calls,
 )
 from rubricworks.methods.rubicap.peers.config import ExamPeer, LikertPeer, RewritingPeer, SupervisedPeer
@@ -32,9 +34,12 @@ def estimate_calls(recipe: RubicapRecipe, images: int) -> Iterator[CallEstimate]
     yield from synthesis
     policy = recipe.policy
     if gate := recipe.rubric_gate():
-        probes = min(gate.sample, train) * MAX_PROBES
+        rubrics = min(gate.sample, train)
+        reading = (rubrics * MAX_READINGS, READING_IN, READING_OUT)
+        yield CallEstimate("synthesize_rubrics", "audit reading", gate.judges[0], *reading)
         for judge in gate.judges:
-            yield CallEstimate("synthesize_rubrics", "audit", judge, *grading_calls(probes, gate.call_per))
+            calls = grading_calls(rubrics * MAX_PROBES, gate.call_per)
+            yield CallEstimate("synthesize_rubrics", "audit", judge, *calls)
     if isinstance(policy.peer, SupervisedPeer | RewritingPeer):
         yield from _supervised_calls(policy, recipe.committee.teachers, train)
         yield from scoring_calls(recipe.evaluation, held_out)

@@ -25,7 +25,7 @@ from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
 from rubricworks.stages.synthesis.synthesize_rubrics import check_committee
-from rubricworks.stages.training.measured_rates import MeasuredRates, read_measurement
+from rubricworks.stages.training.measured_rates import AGREEMENT_FIELD, MeasuredRates, read_measurement
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
@@ -108,6 +108,12 @@ class RubicapRecipe(Recipe):
             return gate
         judges = (policy.judge, *policy.more_judges)
         return gate.model_copy(update={"judges": judges, "combine": policy.combine, "call_per": policy.call_per})
+
+    @property
+    def source_files(self) -> dict[str, str]:
+        rates = self.policy.noise_correction
+        corrected = {AGREEMENT_FIELD: rates.agreement} if isinstance(rates, MeasuredRates) else {}
+        return super().source_files | corrected
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
         if own := self.policy.reward:

@@ -2,7 +2,7 @@
 
 The contract is RubricRL's (section 3.2, appendix A.1 and A.2): candidates from an editable pool of keys, then a
 selection of the most important ones. A candidate also quotes the words of the prompt that it rests on, so that code
-can drop what the prompt does not ask for. The third prompt, which scores an image, is in `grading.image_prompts`.
+can drop what the prompt does not ask for. The third prompt, which scores an image, is in `grading.images.prompts`.
 """
 
 import json

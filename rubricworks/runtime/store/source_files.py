@@ -16,13 +16,15 @@ _AT_ONCE = 8
 _ETAGS = "fetched.json"
 
 
-def local_source(source: str) -> str:
-    """Return a recipe's `data.source` with environment variables filled in, downloaded first if it is remote.
+def local_source(source: str, field: str = "data.source") -> str:
+    """Return a source of a recipe with environment variables filled in, downloaded first if it is remote.
 
+    Args:
+        field: name of the recipe's field, for messages.
     Raises:
         UserError: a variable is not set, or the store or the Hub has nothing there, refuses or does not answer.
     """
-    kind, place = kind_and_place(fill(source, "data.source"))
+    kind, place = kind_and_place(fill(source, field))
     if on_hub := hub_source(place):
         return f"{kind}{hub_folder(on_hub)}"
     return f"{kind}{_download(place)}{'/' if place.endswith('/') else ''}" if is_remote(place) else kind + place
@@ -60,7 +62,7 @@ def stored_files(uri: str) -> tuple[Bucket, dict[str, StoredObject]]:
         bucket = open_bucket(parent)
         files = {item.key: item for item in bucket.objects(name) if item.key == name}
     if not files:
-        raise UserError(f"{uri}: there is nothing here; give the place of your images, without patterns")
+        raise UserError(f"{uri}: there is nothing here; name a file or a folder of the bucket, without patterns")
     return bucket, files
 
 

@@ -25,6 +25,7 @@ from rubricworks.runtime.preflight_checks import (
     promotion_checks,
     require_budget,
     require_endpoint,
+    require_file,
     require_model,
     require_tracking,
     run_check,
@@ -51,6 +52,8 @@ class Config(StageConfig):
     storage: str | None = None
     """URI of the folder of all runs."""
     data: DataSource | None = None
+    files: dict[str, str] = Field(default={}, exclude_if=not_)
+    """Field of the recipe → file that a stage reads beside its samples."""
     endpoints: tuple[NamedEndpoint, ...] = ()
     models: dict[str, str] = Field(default={})
     """Field of the recipe → folder or name of a model to start from."""
@@ -79,12 +82,14 @@ def run(config: Config, job: Job) -> None:
 
 
 def check_all(config: Config, job: Job) -> Iterator[Check]:
-    """Check storage, budget, samples, models, endpoints, promotion and tracking; yield each result as soon as known."""
+    """Check storage, budget, data, files, models, endpoints, promotion, tracking; yield each result when known."""
     if config.storage:
         yield run_check("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
     yield run_check("budget", partial(require_budget, config.budget, job.run))
     if data := config.data:
         yield run_check(data.kind, lambda: f"{count_items(data)} {data.kind}")
+    for field, source in config.files.items():
+        yield run_check(f"file {field}", partial(require_file, source, field))
     for where, model in config.models.items():
         yield run_check(f"model {where}", partial(require_model, model))
     for named in config.endpoints:

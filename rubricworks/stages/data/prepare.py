@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
-from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.downloads.hosts import AllowedHosts
 from rubricworks.data.manifest import Manifest
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
 from rubricworks.data.sources import SourceItem, image_entries, open_images
@@ -30,7 +30,7 @@ from rubricworks.storage import is_remote
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
 
 if TYPE_CHECKING:
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
 
 
 class Config(StageConfig):
@@ -70,7 +70,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     """Build the tables `samples` and `rejected`; a test may pass a fetcher for its own server."""
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)

@@ -19,7 +19,7 @@ from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.evaluation.scorers.caption_qa import read_exams
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch, Scorer, ScoringContext
 from rubricworks.grading import FailedCall
-from rubricworks.grading.assertion_texts import first_reference
+from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job

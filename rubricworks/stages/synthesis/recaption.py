@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.downloads.hosts import AllowedHosts
 from rubricworks.data.images import BadImage
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry
@@ -37,7 +37,7 @@ from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
 from rubricworks.training.config import EngineOptions, engine_field
 
 if TYPE_CHECKING:
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
     from rubricworks.training.engine import Engine
 
 _REPORT_EVERY_S = 5.0
@@ -54,7 +54,7 @@ class Captioner(BaseModel):
     """Name in the table, by default the model's."""
     endpoint: ImageEndpoint | None = None
     model: str | None = Field(default=None, min_length=1)
-    """A model directory, or a name on the Hugging Face Hub, best with its commit: org/name@COMMIT."""
+    """A model directory, or a name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
     engine: EngineOptions = engine_field()
     """Engine of a `model`: `{kind: vllm}` on GPUs."""
     max_new_tokens: int = Field(default=1024, ge=1)
@@ -205,7 +205,7 @@ class _Captions:
         self._own_prompts = config.own_prompts or (config.prompt is None and "samples" in job.inputs)
 
     async def of_unit(self, item: _Item) -> Answers:
-        from rubricworks.data.remote import Fetcher
+        from rubricworks.data.downloads.fetcher import Fetcher
 
         async with self._fetcher or Fetcher(self._hosts) as fetcher:
             if item.captioner.endpoint:

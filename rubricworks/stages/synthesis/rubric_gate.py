@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.rubric_audit import MAX_PROBES, RubricAudit, audit_by_images, audit_rubrics
+from rubricworks.evaluation.rubric_audit import MAX_CALLS, RubricAudit, audit_by_images, audit_rubrics
 from rubricworks.grading import CallPer, Combine, Grader, Subject
 from rubricworks.llm import Endpoint
 from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page, audit_text, refusal_text
@@ -41,7 +41,7 @@ class AuditGate(BaseModel):
     flagged: float = Field(default=0.2, ge=0, le=1)
     """Share of flagged rubrics that is accepted; one that was not wholly tested counts as flagged."""
     sample: int = Field(default=100, ge=2)
-    """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to fourteen gradings."""
+    """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to seventeen calls."""
     judges: tuple[Endpoint, ...] = ()
     """By default the policy's, with its `combine` and `call_per`."""
     combine: Combine = "majority"
@@ -109,7 +109,7 @@ def audit_before_training(
         subject=subject,
     )
     audit_by = audit_by_images if any(isinstance(one[0], bytes) for one in responses.values() if one) else audit_rubrics
-    progress = job.progress(MAX_PROBES * len(entries), "gradings")
+    progress = job.progress(MAX_CALLS * len(entries), "calls")
 
     async def run() -> RubricAudit:
         async with AsyncExitStack() as stack:
@@ -128,6 +128,7 @@ def audit_before_training(
         "flagged": audit.flagged.value,
         **({"unaudited": audit.unaudited} if audit.unaudited else {}),
         **({"undecided": audit.undecided} if audit.undecided else {}),
+        **({"unread": audit.unread} if audit.unread else {}),
         "gap": audit.gap and audit.gap.value,
         **{f"flagged_{name.replace(' ', '_')}": count for name, count in audit.by_flag.items()},
     }

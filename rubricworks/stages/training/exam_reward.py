@@ -11,7 +11,7 @@ from rubricworks.adapters.rows import completion_text
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker
 from rubricworks.grading import FailedCall
-from rubricworks.grading.assertion_texts import has_words
+from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import ChatError
 from rubricworks.rubrics import Response
 

@@ -7,19 +7,22 @@ the version of its prompt. All of that stands in the file, and a training with a
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricworks.errors import UserError
-from rubricworks.grading.agreement_report import AgreementReport, JudgeIdentity
-from rubricworks.grading.judge_errors import JudgeErrors, WeightErrors
+from rubricworks.grading.agreement.judge_errors import JudgeErrors, WeightErrors
+from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
 from rubricworks.llm import Endpoint
 from rubricworks.llm.identity import Identity
 from rubricworks.rewards import NoiseRates
+from rubricworks.runtime.store.source_files import local_source
 from rubricworks.storage import local_path
 
 AGREEMENT_FILE = "judge_agreement.json"
 """Copy of the file in the training's output."""
+AGREEMENT_FIELD = "policy.noise_correction.agreement"
 
 
 class MeasuredRates(BaseModel):
@@ -28,26 +31,25 @@ class MeasuredRates(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     agreement: str = Field(min_length=1)
-    """File that `rubricworks agreement --json` wrote, of labels and of this judge's verdicts."""
+    """File that `rubricworks agreement --json` wrote, of labels and of this judge's verdicts: a path, such as one below
+    a folder of `cluster.config_map_files`, `s3://bucket/agreement.json`, or `org/name@COMMIT/agreement.json` of a data
+    set of the Hub."""
     by_weight: bool = False
     """Take the rates of each weight, which `agreement --rubrics` tells, in the place of one pair."""
 
+    @cached_property
     def content(self) -> bytes:
-        """
+        """The file, fetched once: its digest, the rates and the copy are of the same bytes, whatever happens to it.
+
         Raises:
-            UserError: the file cannot be read.
+            UserError: there is no such file, or the store or the Hub refuses it.
+            TransientError: the store or the Hub does not answer.
         """
-        try:
-            return local_path(self.agreement).read_bytes()
-        except OSError as error:
-            raise UserError(
-                f"noise_correction.agreement: {self.agreement} cannot be read ({error.strerror}); write it by "
-                "rubricworks agreement LABELS.csv SCORECARDS --json"
-            ) from None
+        return agreement_content(self.agreement, AGREEMENT_FIELD)
 
     def digest(self) -> str:
         """Digest of the file, for the record of the training."""
-        return hashlib.sha256(self.content()).hexdigest()
+        return hashlib.sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def read_measurement(
         UserError: the file has no rates of this judge, or they were measured on another model, revision or prompt.
     """
     file = measured.agreement
-    report = parse_agreement(measured.content(), file)
+    report = parse_agreement(measured.content, file)
     name = " + ".join(judge.model for judge in judges)
     identity = next((one for one in report.identities if one.judge == name), None)
     if identity is None:
@@ -89,9 +91,29 @@ def read_measurement(
     return Measurement(rates, tuple(entry.identity for entry in identity.entries))
 
 
-def parse_agreement(content: bytes, file: str) -> AgreementReport:
+def agreement_content(file: str, field: str) -> bytes:
+    """Fetch a file of `rubricworks agreement --json` from a path, a store or the Hub.
+
+    Args:
+        field: name of the recipe's field, for messages.
+    Raises:
+        UserError: there is no such file, or the store or the Hub refuses it.
+        TransientError: the store or the Hub does not answer.
+    """
+    try:
+        return local_path(local_source(file, field)).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{field}: {file} cannot be read ({error.strerror}); write it by "
+            "rubricworks agreement LABELS.csv SCORECARDS --json"
+        ) from None
+
+
+def parse_agreement(content: bytes, file: str, field: str = AGREEMENT_FIELD) -> AgreementReport:
     """Parse what `rubricworks agreement --json` wrote.
 
+    Args:
+        field: name of the recipe's field, for messages.
     Raises:
         UserError: it is something else.
     """
@@ -100,7 +122,9 @@ def parse_agreement(content: bytes, file: str) -> AgreementReport:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise _refusal(file, f"is no file of rubricworks agreement --json: {where}: {first['msg']}") from None
+        raise UserError(
+            f"{field}: {file} is no file of rubricworks agreement --json: {where}: {first['msg']}"
+        ) from None
 
 
 def stated_rates(report: AgreementReport, judge: str, file: str, *, by_weight: bool) -> list[tuple[str, NoiseRates]]:
@@ -170,4 +194,4 @@ def _rates(file: str, errors: JudgeErrors | WeightErrors, criteria: str) -> Nois
 
 
 def _refusal(file: str, problem: str) -> UserError:
-    return UserError(f"noise_correction.agreement: {file} {problem}")
+    return UserError(f"{AGREEMENT_FIELD}: {file} {problem}")

@@ -2,7 +2,7 @@
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.grading.assertion_texts import has_words
+from rubricworks.grading.assertions.texts import has_words
 from rubricworks.runtime.job import Job
 
 

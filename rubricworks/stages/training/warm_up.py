@@ -1,8 +1,8 @@
 """Build or load the student that RL starts from, and fine-tune it on the images' reference captions.
 
 `student: tiny` builds a small vision-language transformer with the vocabulary of the references. Any other value is a
-model directory or a Hub name. Without `sft` the student is passed on unchanged, as suits a model that already captions.
-With `questions` it also learns to answer those, from their worked answers.
+model directory or a model of the Hub. Without `sft` the student is passed on unchanged, as suits a model that already
+captions. With `questions` it also learns to answer those, from their worked answers.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import model_validator
 
-from rubricworks.data.hub import model_place, warn_of_unpinned
+from rubricworks.data.hub import model_place
 from rubricworks.data.tables import read_samples
 from rubricworks.environment import fill
-from rubricworks.errors import TransientError, UserError
+from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
@@ -34,7 +34,7 @@ Example = tuple[bytes, str, str]
 
 class Config(StageConfig):
     student: str
-    """`tiny`, a model directory, or a model's name on the Hugging Face Hub, best with its commit: org/name@COMMIT."""
+    """`tiny`, a model directory, or a model's name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
     tiny: TinyConfig = TinyConfig()
     """Architecture of the tiny student."""
     sft: SftConfig | None = None
@@ -129,23 +129,9 @@ def _answer_examples(config: Config, job: Job) -> list[Example]:
 
 
 def _link_student(student: Path, target: Path) -> None:
-    """Link the unchanged student as the stage's model; a Hub name is downloaded unless it is in the cache."""
-    folder = student
+    """Link the unchanged student as the stage's model."""
     if not student.is_dir():
-        if student.is_absolute():
-            raise UserError(f"warm_up.student {student}: no such folder")
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
-
-        try:
-            folder = Path(snapshot_download(str(student)))
-            warn_of_unpinned(str(student), folder.name)
-        except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, ConnectionError) as error:
-            kind = UserError if isinstance(error, RepositoryNotFoundError) else TransientError
-            raise kind(
-                f"warm_up.student {student} is no folder here and cannot be fetched ({type(error).__name__}); "
-                "give the path of a model directory, or check the name, the network and HF_TOKEN"
-            ) from error
-    if not (folder / "config.json").is_file():
-        raise UserError(f"warm_up.student {folder} is not a model directory (no config.json)")
-    link(target, folder)
+        raise UserError(f"warm_up.student {student}: no such folder")
+    if not (student / "config.json").is_file():
+        raise UserError(f"warm_up.student {student} is not a model directory (no config.json)")
+    link(target, student)

@@ -47,7 +47,7 @@ _MIN_REMARK_WORDS = 3
 
 
 def assertion_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
-    """The JSON answer to a request of `grading.assertion_prompts`; prose without a caption or assertions."""
+    """The JSON answer to a request of `grading.assertions.prompts`; prose without a caption or assertions."""
     test = _TEST.search(request.system)
     if test is not None and scene is None:
         raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")

@@ -76,11 +76,11 @@ def judge_criterion(
     rule = parse_rule(evaluation_rule)
     if rule is None:
         return 0, "cannot relate this rule to scenes"
-    met = holds(rule, caption) != _errs(error_rate, criterion, evaluation_rule, caption)
+    met = holds(rule, caption) != errs(error_rate, criterion, evaluation_rule, caption)
     return int(met), f"{_evidence(rule, caption)}; the rule is {'met' if met else 'not met'}."
 
 
-def _errs(error_rate: float, *question: str) -> bool:
+def errs(error_rate: float, *question: str) -> bool:
     digest = hashlib.blake2b("\x1f".join(question).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") < error_rate * 2**32
 

@@ -27,8 +27,10 @@ _KINDS: dict[str, str] = {
     **dict.fromkeys(COLOURS, "colour"),
     **dict.fromkeys(SHAPES, "shape"),
 }
-_NUMBERS = {name: number for number, name in enumerate(("zero", "one", "two", "three", "four", "five", "six"))}
-_RELATIONS = frozenset({"left of", "right of", "above", "below"})
+NUMBERS = {name: number for number, name in enumerate(("zero", "one", "two", "three", "four", "five", "six"))}
+"""Word → number, of the counts that a caption may state."""
+RELATIONS = frozenset({"left of", "right of", "above", "below"})
+"""Tokens of `sentences` that relate two objects."""
 _INVERSE = {"right of": "left of", "below": "above"}
 _NOT_A_WORD = frozenset({"a", "an", "the", "is", "are", "at", "in", "on", "of", "and", "or", "there"})
 _AFTER_A_WORD = frozenset({"is", "written", "drawn", "at", "in", "on", "the"})
@@ -73,7 +75,7 @@ def mentions(caption: str) -> Mentions:
     for sentence in sentences(caption):
         rest = _extract_words(sentence, words)
         _extract_counts(rest, counts)
-        if any(token in _RELATIONS for token in rest):
+        if any(token in RELATIONS for token in rest):
             _extract_relation(rest, relations)
         else:
             objects.extend(_extract_objects(rest))
@@ -92,7 +94,7 @@ def sentences(caption: str) -> list[list[str]]:
             lower = token.lower()
             plain = SYNONYMS.get(lower, lower)
             plain = plain.replace("-of", " of") if plain in ("left-of", "right-of") else plain
-            result[-1].append(plain if plain in _KINDS or plain in _RELATIONS else token)
+            result[-1].append(plain if plain in _KINDS or plain in RELATIONS else token)
     return result
 
 
@@ -127,15 +129,15 @@ def _extract_words(tokens: list[str], words: list[str]) -> list[str]:
 def _extract_counts(tokens: list[str], counts: list[int]) -> None:
     for token, follower in pairwise(token.lower() for token in tokens):
         if follower in ("object", "objects"):
-            if token in _NUMBERS:
-                counts.append(_NUMBERS[token])
+            if token in NUMBERS:
+                counts.append(NUMBERS[token])
             elif token.isdecimal() and len(token) < 4:
                 counts.append(int(token))
 
 
 def _extract_relation(tokens: list[str], relations: list[StatedRelation]) -> None:
     """Add the sentence's relation. Its operands refer to objects; they do not name new ones."""
-    at = next(index for index, token in enumerate(tokens) if token in _RELATIONS)
+    at = next(index for index, token in enumerate(tokens) if token in RELATIONS)
     before, after = _extract_objects(tokens[:at]), _extract_objects(tokens[at + 1 :])
     if before and after:
         subject, kind, other = before[-1], tokens[at], after[0]

@@ -25,7 +25,10 @@ OWN = {
     "extras": {"format": "rar", "row": {"a": 1}, "criteria": {"c": {"b": 2}}},
 }
 ROWS = {
-    **{name: json.loads((FILES / f"{name}.jsonl").read_text().splitlines()[0]) for name in ("healthbench", "rar")},
+    **{
+        name: json.loads((FILES / f"{name}.jsonl").read_text().splitlines()[0])
+        for name in ("healthbench", "researchrubrics", "rar")
+    },
     **{
         name: json.loads((FILES / f"{name}.jsonl").read_text().splitlines()[0])
         for name in ("rubrichub", "rubrichub_verl")

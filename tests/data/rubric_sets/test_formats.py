@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,10 @@ from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric
 
 FILES = Path(__file__).parents[1] / "rubric_files"
-ROWS = {"healthbench": "healthbench", "rar": "rar", "rubrichub": "rubrichub", "rubrichub_verl": "rubrichub"}
+ROWS = {
+    **{name: name for name in ("healthbench", "researchrubrics", "rar", "rubrichub")},
+    "rubrichub_verl": "rubrichub",
+}
 
 
 def read(path, format=None):
@@ -40,7 +44,16 @@ def test_a_set_comes_back_from_our_table_as_it_was(tmp_path, name, own):
     assert rows_of(tmp_path / "back.jsonl") == rows_of(source)
 
 
-@pytest.mark.parametrize("name", ["healthbench", "rar", "rubrichub"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_prompt_that_was_edited_is_written_and_not_the_one_that_was_read(tmp_path, name):
+    entries, _ = read(FILES / f"{name}.jsonl")
+    edited = [replace(entry, prompt=f"Other question {number}") for number, entry in enumerate(entries)]
+    write_rubric_set(edited, tmp_path / "back.jsonl", ROWS[name], note=str)
+    assert [entry.prompt for entry in read(tmp_path / "back.jsonl")[0]] == [entry.prompt for entry in edited]
+    assert not any(entry.prompt in (tmp_path / "back.jsonl").read_text() for entry in entries)
+
+
+@pytest.mark.parametrize("name", ["healthbench", "researchrubrics", "rar", "rubrichub"])
 def test_a_set_in_parquet_reads_as_the_one_in_lines(tmp_path, name):
     table = pa.Table.from_pylist(rows_of(FILES / f"{name}.jsonl"))
     pq.write_table(table, tmp_path / "rows.parquet")
@@ -60,6 +73,19 @@ def test_healthbench_points_are_weights_and_repeated_criteria_are_told_apart():
     assert second.prompt.splitlines()[2] == "assistant: Is there anything else that you know from the doctor?"
     # simple-evals' calculate_score: (9 - 8) / (9 + 7).
     assert signed_reward([1, 0, 1], first.rubric.weights) == pytest.approx(1 / 16)
+
+
+def test_researchrubrics_weights_may_be_negative_and_its_axes_stand_aside():
+    (entry,) = read(FILES / "researchrubrics.jsonl")[0]
+    assert (entry.sample_id, entry.prompt[:15]) == ("ferry-1", "How does a ferr")
+    assert entry.rubric.weights == [5, 2.5, -4]
+    assert entry.rubric.essential == [False] * 3
+    assert entry.extras["row"]["domain"] == "Transport"
+    assert [one["axis"] for one in entry.extras["criteria"].values()] == [
+        "Explicit Criteria",
+        "Implicit Criteria",
+        "Communication Quality",
+    ]
 
 
 def test_essential_criteria_of_rar_are_must_haves_and_pitfalls_negative():
@@ -85,6 +111,14 @@ def test_a_judge_of_rewardkit_comes_back_with_the_same_meaning(tmp_path, name):
     assert after["judge"] == before["judge"]
     assert after["scoring"] == before["scoring"]
     assert list(map(rewardkit_meaning, after["criterion"])) == list(map(rewardkit_meaning, before["criterion"]))
+    assert read(tmp_path / "back.toml")[0][0].rubric.essential == entries[0].rubric.essential
+
+
+def test_a_sample_with_a_long_name_gets_a_file_that_systems_take(tmp_path):
+    rubric = Rubric(criteria=(Criterion(criterion="red", weight=1),))
+    entries = [RubricEntry("ä" * 200, rubric), RubricEntry("b" * 300, rubric)]
+    assert write_rubric_set(entries, tmp_path / "rubrics", "rewardkit", note=str) == 2
+    assert sorted(len(path.stem.encode()) for path in (tmp_path / "rubrics").iterdir()) == [200, 200]
 
 
 def rewardkit_meaning(item):
@@ -93,6 +127,14 @@ def rewardkit_meaning(item):
     negate = item.get("negate", "negative" in annotations.get("type", "").lower())
     kept = {name: item.get(name) for name in ("id", "description", "points", "levels")}
     return {**kept, "type": item.get("type", "binary"), "weight": item.get("weight", 1.0), "negate": negate}
+
+
+@pytest.mark.parametrize(("aggregation", "essential"), [("all_pass", True), ("weighted-mean", False)])
+def test_where_all_must_pass_all_of_rewardkit_are_essential(tmp_path, aggregation, essential):
+    text = (FILES / "rewardkit_required.toml").read_text().replace("required-pass", aggregation)
+    (tmp_path / "all.toml").write_text(text.replace("required_pass", aggregation))
+    (entry,), _ = read(tmp_path / "all.toml")
+    assert entry.rubric.essential == [essential] * 3
 
 
 def test_must_haves_of_rewardkit_are_essential():
@@ -145,6 +187,9 @@ def test_a_table_of_people_is_read_and_written(tmp_path):
     assert [(entry.sample_id, entry.rubric.weights) for entry in entries] == [("s1", [3, 1.5, -2]), ("s2", [2])]
     assert entries[0].rubric.essential == [True, False, False]
     write_rubric_set(entries, tmp_path / "back.csv", "csv")
+    assert read(tmp_path / "back.csv")[0] == entries
+    saved_by_excel = b"\xef\xbb\xbf" + (tmp_path / "back.csv").read_bytes()
+    (tmp_path / "back.csv").write_bytes(saved_by_excel)
     assert read(tmp_path / "back.csv")[0] == entries
 
 
@@ -211,7 +256,11 @@ GOOD = {"prompt_id": "a", "prompt": [{"role": "user", "content": "?"}], "rubrics
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.jsonl", '{"text": "no rubric"}', "its fields are text, which is no known format"),
+        (
+            "a.jsonl",
+            '{"text": "no rubric"}',
+            "its fields are text, which is no known format.* can be a .csv with a row for each criterion",
+        ),
         ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": float("nan")}]}), "finite"),
         ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": "5"}]}), "not a number"),
         ("a.jsonl", json.dumps({**GOOD, "rubrics": [{"criterion": "c", "points": 0}]}), "is 0"),
@@ -222,13 +271,14 @@ GOOD = {"prompt_id": "a", "prompt": [{"role": "user", "content": "?"}], "rubrics
         ("a.jsonl", "{", "not JSON"),
         ("a.jsonl", "[1]", "is no object"),
         ("a.jsonl", "", "no rubric is in it"),
-        ("a.toml", "x = 1", "no rubric of a known format"),
+        ("a.toml", "x = 1", "no rubric of a known format.* can be a .csv"),
         ("a.toml", "x =", "cannot be read as TOML"),
         ("a.toml", '[[criterion]]\nweight = nan\ndescription = "c"', "finite"),
         ("a.parquet", "PAR?", "cannot be read as Parquet"),
         ("a.csv", "sample_id,criterion\ns,c", "no column 'weight'"),
         ("a.csv", "sample_id,criterion,weight\ns,c,heavy", "weight"),
         ("a.csv", "sample_id,criterion,weight,essential\ns,c,1,maybe", "write yes or no"),
+        ("a.csv", "sample_id,criterion,weight\ns,c,1, but not so", "more cells than there are columns"),
         ("a.yaml", "a: 1", "is not read"),
     ],
 )

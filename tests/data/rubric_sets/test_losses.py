@@ -35,6 +35,7 @@ OF_CRITERIA = {
     "rubricworks": set(),
     "csv": PROVENANCE,
     "healthbench": {*PROVENANCE, "key", "essential", "reference"},
+    "researchrubrics": {*PROVENANCE, "key", "essential", "reference"},
     "rar": {*PROVENANCE, "key", "reference"},
     "rubrichub": {*PROVENANCE, "key", "essential", "reference"},
     "rewardkit": {*PROVENANCE, "key", "essential", "reference"},
@@ -42,6 +43,7 @@ OF_CRITERIA = {
 }
 OF_SAMPLES = {
     "csv": {"reference"},
+    "researchrubrics": {"reference"},
     "rubrichub": {"reference"},
     "rewardkit": {"prompt", "reference"},
     "verifiers": {"prompt", "reference"},
@@ -64,11 +66,12 @@ def test_each_field_that_a_format_does_not_hold_is_noted(tmp_path, format):
     _, notes = write(tmp_path, ENTRY, format)
     assert fields(notes, f"{format} has no place for a criterion's ") == OF_CRITERIA[format]
     assert fields(notes, f"{format} has no place for a sample's ") == OF_SAMPLES.get(format, set())
+    assert f"{format} has no place for such a weight" not in notes  # a pitfall turned round is of the same worth
     extras = {"theme", "tags"} if format != "rubricworks" else set()
     assert fields(notes, f"{format} has no place for elsewhere's ") == extras
 
 
-@pytest.mark.parametrize("format", ["healthbench", "rar", "rubrichub", "rewardkit", "verifiers"])
+@pytest.mark.parametrize("format", ["healthbench", "researchrubrics", "rar", "rubrichub", "rewardkit", "verifiers"])
 def test_text_that_is_joined_to_other_text_is_noted_as_joined(tmp_path, format):
     _, notes = write(tmp_path, ENTRY, format)
     assert f"{format} holds a criterion's evaluation_rule joined to its other text" in notes

@@ -17,7 +17,7 @@ name = "deletes"
 description = "Deletes files of the user."
 negate = true
 """
-SIGNED = ["healthbench", "rar", "rubrichub"]
+SIGNED = ["healthbench", "researchrubrics", "rar", "rubrichub"]
 
 
 def read(path):

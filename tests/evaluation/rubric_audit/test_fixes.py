@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from criteria_readings import also_reads
 from scripted_server import say
 
 from rubricworks.data.rubric_sets import RubricEntry
@@ -90,6 +91,7 @@ class Models:
     def __init__(self, answer):
         self.answer = answer
 
+    @also_reads
     def __call__(self, _, body):
         text = body["messages"][1]["content"]
         if body["model"] == "writer":

@@ -1,10 +1,18 @@
 """Flags on one rubric, from verdicts that a test gives: each fault by itself, and none without it."""
 
+import json
+
 import pytest
 
 from rubricworks.data.rubric_sets.entries import NEGATED
-from rubricworks.evaluation.rubric_audit import RubricAudit, examine, make_probes
-from rubricworks.evaluation.rubric_audit.flags import asks_for_act
+from rubricworks.evaluation.rubric_audit import (
+    CriterionReading,
+    RubricAudit,
+    acts_of,
+    examine,
+    make_probes,
+    reading_messages,
+)
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 BEST, OTHER = "There is a red cup. It stands on a table.", "There is a blue bird. It sits on a wire."
@@ -28,10 +36,23 @@ def word_in(one, text):
     return not one.criterion.startswith("Gives the serial") and one.evaluation_rule.split()[2] in text.lower()
 
 
-def found(*criteria, judge=None, responses=(BEST,)):
+def read(criteria, joined=(), acts=()):
+    """Readings of criteria, of which some join two assertions, or ask for acts."""
+    return [
+        CriterionReading(
+            id=number,
+            assertions=("names the cup", "says that it is red") if one in joined else ("names it",),
+            states_content=one not in acts,
+        )
+        for number, one in enumerate(criteria, start=1)
+    ]
+
+
+def found(*criteria, judge=None, responses=(BEST,), joined=(), acts=(), is_read=True):
     """Finding of a rubric whose judge looks for the rule's word, or is `judge`, from (criterion, text) to a credit."""
     judge = judge or word_in
-    probes = make_probes(Rubric(criteria=criteria), list(responses), [OTHER])
+    readings = read(criteria, joined, acts) if is_read else None
+    probes = make_probes(Rubric(criteria=criteria), list(responses), [OTHER], acts_of(criteria, readings))
     cards = []
     for probe in probes:
         verdicts = []
@@ -40,7 +61,7 @@ def found(*criteria, judge=None, responses=(BEST,)):
             error = ErrorClass.TRANSPORT if credit is None else None
             verdicts.append(Verdict(criterion=one.criterion, credit=None if error else float(credit), error=error))
         cards.append(Scorecard(sample_id="s", response=probe.text, judge="j", verdicts=tuple(verdicts)))
-    return examine("s", Rubric(criteria=criteria), probes, cards)
+    return examine("s", Rubric(criteria=criteria), probes, cards, readings)
 
 
 def flags(finding):
@@ -72,7 +93,6 @@ def test_rewards_that_padding_changes_are_a_figure_of_the_set():
 @pytest.mark.parametrize(
     ("extra", "flag"),
     [
-        (criterion("Names the cup and says that it is red", "red"), "compound"),
         (criterion("The cup is named", "cup"), "overlaps"),
         (criterion("Names the spoon", "spoon"), "never met"),
         (criterion("Says that there are 3 cups", "cup", reference="expr_verify(target='3')"), "leaks"),
@@ -81,6 +101,24 @@ def test_rewards_that_padding_changes_are_a_figure_of_the_set():
 def test_a_fault_of_one_criterion_is_flagged_on_it(extra, flag):
     assert (flag, extra.criterion) in flags(found(*SOUND, extra))
     assert {title for _, title in flags(found(*SOUND, extra))} == {extra.criterion}
+
+
+def test_a_criterion_that_is_read_as_two_is_compound_and_the_reason_names_both():
+    both = criterion("Names the red cup", "red")
+    (flag,) = found(*SOUND, both, joined=[both]).flags
+    assert (flag.flag, flag.criterion) == ("compound", both.criterion)
+    assert flag.reason == "it asks for 2 things: 'names the cup'; 'says that it is red'"
+    worded_as_two = criterion("Names the cup and says that it is red", "red")
+    assert flags(found(*SOUND, worded_as_two)) == set()
+
+
+def test_a_rubric_that_could_not_be_read_is_untested_and_never_sound():
+    finding = found(*SOUND, is_read=False)
+    assert (flags(finding), set(finding.untested), finding.undecided) == (set(), {"compound", "parroted"}, True)
+    # No claim is credited, whatever the criteria ask for.
+    proof = found(*SOUND, judge=lambda one, text: "meets this" not in text and word_in(one, text), is_read=False)
+    assert set(proof.untested) == {"compound"}
+    assert proof.claimed is None
 
 
 def test_what_any_text_meets_is_flagged_and_an_error_of_the_judge_does_not_hide_it():
@@ -145,36 +183,12 @@ def test_a_criterion_that_quotes_a_response_leaks_it_and_one_that_shares_some_wo
 
 def test_the_gap_counts_what_the_claim_of_acts_alone_earns():
     acts = (criterion("Explains the cup", "cup", 3), criterion("Comments on the table", "table"))
-    gamed, sound = found(*acts, NO_BIRD), found(*SOUND)
+    gamed, sound = found(*acts, NO_BIRD, acts=acts), found(*SOUND)
     assert gamed.claimed == 1
     assert gamed.gap == 0
-    # The claim of a fact states it, and is no bad response.
-    assert (sound.rewards["parroted"], sound.claimed) == (1, 0)
+    # The claim of a fact states it, and is no bad response: it is not claimed.
+    assert (sound.rewards["parroted"], sound.claimed) == (0, 0)
     assert sound.gap == pytest.approx(3 / 5)
-
-
-@pytest.mark.parametrize(
-    ("title", "is_act"),
-    [
-        ("Explains how the cup came there", True),
-        ("The response should clearly outline the risks", True),
-        ("Essential Criteria: Weighs both sides", True),
-        ("Gives an overview of the risks", True),
-        ("Gives a short overview of the risks", True),
-        ("Has much to say about the risks", True),
-        ("Does justice to the risks", True),
-        ("Is informative about the risks", True),
-        ("Has a cup on the table", False),
-        ("Is red with a handle", False),
-        ("Says that the cup is red", False),
-        ("Makes it clear that the cup is red", False),
-        ("The answer is 12 m/s", False),
-        ("Gives the sum", False),
-        ("Exactly three red kites are in the sky.", False),
-    ],
-)
-def test_acts_are_told_from_facts_by_how_a_criterion_opens(title, is_act):
-    assert asks_for_act(Criterion(criterion=title, weight=1)) is is_act
 
 
 def blue_only(text):
@@ -185,7 +199,7 @@ def test_a_claim_is_gaming_where_an_act_is_asked_for_and_not_where_a_fact_is():
     explains = criterion("Explains how the cup came there", "came")
     fact = criterion("Says that the cup came there", "came")
     responses = [f"{BEST} It came by hand."]
-    assert ("parroted", explains.criterion) in flags(found(*SOUND, explains, responses=responses))
+    assert ("parroted", explains.criterion) in flags(found(*SOUND, explains, responses=responses, acts=[explains]))
     assert not {flag for flag, _ in flags(found(*SOUND, fact, responses=responses))} & {"parroted"}
 
 
@@ -232,6 +246,7 @@ def test_one_unjudged_probe_hides_no_fault_that_the_others_show():
         explains,
         judge=all_but(lambda text: "worth noting" in text),
         responses=[f"{BEST} It came."],
+        acts=[explains],
     )
     assert {("never met", never.criterion), ("overlaps", twin.criterion), ("parroted", explains.criterion)} <= flags(
         finding
@@ -252,7 +267,7 @@ def test_a_flag_whose_probe_was_not_judged_is_untested_and_not_sound(lost, crite
     def judge(one, text):
         return None if lost(text) else one.criterion == "Is a text" or word_in(one, text)
 
-    finding = found(*criteria, judge=judge)
+    finding = found(*criteria, judge=judge, acts=[one for one in criteria if one.criterion.startswith("Explains")])
     assert set(finding.untested) == untested
     assert finding.undecided is not bool(finding.flags)
 
@@ -271,20 +286,19 @@ def named(title, statement, word, **fields):
 
 
 def test_the_statement_of_an_imported_criterion_is_read_where_its_title_is_a_name():
-    joined, _ = named("Correct Speed", "States that it is 12 m/s and explains that friction is left out.", "")
     act, _ = named("Cause", "Explains how the cup came there", "")
     claim = next(
         probe.text for probe in make_probes(Rubric(criteria=(act,)), [BEST], [OTHER]) if probe.kind == "parroted"
     )
     assert "Explains how the cup came there" in claim
+    shown = reading_messages([act, CUP])[-1]["content"].splitlines()[1]
+    assert [one["text"] for one in json.loads(shown)] == ["Cause: Explains how the cup came there", "Names the cup"]
 
     def judge(one, text):
-        if one in (joined, act):
-            return "came" in text or "friction" in text
-        return word_in(one, text)
+        return "came" in text if one is act else word_in(one, text)
 
-    finding = found(*SOUND, joined, act, judge=judge, responses=[f"{BEST} It came by hand, with no friction."])
-    assert {("compound", "Correct Speed"), ("parroted", "Cause")} <= flags(finding)
+    finding = found(*SOUND, act, judge=judge, responses=[f"{BEST} It came by hand."], acts=[act])
+    assert ("parroted", "Cause") in flags(finding)
 
 
 def test_a_negated_criterion_is_a_guard_and_not_always_met():

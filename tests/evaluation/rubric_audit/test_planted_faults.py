@@ -83,9 +83,11 @@ def is_fault(planted, at):
     if one.fault in OF_RUBRICS:
         return is_true(one.fault, "", one.entry.rubric, one.captions, others_of(planted, at))
     if one.fault == "parroted":
-        probes = make_probes(one.entry.rubric, one.captions, others_of(planted, at))
-        (claims,) = (probe.text for probe in probes if probe.kind == "parroted")
         titles = [criterion.criterion for criterion in one.entry.rubric.criteria]
+        probes = make_probes(
+            one.entry.rubric, one.captions, others_of(planted, at), [title == one.title for title in titles]
+        )
+        (claims,) = (probe.text for probe in probes if probe.kind == "parroted")
         return bool(credits(one.entry.rubric, claims)[titles.index(one.title)])
     return bool(one.fault)
 
@@ -155,21 +157,20 @@ def test_nine_of_ten_planted_faults_are_found_and_few_others_flagged(results):
     assert min(counted.found[fault] / count for fault, count in counts.items()) >= 0.75
     assert counted.found.total() >= 0.9 * counts.total()
     assert counted.precision >= 0.9
-    assert audit.calls == 200 * 14
+    assert 200 * 14 <= audit.calls <= 200 * 15
+    assert 200 <= audit.readings <= 2 * 200
     assert audit.unjudged == 0
     assert audit.impossible_credited < 0.1
 
 
 @pytest.mark.e2e
 def test_faults_in_a_wording_that_no_flag_was_written_for_are_found_too(world_url, tmp_path):
-    planted = planted_rubrics(200, seed=11, wording="fifth")
+    planted = planted_rubrics(200, seed=11, wording="sixth")
     audit, _ = audited(planted, world_url, tmp_path / "answers.sqlite")
     counted, counts = tally(planted, audit), fault_counts(planted)
-    assert counted.found.total() >= 0.8 * counts.total()
+    assert counted.found.total() >= 0.9 * counts.total()
     assert counted.precision >= 0.9
-    # Flags from words alone know only some wordings; those from verdicts and rules know all.
-    of_words = {"compound", "parroted"}
-    assert min(counted.found[fault] / count for fault, count in counts.items() if fault not in of_words) >= 0.75
+    assert min(counted.found[fault] / count for fault, count in counts.items()) >= 0.75
 
 
 @pytest.mark.e2e

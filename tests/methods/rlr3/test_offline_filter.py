@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from asked_questions import prepare_questions, rubrics_table
+from criteria_readings import also_reads, criteria_to_read
 from scripted_server import Said, ScriptedServer, fail, say
 
 from rubricworks.data.tables import Sample, read_rows, read_samples
@@ -320,6 +321,7 @@ def gated(careful: bool, samples: Path, made: Path) -> Path:
     return rubrics_table(made, rubrics)
 
 
+@also_reads
 def word_judged(_: int, body: dict[str, Any]) -> Said:
     response, checklist = block(body, "response"), json.loads(block(body, "checklist"))
 
@@ -363,6 +365,7 @@ def test_sound_checklists_pass_by_the_best_rollouts_and_the_judge_sees_the_quest
     assert {row["sample_id"] for row in read_rows(out / "audited_responses")} == names
     questions = {one.question for one in read_samples(inputs["samples"], "train") if one.sample_id in names}
     asked = [heard.body for heard in server.chats if heard.body["model"] == "policy-judge"]
+    asked = [body for body in asked if criteria_to_read(body) is None]
     assert {block(body, "question") for body in asked} == questions
     assert not (filtered(tmp_path / "plain", inputs, server, keep="all") / "audited_responses").exists()
 
@@ -375,4 +378,6 @@ def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_call
     audit = with_gate.stage_configs()["offline_filter"].audit
     assert (audit.judges, audit.combine) == ((with_gate.policy.judge,), with_gate.policy.combine)
     (calls,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit"]
-    assert (calls.stage, calls.count) == ("offline_filter", 100 * 14)
+    assert (calls.stage, calls.count) == ("offline_filter", 100 * 15)
+    (reading,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit reading"]
+    assert (reading.stage, reading.count) == ("offline_filter", 100 * 2)

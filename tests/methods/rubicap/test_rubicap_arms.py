@@ -88,3 +88,12 @@ def test_arms_of_another_start_are_not_compared(tmp_path):
     other = write_run(tmp_path / "caprl", "caprl", 0.6, base=31.0)
     with pytest.raises(UserError, match="its base model does not answer as that of"):
         ARMS.write(runs({"own": own, "caprl": other}))
+
+
+def test_a_noisy_judge_trains_alone_and_its_corrected_arm_differs_in_the_correction_alone():
+    noisy, corrected = (load_recipe(recipe_path(LAPTOP), arm=arm) for arm in TABLES["noise"][1:])
+    assert set(TABLES["noise"]) <= set(LABELS)
+    assert noisy.policy.judge.model == "uneven-judge"
+    assert noisy.evaluation.scorers.rubric.judge.model == "judge"
+    assert corrected.policy.noise_correction.by_weight
+    assert corrected.policy.model_copy(update={"noise_correction": None}) == noisy.policy

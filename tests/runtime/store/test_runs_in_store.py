@@ -286,7 +286,7 @@ def test_images_of_a_store_are_read_as_if_they_lay_here_and_named_as_the_recipe_
     shutil.rmtree(workspace_path(run))
     launch("prepare", config(source, seed=1), f"{run}-again", {})
     assert len(list(read_rows(workspace_path(f"{run}-again") / "prepare"))) == len(expected) - 1
-    with pytest.raises(UserError, match=r"nowhere: there is nothing here; give the place of your images"):
+    with pytest.raises(UserError, match=r"nowhere: there is nothing here; name a file or a folder"):
         launch("prepare", config(f"{bucket}/nowhere"), run, {})
 
 

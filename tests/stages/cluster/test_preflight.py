@@ -1,5 +1,6 @@
 """Preflight checks before a run on a cluster; real endpoints, a hub and folders."""
 
+import hashlib
 import json
 
 import pytest
@@ -8,9 +9,12 @@ from scripted_server import Said, fail, say
 from served_api import TOKEN, Caller, served
 
 from rubricworks.errors import UserError
+from rubricworks.kubeflow.compile import compile_pipeline
+from rubricworks.kubeflow.recipe_runs import run_arguments
 from rubricworks.llm import Budget, Spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
+from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.cluster_configs import cluster_only_configs
 from rubricworks.recipe.files import load_recipe
@@ -18,8 +22,13 @@ from rubricworks.runtime.accelerators import ACCELERATORS_ENV, NODE_ENV, require
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.preflight_checks import require_budget, require_model
+from rubricworks.runtime.stage_table import STAGES
+from rubricworks.stages.training.measured_rates import AGREEMENT_FIELD
+from rubricworks.storage import open_bucket
 from rubricworks.world.scene.export import export_scenes
 
+COMMIT = "9f26ac8b" * 5
+MODEL = f"org/name@{COMMIT}"
 LISTED = Said(json.dumps({"data": [{"id": "m"}]}).encode())
 
 
@@ -87,6 +96,25 @@ def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_at
         preflight(good, run)
 
 
+def test_pods_read_the_rates_of_a_judge_from_the_bucket_and_miss_a_file_of_this_machine(recipe, bucket, run, tmp_path):
+    file, tracking = f"{bucket}/judges/a.json", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db"
+    rates = f"policy.noise_correction={{agreement: '{file}'}}"
+    in_bucket = recipe(tracking, "cluster.images.pull_policy=Never", rates)
+    compile_pipeline(rubicap, tmp_path / "rubicap.yaml", in_bucket.cluster)
+    arguments = run_arguments(in_bucket, in_bucket.cluster, "one")
+    with pytest.raises(
+        UserError, match=rf"1 of 6 checks failed: file {AGREEMENT_FIELD}: {file}: there is nothing here"
+    ):
+        launch("preflight", arguments["preflight_config"], run, {})
+    open_bucket(f"{bucket}/judges").write("a.json", b"rates")
+    launch("preflight", arguments["preflight_config"], run, {})
+    trained = STAGES["train_policy"].load().Config.model_validate_json(arguments["train_policy_config"])
+    assert trained.versions() == {"noise_rates": hashlib.sha256(b"rates").hexdigest()}
+    here = recipe(tracking, f"policy.noise_correction={{agreement: '{tmp_path}/a.json'}}")
+    with pytest.raises(UserError, match=r"a\.json: no file is there; pods read a place such as s3://"):
+        preflight(here, tmp_path / "run")
+
+
 def test_a_run_that_could_not_request_its_promotion_ends_before_anything_costs_money(recipe, tmp_path, monkeypatch):
     good = recipe(f"tracking.uri=sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -134,9 +162,9 @@ def test_a_model_is_looked_for_on_the_hub_with_the_token(hub, serve, monkeypatch
     server = serve([say("here")])
     hub(server)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    assert "org/name is at" in require_model("org/name")
+    assert f"{MODEL} is at" in require_model(MODEL)
     (requests,) = server.heard
-    assert requests.path == "/org/name/resolve/main/config.json"
+    assert requests.path == f"/org/name/resolve/{COMMIT}/config.json"
     assert requests.headers["Authorization"] == "Bearer hf_secret"
 
 
@@ -145,18 +173,24 @@ def test_a_model_that_the_hub_does_not_give_is_refused_with_advice(hub, serve, m
     hub(serve([fail(status)]))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with pytest.raises(UserError, match=advice) as caught:
-        require_model("org/name")
+        require_model(MODEL)
     assert "hf_secret" not in str(caught.value)
 
 
 def test_offline_a_model_must_be_in_the_cache(hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):
-        require_model("org/name")
-    snapshot = tmp_path / "hub-home" / "hub" / "models--org--name" / "snapshots" / "abc"
+        require_model(MODEL)
+    snapshot = tmp_path / "hub-home" / "hub" / "models--org--name" / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
-    assert require_model("org/name") == "org/name is in the cache"
+    assert require_model(MODEL) == f"{MODEL} is in the cache"
+
+
+def test_a_model_without_a_commit_is_refused_before_a_pod_loads_it(hub, serve):
+    hub(serve([fail(404)]))
+    with pytest.raises(UserError, match="org/name@COMMIT, with the 40 digits"):
+        require_model("org/name")
 
 
 def test_accelerators_that_were_asked_for_and_cannot_be_seen_stop_the_stage_before_it_loads(monkeypatch):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from image_server import ImageServer, Page, fetcher, picture
 
-from rubricworks.data.remote import Fetcher
+from rubricworks.data.downloads.fetcher import Fetcher
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.recipe.estimate import count_items

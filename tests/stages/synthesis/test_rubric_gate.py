@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from asked_stages import prepare
+from criteria_readings import also_reads, criteria_to_read, say_readings
 from scripted_server import say
 
 from rubricworks.data.tables import read_rows
@@ -28,6 +29,7 @@ class Models:
     def __init__(self, careful: bool) -> None:
         self.careful = careful
 
+    @also_reads
     def __call__(self, _, body):
         content = body["messages"][-1]["content"]
         if body["model"] == "judge":
@@ -123,6 +125,18 @@ def test_a_sample_of_rubrics_is_audited_and_more_may_be_flagged(synthesize):
     assert len(audit.findings) == 2
 
 
+def test_what_the_criteria_join_is_read_before_training_too(synthesize, serve):
+    _, stage = synthesize(careful=True)
+    models = Models(careful=True)
+
+    def judge(number, body):
+        criteria = criteria_to_read(body)
+        return say_readings(criteria, joined=[ONE_ONLY]) if criteria else models(number, body)
+
+    with pytest.raises(UserError, match=r"100.% of 5 audited rubrics are flagged.*\(compound\)"):
+        stage(action="refuse", judges=[{"url": serve(judge).url, "model": "judge"}])
+
+
 def test_without_the_option_the_judge_is_not_asked(synthesize):
     server, stage = synthesize(careful=False)
     assert not (stage() / "audit.json").exists()
@@ -143,7 +157,9 @@ def test_a_recipe_takes_the_policys_judge_and_its_plan_counts_the_calls():
     changed = {name for name, text in gated.stage_json().items() if text != plain.stage_json()[name]}
     assert changed - {"promote"} == {"synthesize_rubrics"}
     (audit,) = [one for one in estimate_calls(gated, 3328) if one.purpose == "audit"]
-    assert (audit.stage, audit.count, audit.endpoint.model) == ("synthesize_rubrics", 100 * 14, "judge")
+    assert (audit.stage, audit.count, audit.endpoint.model) == ("synthesize_rubrics", 100 * 15, "judge")
+    (reading,) = [one for one in estimate_calls(gated, 3328) if one.purpose == "audit reading"]
+    assert (reading.stage, reading.count, reading.endpoint.model) == ("synthesize_rubrics", 100 * 2, "judge")
     own = load_recipe(
         recipe_path("quickstart"),
         ["rubric.audit={action: warn, sample: 10, judges: [{url: 'http://other/v1', model: other}]}"],

@@ -1,6 +1,8 @@
 """Rates of a judge from a file of `rubricworks agreement --json`, and judges that they were not measured on."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import pytest
 from rated import card, write_labels, write_parquet
@@ -8,8 +10,12 @@ from rated import card, write_labels, write_parquet
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.llm.identity import Identity, IdentityPin
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.runtime.job import open_job
+from rubricworks.runtime.stage_table import STAGES
 from rubricworks.stages.training.measured_rates import MeasuredRates, read_measurement
+from rubricworks.storage import open_bucket
 
 JUDGE = Endpoint(url="http://gpu/v1", model="small", revision="r1")
 
@@ -85,3 +91,40 @@ def test_what_is_no_such_file_is_said(tmp_path):
     (tmp_path / "x.json").write_text('{"raters": 3}')
     with pytest.raises(UserError, match=r"x\.json is no file of rubricworks agreement --json: raters"):
         read_measurement(MeasuredRates(agreement=str(tmp_path / "x.json")), [JUDGE], "judge-2")
+
+
+def test_a_file_in_a_bucket_is_fetched_once_whatever_happens_to_it(measured, run, bucket, line):
+    content, store = Path(measured().agreement).read_bytes(), open_bucket(f"{bucket}/judges")
+    store.write("a.json", content)
+    one = MeasuredRates(agreement=f"{bucket}/judges/a.json")
+    line.requests.clear()
+    digest = one.digest()
+    store.write("a.json", b"{}")
+    assert digest == one.digest() == hashlib.sha256(content).hexdigest()
+    assert read_measurement(one, [JUDGE], "judge-2").rates.false_positive == pytest.approx(0.15)
+    fetched = [one for one in line.requests if one.method == "GET" and one.path.partition("?")[0].endswith("a.json")]
+    assert len(fetched) == 1
+    assert MeasuredRates(agreement=one.agreement).digest() == hashlib.sha256(b"{}").hexdigest()
+    store.delete("a.json")
+    with pytest.raises(UserError, match=r"judges/a\.json: there is nothing here; name a file or a folder"):
+        MeasuredRates(agreement=one.agreement).digest()
+
+
+def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp_path):
+    store, file = open_bucket(f"{bucket}/judges"), f"{bucket}/judges/a.json"
+    recipe = load_recipe(recipe_path("quickstart"), [f"policy.noise_correction={{agreement: '{file}'}}"])
+
+    def opened():
+        config = STAGES["train_policy"].load().Config.model_validate_json(recipe.stage_json()["train_policy"])
+        return open_job("train_policy", config, tmp_path / "run", {})
+
+    store.write("a.json", b"1")
+    begun = opened()
+    (begun.out / "checkpoint").write_text("by the first rates")
+    assert (opened().out / "checkpoint").exists()
+    store.write("a.json", b"2")
+    again = opened()
+    assert again.made_by["versions"]["noise_rates"] == hashlib.sha256(b"2").hexdigest()
+    assert not (again.out / "checkpoint").exists()
+    (aside,) = (tmp_path / "run" / "replaced").iterdir()
+    assert (aside / "checkpoint").exists()

@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
 import yaml
-from kubeflow_trainer_api import models
 
 NAMESPACE = "team"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -124,6 +123,8 @@ def ended(code: int, message: str = "", reason: str = "Error", name: str = "node
 
 def _problem(path: str, item: Json) -> str | None:
     if path == TRAIN_JOBS:
+        from kubeflow_trainer_api import models  # half a second
+
         typed = models.TrainerV1alpha1TrainJob.from_dict(item).to_dict()
         return None if typed == item else "the TrainJob has fields that Kubeflow Trainer does not know"
     if path == JOBS:

@@ -28,6 +28,8 @@ class Hub(BaseHTTPRequestHandler):
         name = next((name for name in self.names if f"{name}/" in f"{path}/"), None)
         if name is None or (name == "org/closed" and not opened):
             return self.answer(401, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
+        if path.startswith("/api/") and path.endswith(f"/{name}"):
+            return self.answer(200, {"id": name, "sha": COMMIT})
         if COMMIT not in path:
             return self.answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
         if f"/{name}/revision/" in path:
@@ -64,6 +66,8 @@ class WritableHub(Hub):
 
     names = ("org/mine",)
     made: dict[str, object]
+    is_new = False
+    """The repository is there only once it is made."""
     refusal: int | None = None
     """Status of every request that would write."""
     blobs: dict[str, bytes]
@@ -76,6 +80,8 @@ class WritableHub(Hub):
 
     def do_GET(self):
         path = urlsplit(self.path).path
+        if path.startswith("/api/") and path.endswith("/org/mine") and self.is_new and not self.made:
+            return self.answer(401, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         if path.startswith("/datasets/org/bench/resolve/"):
             headers = {"ETag": f'"{oid(self.benchmark)}"', "X-Repo-Commit": COMMIT}
             return self.answer(200, self.benchmark, headers)

@@ -16,10 +16,10 @@ from typing import Any
 from aiohttp.abc import AbstractResolver
 from PIL import Image
 
-from rubricworks.data.addresses import IPAddress, is_public
-from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.downloads.addresses import IPAddress, is_public
+from rubricworks.data.downloads.fetcher import Fetcher
+from rubricworks.data.downloads.hosts import AllowedHosts
 from rubricworks.data.images import BadImage
-from rubricworks.data.remote import Fetcher
 
 
 @dataclass

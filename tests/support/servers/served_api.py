@@ -2,19 +2,19 @@
 
 import http.client
 import json
+import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.services.access.principals import SCOPES
-from rubricworks.platform_api.serving import listen, url_of
+from rubricworks.platform_api.serving import listen, server_of, url_of
 from rubricworks.platform_api.settings import ApiSettings
 
 TOKEN = "t0ken-of-the-tests-0123456789"
@@ -24,9 +24,7 @@ TOKEN = "t0ken-of-the-tests-0123456789"
 def served(settings: ApiSettings) -> Iterator[str]:
     """The URL of a service with these settings; it ends with the block."""
     listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(settings.model_copy(update={"own_url": url_of(listening)})), log_config=None)
-    )
+    server = server_of(create_app(settings.model_copy(update={"own_url": url_of(listening)})))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started and thread.is_alive():
@@ -66,6 +64,19 @@ def bearer(token: str = TOKEN) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+@contextmanager
+def followed(url: str, path: str, token: str = TOKEN) -> Iterator[http.client.HTTPResponse]:
+    """A stream of events of a run that is going, below the run's folder; five seconds of silence are too many."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    run = path.partition("/")[0]
+    wait_for(lambda: ask(f"{url}/api/v1/runs/{run}", **bearer(token))[1].get("state") == "going")
+    try:
+        connection.request("GET", f"/api/v1/runs/{path}", headers=bearer(token))
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
 def wait_for(condition: Callable[[], Any], seconds: float = 20) -> None:
     """Return once the condition holds; fail if it never does."""
     end = time.monotonic() + seconds
@@ -78,6 +89,13 @@ def wait_for_rollouts(url: str, run: str = "today-1", stage: str = "train_policy
     """Return once all groups of a `trained_run` are indexed: the run and its tables come first, then shard by shard."""
     groups = f"{url}/api/v1/runs/{run}/stages/{stage}/groups"
     wait_for(lambda: len(ask(groups, **headers)[1].get("items", [])) == 4)
+
+
+def forget_opinions(runs: Path) -> None:
+    """Remove all labels and preferences from a service, so that a test begins without those of others."""
+    with sqlite3.connect(runs / "platform.db") as database:
+        for table in ("labels", "preferences", "judge_preferences"):
+            database.execute(f"DELETE FROM {table}")
 
 
 class Caller:

@@ -142,6 +142,9 @@ def test_a_rollout_of_which_the_decoder_makes_no_pixels_has_no_reward(folder, tm
 
         endpoint = SimpleNamespace(model="passes-all")
 
+        def note_prompt(self, version):
+            pass
+
         async def chat(self, messages, response):
             return SimpleNamespace(value=SimpleNamespace(score=1.0))
 

@@ -10,7 +10,9 @@ from datasets import Dataset
 from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
 
+from rubricworks.adapters.trl import ContrastReward, GroupReward, RubricReward
 from rubricworks.rl import decoupled_advantages, group_advantages
+from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
 from rubricworks.training.generate import decode_image, load_model
 
 
@@ -27,12 +29,12 @@ class Recorded(GRPOTrainer):
         return dict(self.output)
 
 
-def one_step(student, tmp_path, rewards, **options):
+def one_step(student, tmp_path, rewards, *, kind=Recorded, rubric=None, **options):
     model, processor = load_model(student, dtype="float32")
     rows = [
         {
             "sample_id": row["sample_id"],
-            "rubric": row["rubric"],
+            "rubric": rubric or row["rubric"],
             "image": decode_image(row["image"]),
             "prompt": [{"role": "user", "content": row["prompt"]}],
         }
@@ -53,7 +55,7 @@ def one_step(student, tmp_path, rewards, **options):
         report_to="none",
         **options,
     )
-    trainer = Recorded(
+    trainer = kind(
         model=model,
         reward_funcs=rewards,
         args=arguments,
@@ -193,3 +195,55 @@ def test_the_wrapped_methods_keep_their_signatures():
     assert list(inspect.signature(GRPOTrainer._generate_and_score_completions).parameters) == ["self", "inputs"]
     assert list(inspect.signature(GRPOTrainer._get_train_sampler).parameters) == ["self", "dataset"]
     assert "_init_training_state" in vars(Trainer)
+
+
+class TitleGrader:
+    """A criterion is met by the response that holds its title."""
+
+    exposure, judges = "text", ()
+
+    async def grade(self, sample, response, rubric):
+        verdicts = [
+            Verdict(criterion=one.criterion, credit=float(one.criterion in str(response))) for one in rubric.criteria
+        ]
+        return Scorecard(
+            sample_id=sample.sample_id, response=Response.of(response), judge="titles", verdicts=tuple(verdicts)
+        )
+
+
+CALL = {"function": {"name": "look", "arguments": {"at": "red"}}}
+SAYS_RED = [
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "name": "look", "content": "nothing"},
+    {"role": "assistant", "content": "a circle"},
+]
+SAYS_CIRCLE = [{"role": "assistant", "content": "a circle"}]
+
+
+class WithConversations(Recorded):
+    """Scores conversations in the place of what the policy wrote: each group's first names red in a call."""
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        completions = [SAYS_RED, SAYS_CIRCLE, SAYS_CIRCLE, SAYS_CIRCLE] * 2
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "rewards"),
+    [
+        # Weights 3 and 1; red separates the group and circle does not: by contrast the weights are 3.5 and 0.5.
+        (RubricReward, {}, [1, 0.25]),
+        (ContrastReward, {"group_size": 4}, [1, 0.125]),
+        (GroupReward, {"group_size": 4, "gate": False}, [1, 0.25]),
+    ],
+)
+def test_each_rubric_reward_grades_whole_conversations_and_shows_their_verdicts_in_trls_table(
+    student, tmp_path, kind, options, rewards
+):
+    criteria = (Criterion(criterion="red", weight=3), Criterion(criterion="circle", weight=1))
+    rubric = Rubric(criteria=criteria).model_dump_json()
+    reward = kind(TitleGrader(), view="full_trace", **options)
+    trainer = one_step(student, tmp_path, [reward], kind=WithConversations, rubric=rubric, log_completions=True)
+    assert trainer.scored[4][:, 0].tolist() == pytest.approx([rewards[0], *[rewards[1]] * 3] * 2)
+    met, missed = "red (+3): 1\ncircle (+1): 1", "red (+3): 0\ncircle (+1): 1"
+    assert list(trainer._logs["extra"]["verdicts"]) == [met, missed, missed, missed] * 2

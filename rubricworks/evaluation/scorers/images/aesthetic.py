@@ -1,6 +1,6 @@
 """Score of images by endpoints that give one number, such as an aesthetic predictor (RubricRL, table 12).
 
-The contract is that of the peer rewards (`grading.image_scores`); the scale is the endpoint's own. An endpoint that
+The contract is that of the peer rewards (`grading.images.scores`); the scale is the endpoint's own. An endpoint that
 rewards a training measures how well it was optimised, not how good the images are.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from rubricworks.evaluation.scorers.scorer import Item, PlannedCalls, Score, ScoreItem, Scorer, ScoringContext, Workload
-from rubricworks.grading.image_scores import score_image
+from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import IMAGE_TOKENS
 

@@ -27,7 +27,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.grading.image_checks import image_problem
+from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.token_estimates import IMAGE_TOKENS

@@ -26,8 +26,8 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.grading import CallPer, Grader
-from rubricworks.grading.image_prompts import Credits
-from rubricworks.grading.text_reading import RapidOcr, open_text_reader
+from rubricworks.grading.images.prompts import Credits
+from rubricworks.grading.images.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
 from rubricworks.llm.token_estimates import grading_calls
 from rubricworks.rewards import signed_reward

@@ -37,6 +37,7 @@ from rubricworks.reports.run_folder import (
 from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.settings import recipe_text
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.stages.release.judge_trust import audit_details, judge_trust_values, read_audit
 
 _TILES = ("b_capscore", "dc_score", "caption_qa")
 _CHARTED = (
@@ -66,6 +67,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     training, board = training_summary(results.steps), results.board
+    audit = read_audit(run, "peer_rubrics")
     summary = run_summary(
         run,
         recipe=recipe,
@@ -75,7 +77,7 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         alarm=str(results.alarm) if results.alarm else None,
         costs=costs,
         dead_letters=dead_letters,
-        details={"training": training.model_dump(mode="json") if training else None},
+        details={"training": training.model_dump(mode="json") if training else None, **audit_details(audit)},
     )
     win = board.mean(POLICY, WIN) if board else None
     settings = training_settings(recipe)
@@ -113,6 +115,9 @@ def build_balcaprl_report(run: Path, *, examples: int, seed: int) -> tuple[str, 
         rewards=REWARDS,
         groups=groups,
         viewer=_viewer_data(groups, settings.weights),
+        **judge_trust_values(
+            run, recipe, audit, audited_in="peer_rubrics", stages=("train_balcaprl", "balcaprl_report")
+        ),
         examples=read_caption_examples(run, examples, decoding=board.decoding if board else "greedy", seed=seed),
         **record_values(run, recipe, calls=calls, costs=costs, dead_letters=dead_letters),
         tables=balcaprl_tables(run),

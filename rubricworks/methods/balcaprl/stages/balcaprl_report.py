@@ -6,12 +6,12 @@ real groups.
 
 from pydantic import Field
 
-from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.stages.release.judge_trust import ReportConfig, keep_agreement
 from rubricworks.stages.release.run_report import write_report
 
 
-class Config(StageConfig):
+class Config(ReportConfig):
     examples: int = Field(default=8, ge=0)
     """Held-out images shown with both models' captions and the judge's claims, drawn with the seed."""
 
@@ -19,4 +19,5 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     from rubricworks.methods.balcaprl.report.page import build_balcaprl_report
 
+    keep_agreement(config, job)
     write_report(job, *build_balcaprl_report(job.run, examples=config.examples, seed=config.seed))

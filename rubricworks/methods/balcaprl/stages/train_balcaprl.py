@@ -16,7 +16,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import AssertionGrader, CallPer, Grader, Pointability
-from rubricworks.grading.assertion_texts import MIN_OVERLAP
+from rubricworks.grading.assertions.texts import MIN_OVERLAP
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
@@ -90,7 +90,7 @@ class Config(StageConfig, PolicyConfig):
     """Test that an assertion must pass in addition to being true; `off` is the paper's ablation."""
     min_overlap: float = Field(MIN_OVERLAP, ge=0, le=1)
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
-    as in the paper (`grading.assertion_texts`)."""
+    as in the paper (`grading.assertions.texts`)."""
     weights: Weights = Weights()
     length: LengthControl = LengthControl()
     method: Literal["rl", "sft"] = "rl"

@@ -26,7 +26,7 @@ _IMAGES_FOR_BACKGROUND = 256
 
 class Config(StageConfig):
     vision_tower: str = "tiny"
-    """A CLIP vision tower: a model directory or a Hub name, best with its commit; `tiny` is a new one."""
+    """A CLIP vision tower: a model directory, or a Hub name with its commit; `tiny` is a new one."""
     language_model: str = "tiny"
     """A language model that speaks ChatML, such as Qwen2; `tiny` is a new one."""
     any_resolution: bool = True

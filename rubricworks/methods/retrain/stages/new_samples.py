@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rubricworks.data.hosts import AllowedHosts
+from rubricworks.data.downloads.hosts import AllowedHosts
 from rubricworks.data.source_entries import ImageEntry, RejectedEntry
 from rubricworks.data.sources import image_entries, open_images
 from rubricworks.errors import UserError
@@ -22,7 +22,7 @@ from rubricworks.stages.data.source_splits import recipe_path
 from rubricworks.tracking import SampleKey, StagedRecipe
 
 if TYPE_CHECKING:
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
 
 _BATCH_SIZE = 32
 
@@ -47,7 +47,7 @@ async def new_images(
     config: prepare.Config, known_samples: list[SampleKey], enough: int, fetcher: "Fetcher | None" = None
 ) -> int:
     """`count_new` for images; tests pass a fetcher that reaches their own server."""
-    from rubricworks.data.remote import Fetcher
+    from rubricworks.data.downloads.fetcher import Fetcher
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)

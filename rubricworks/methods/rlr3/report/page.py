@@ -40,6 +40,7 @@ from rubricworks.reports.run_folder import (
 from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.settings import recipe_text
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.stages.release.judge_trust import audit_details, judge_trust_values, read_audit
 
 
 def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunSummary]:
@@ -54,6 +55,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunS
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     details = rlr3_details(results)
+    checklist_audit = read_audit(run, "offline_filter")
     summary = run_summary(
         run,
         recipe=recipe,
@@ -63,7 +65,7 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunS
         alarm=alarm_sentence(results),
         costs=costs,
         dead_letters=dead_letters,
-        details=details.model_dump(mode="json"),
+        details={**details.model_dump(mode="json"), **audit_details(checklist_audit)},
     )
     steps = {arm: read_steps(run, f"train_{arm}") for arm in ARMS}
     lanes, axis = genrm_chart(results.genrm)
@@ -96,6 +98,9 @@ def build_rlr3_report(run: Path, *, examples: int, seed: int) -> tuple[str, RunS
         lanes=lanes,
         axis=axis,
         **_audit(results),
+        **judge_trust_values(
+            run, recipe, checklist_audit, audited_in="offline_filter", stages=("train_rlr3", "rlr3_report")
+        ),
         questions=read_questions(run, results.board, examples, seed=seed),
         reward_sentence=reward_sentence(recipe),
         **record_values(

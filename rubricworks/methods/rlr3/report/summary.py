@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
 from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies
@@ -49,6 +49,8 @@ class Details(BaseModel):
     """Model (base, sft, rlvr) → share of criteria that it executes right."""
     audit: dict[str, float] = {}
     """Failure mode → false-positive rate in the default setting."""
+    rubric_audit: dict[str, JsonValue] | None = Field(default=None, exclude_if=lambda audit: audit is None)
+    """Figures of the audit of the checklists before training."""
 
 
 def rlr3_details(results: Rlr3Run) -> Details:

@@ -5,12 +5,12 @@ The files are `report.html` and `summary.json` in the run's folder.
 
 from pydantic import Field
 
-from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.stages.release.judge_trust import ReportConfig, keep_agreement
 from rubricworks.stages.release.run_report import write_report
 
 
-class Config(StageConfig):
+class Config(ReportConfig):
     examples: int = Field(default=8, ge=0)
     """Held-out questions shown with the answers of all models, drawn with the seed."""
 
@@ -18,4 +18,5 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     from rubricworks.methods.rlr3.report.page import build_rlr3_report
 
+    keep_agreement(config, job)
     write_report(job, *build_rlr3_report(job.run, examples=config.examples, seed=config.seed))

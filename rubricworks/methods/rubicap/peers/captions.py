@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rubricworks.data.tables import Sample, build_table, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
-from rubricworks.grading.assertion_texts import has_words
+from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import ChatClient, fence
 from rubricworks.methods.rubicap.peers.config import RewritingPeer, SupervisedPeer
 from rubricworks.rewards import signed_reward

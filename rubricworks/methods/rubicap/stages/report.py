@@ -3,15 +3,16 @@
 from pydantic import Field
 
 from rubricworks.methods.rubicap.report.page import build_report
-from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
+from rubricworks.stages.release.judge_trust import ReportConfig, keep_agreement
 from rubricworks.stages.release.run_report import write_report
 
 
-class Config(StageConfig):
+class Config(ReportConfig):
     images: int = Field(default=12, ge=0)
     """Held-out images shown with both models' captions, drawn with the seed."""
 
 
 def run(config: Config, job: Job) -> None:
+    keep_agreement(config, job)
     write_report(job, *build_report(job.run, images=config.images, seed=config.seed))

@@ -239,7 +239,7 @@ def _noise_rates(
     for judge, identity in zip(judges, measurement.identities, strict=True):
         if identity:
             judge.require_identity(identity, f"{measured.agreement} measured it")
-    write_atomic(job.out / AGREEMENT_FILE, measured.content())
+    write_atomic(job.out / AGREEMENT_FILE, measured.content)
     return measurement.rates
 
 

@@ -31,6 +31,7 @@ from rubricworks.reports.run_summary import RunSummary, run_summary
 from rubricworks.reports.scores import read_board
 from rubricworks.reports.settings import CountedTable, compare_command, recipe_text, resume_command, table_counts
 from rubricworks.runtime.stage_table import REPORTS
+from rubricworks.stages.release.judge_trust import audit_details, judge_trust_values, read_audit
 from rubricworks.training.generators.image_statistics import DRAWN, HIGH_FREQUENCY, IMAGE_STATISTICS, SATURATION
 
 _TABLES = (CountedTable("write_prompt_rubrics", "rubrics", "writer"),)
@@ -53,6 +54,7 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
     calls = model_calls(read_spending(run / SPENDING_FILE))
     costs, dead_letters = stage_costs(ledger, calls, exclude=REPORTS), read_dead_letters(run)
     tasks: list[TaskResult] = task_results(run, board)
+    audit = read_audit(run, "train_generator")
     summary = run_summary(
         run,
         recipe=recipe,
@@ -62,7 +64,10 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         alarm=str(alarm) if alarm else None,
         costs=costs,
         dead_letters=dead_letters,
-        details={"tasks": {one.task: {"base": _value(one, 0), "policy": _value(one, 1)} for one in tasks}},
+        details={
+            "tasks": {one.task: {"base": _value(one, 0), "policy": _value(one, 1)} for one in tasks},
+            **audit_details(audit),
+        },
     )
     steps = read_steps(run, "train_generator", statistics=IMAGE_STATISTICS)
     rises = judge_rises(run, board)
@@ -84,6 +89,9 @@ def build_report(run: Path, *, images: int, seed: int) -> tuple[str, RunSummary]
         unjudged=sum(step.unjudged for step in steps),
         rollouts=sum(step.rollouts for step in steps),
         curves=[*_curves(steps, alarm), *_watched(run, alarm)],
+        **judge_trust_values(
+            run, recipe, audit, audited_in="train_generator", stages=("train_generator", "rubricrl_report")
+        ),
         examples=read_examples(run, images, decoding=decoding, seed=seed),
         rises=rises,
         painted=read_painted(run, _PAINTED, decoding=decoding, seed=seed) if rises else [],

@@ -19,9 +19,9 @@ from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.tables import read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Grader
-from rubricworks.grading.image_prompts import Credits
-from rubricworks.grading.image_scores import ScoreEndpoint
-from rubricworks.grading.text_reading import RapidOcr, TextReader, open_text_reader
+from rubricworks.grading.images.prompts import Credits
+from rubricworks.grading.images.scores import ScoreEndpoint
+from rubricworks.grading.images.text_reading import RapidOcr, TextReader, open_text_reader
 from rubricworks.llm import ImageEndpoint
 from rubricworks.methods.rubricrl.held_out_probe import HeldOutProbe
 from rubricworks.runtime.config import StageConfig
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class EndpointReward(BaseModel):
-    """Scores of endpoints in place of the rubric reward, as the papers' peers reward (`grading.image_scores`)."""
+    """Scores of endpoints in place of the rubric reward, as the papers' peers reward (`grading.images.scores`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,0 +1,1 @@
+"""Commands of an installation: its server, tokens and login, and runs and promotions through its API."""

@@ -1,0 +1,1 @@
+"""Single steps without a recipe: captions, rubrics, grades and scores of one's own files."""

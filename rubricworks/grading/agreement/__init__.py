@@ -1,0 +1,1 @@
+"""Agreement of judges with people, with each other, and with themselves asked again."""

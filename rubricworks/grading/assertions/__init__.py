@@ -1,0 +1,1 @@
+"""Grading of a caption against its reference, assertion by assertion (BalCapRL)."""
