@@ -187,7 +187,7 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
             log = page.get_by_role("link", name=f"log of {STAGE}")
             log.focus()
             drawn = log.element_handle()
-            page.wait_for_function("(link) => !link.isConnected", arg=drawn)
+            drawn.wait_for_element_state("hidden")  # drawn anew
             expect(log).to_be_focused()
             (run / "error.json").write_text(json.dumps({"stage": STAGE, "message": "out of memory"}))
         expect(page.get_by_text("out of memory")).to_be_visible()
