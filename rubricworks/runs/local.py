@@ -2,18 +2,19 @@
 
     run_local(rubicap, {"run": "runs/today", "prepare_config": "{…}", …}, run=Path("runs/today"))
 
-Kubeflow's local runner decides the order, passes the outputs on and starts its executor; `StageTask` starts the process
-of a stage and reads its output. A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and `kfp/` (each
-stage's program and what it returned, in the last attempt).
+Kubeflow's local runner decides the order and passes the outputs on; `StageTask` starts the process of a stage with
+Kubeflow's executor and reads its output. A run's folder gets `logs/` (one file for each stage, and `kfp.log`) and
+`kfp/` (each stage's program and what it returned, in the last attempt).
 """
 
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from kfp import local
 from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.component_factory import EXECUTOR_MODULE
 from kfp.local import config as kfp_config
 from kfp.local import subprocess_task_handler
 from kfp.local.status import Status
@@ -28,8 +30,18 @@ from kfp.local.status import Status
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.drop_tasks import drop_tasks
 from rubricworks.runs.guard import Guard
-from rubricworks.runs.stage_process import StageExit, run_stage_process
+from rubricworks.runs.stage_process import SpawnedStage, StageExit, StageProcess, run_stage_process
+from rubricworks.runs.stage_server import IS_SAFE, StageServer
+from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import workspace_uri
+
+_SCRIPT = re.compile(
+    r"\s*program_path=\$\(mktemp -d\)"
+    r'\s*printf "%s" "\$0" > "\$program_path/ephemeral_component.py"'
+    rf"\s*_KFP_RUNTIME=true python3 -m {re.escape(EXECUTOR_MODULE)}"
+    r'\s*--component_module_path\s*"\$program_path/ephemeral_component.py"\s*"\$@"\s*'
+)
+"""What Kubeflow's script of a component does that installs nothing."""
 
 
 def run_local(
@@ -52,8 +64,12 @@ def run_local(
     shutil.rmtree(run / "kfp", ignore_errors=True)
     # Branches are components of their own.
     stages = [name.removeprefix("comp-") for name in pipeline_func.pipeline_spec.components]
-    with Guard() as guard, (run / "logs" / "kfp.log").open("a") as kfp_log:
-        session = _Session(run=run, guard=guard, width=max(map(len, stages)))
+    with (
+        Guard() as guard,
+        (run / "logs" / "kfp.log").open("a") as kfp_log,
+        StageServer(kfp_log) if IS_SAFE else contextlib.nullcontext() as server,
+    ):
+        session = _Session(run=run, guard=guard, server=server, width=max(map(len, stages)))
         with contextlib.redirect_stdout(kfp_log), _kfp_settings(session):
             try:
                 pipeline_func(**arguments)
@@ -69,22 +85,23 @@ class _Session:
 
     run: Path
     guard: Guard
+    server: StageServer | None
     width: int
     failed: tuple[str, StageExit] | None = None
 
-    def run_stage(self, stage: str, command: list[str], environment: dict[str, str]) -> bool:
+    def run_stage(self, stage: str, start: Callable[[int, int], StageProcess]) -> bool:
         """Run a stage; return True if it succeeded."""
         (self.run / "error.json").unlink(missing_ok=True)
-        end = run_stage_process(
-            command,
-            environment={**os.environ, **environment},
-            log=self.log(stage),
-            say=partial(self.say, stage),
-            guard=self.guard,
-        )
+        say = partial(self.say, stage)
+        end = run_stage_process(start, log=self.log(stage), say=say, guard=self.guard)
         if end.code:
             self.failed = (stage, end)
         return not end.code
+
+    def trains(self, stage: str) -> bool:
+        """Whether a stage is to load a model; one that is done loads nothing."""
+        is_done = (self.run / stage / "done.json").exists()
+        return stage in STAGES and STAGES[stage].image == "trainer" and not is_done
 
     def say(self, stage: str, line: str) -> None:
         sys.stderr.write(f"{stage:<{self.width}} | {line}\n")
@@ -118,6 +135,7 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
 
     Kubeflow's own handler replaces "python3" by the interpreter's path in every argument, configurations included,
     merges the two output streams, leaves its program in a temporary folder, and the process running when interrupted.
+    The script of a component that installs nothing does no more than the server's forked process (`StageServer`).
     """
 
     def __init__(self, session: _Session, **task: Any) -> None:
@@ -125,14 +143,23 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
         self.session = session
 
     def run(self) -> Status:
-        shell, flags, script, *rest = self.full_command
-        stage = rest[rest.index("--function_to_execute") + 1]
+        shell, flags, script, source, *arguments = self.full_command
+        stage = arguments[arguments.index("--function_to_execute") + 1]
         program = self.session.run.resolve() / "kfp" / "programs" / stage
         program.mkdir(parents=True, exist_ok=True)
-        script = script.replace("python3", shlex.quote(sys.executable))
-        script = script.replace("$(mktemp -d)", shlex.quote(str(program)))
-        succeeded = self.session.run_stage(stage, [shell, flags, script, *rest], self.env_vars)
-        return Status.SUCCESS if succeeded else Status.FAILURE
+        environment = {**os.environ, **self.env_vars}
+
+        def start(stdout: int, stderr: int) -> StageProcess:
+            if (server := self.session.server) and _SCRIPT.fullmatch(script):
+                file = program / "ephemeral_component.py"
+                file.write_text(source)
+                own = ["--component_module_path", str(file), *arguments]
+                return server.fork(own, environment, stdout, stderr, trains=self.session.trains(stage))
+            here = script.replace("python3", shlex.quote(sys.executable))
+            here = here.replace("$(mktemp -d)", shlex.quote(str(program)))
+            return SpawnedStage([shell, flags, here, source, *arguments], environment, stdout, stderr)
+
+        return Status.SUCCESS if self.session.run_stage(stage, start) else Status.FAILURE
 
     def validate_image(self, image: str) -> None:
         """Accept any image: locally a stage runs in this Python."""

@@ -4,13 +4,14 @@ Standard output, which holds the messages of the Kubeflow executor, goes to the 
 gets one line that says what to do, and the log has the rest.
 """
 
+import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from rubricworks.runs.guard import Guard, end_group
 
@@ -39,33 +40,57 @@ class StageExit:
         return self.last_line or f"it ended with exit code {self.code}"
 
 
+class StageProcess(Protocol):
+    """Process that leads a session, which can be ended whole."""
+
+    pid: int
+
+    def go(self) -> None:
+        """Begin, if it waits to be watched first."""
+
+    def wait(self) -> int:
+        """Exit code, once it has ended; of a signal, its negative number."""
+
+    def poll(self) -> object:
+        """Reap it if it is this process's child and dead."""
+
+
+class SpawnedStage(subprocess.Popen[bytes]):
+    """Stage in a new process of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int) -> None:
+        """`environment` is the whole of it; nobody is there to answer a prompt."""
+        super().__init__(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+
+    def go(self) -> None:
+        """It has begun."""
+
+
 def run_stage_process(
-    command: Sequence[str], *, environment: Mapping[str, str], log: Path, say: Callable[[str], None], guard: Guard
+    start: Callable[[int, int], StageProcess], *, log: Path, say: Callable[[str], None], guard: Guard
 ) -> StageExit:
-    """Run a command to its end; on any exception (Ctrl-C) end it with all of its descendants.
+    """Run a stage to its end; on any exception (Ctrl-C) end it with all of its descendants.
 
     Args:
-        command: program and arguments.
-        environment: the whole environment.
+        start: starts its process, given the file descriptors of its standard output and error.
         log: file that both output streams are appended to.
         say: called with each line of standard error as it comes.
         guard: ends the process if this one is killed.
     """
     with log.open("ab", buffering=0) as record:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,  # nobody is there to answer a prompt
-            stdout=record,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a group of its own, which can be ended whole
-        )
-        guard.watch(process.pid)
-        assert process.stderr is not None
-        relay = _Relay(process.stderr, record, say)
+        reading, writing = os.pipe()
+        relay = _Relay(reading, record, say)
         listener = threading.Thread(target=relay.run, daemon=True)
         listener.start()
         try:
+            process = start(record.fileno(), writing)
+        finally:
+            os.close(writing)
+        guard.watch(process.pid)
+        try:
+            process.go()
             code = process.wait()
             listener.join(_STRAGGLERS_S)
         finally:
@@ -79,21 +104,22 @@ def run_stage_process(
 class _Relay:
     """Copies standard error to the log, and shows its lines without tracebacks."""
 
-    stream: IO[bytes]
+    descriptor: int
     record: IO[bytes]
     say: Callable[[str], None]
     last_line: str = ""
     _in_traceback: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        for raw in self.stream:
-            self.record.write(raw)
-            # A progress bar redraws itself within a line; its last state is shown.
-            line = raw.decode(errors="replace").rstrip().rsplit("\r", 1)[-1]
-            if line.strip():
-                self.last_line = line.strip()
-            if not self._is_traceback(line):
-                self._say(line)
+        with open(self.descriptor, "rb") as stream:
+            for raw in stream:
+                self.record.write(raw)
+                # A progress bar redraws itself within a line; its last state is shown.
+                line = raw.decode(errors="replace").rstrip().rsplit("\r", 1)[-1]
+                if line.strip():
+                    self.last_line = line.strip()
+                if not self._is_traceback(line):
+                    self._say(line)
 
     def _is_traceback(self, line: str) -> bool:
         if "Traceback (most recent call last)" in line:

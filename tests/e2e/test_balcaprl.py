@@ -4,7 +4,7 @@ import pytest
 from kills import continued_after, differing, products, run_with_kills, saved, there
 from tiny_run import Run, settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 SMALL = {
     "world.scenes": 60,

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import continued_after, differing, products, run_with_kills, saved, there
 from scripted_server import ScriptedServer
-from small_rlr3 import TINY_RLR3, WORLD, recorded_world
+from small_rlr3 import TINY_RLR3, recorded_world
 from tiny_run import Run, settings
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
@@ -26,13 +25,6 @@ from rubricworks.verifiers.boxed import score_answer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-KILLS = {
-    "train_rlr3": [("everything", saved("train_rlr3/checkpoint-1")), ("run", saved("train_rlr3/checkpoint-3"))],
-    "audit": [
-        ("stage", there("audit/candidates/pass-01/part-00001.parquet")),
-        ("everything", there("audit/part-00001.parquet")),
-    ],
-}
 IMAGES_FOR = {"question-opener", "checklist-writer-1", "checklist-writer-2", "checklist-writer-3", "checklist-merger"}
 SCORERS = {"scorer", "scorer-1", "scorer-2", "scorer-3"}
 VERIFIER_NAMES = {"expr_verify", "text_verify", "bbox_verify"}
@@ -228,23 +220,3 @@ def test_judge_of_answers_sees_question_reference_and_final_answer_alone(finishe
         assert found
         assert found[2] in references
         assert "boxed" not in found[3]
-
-
-def test_killed_in_policy_and_audit_and_resumed_it_ends_as_the_run_that_was_never_stopped(run, tmp_path_factory):
-    """This one starts the recipe's own world, which is the same: it must make the same of it."""
-    folder = tmp_path_factory.mktemp("runs") / "cut"
-    output = run_with_kills(folder, ["rlr3-laptop", *settings(WORLD | TINY_RLR3), "--run", "cut"], KILLS)
-    stages = [stage for stage in load_recipe(run / "recipe.yaml").stage_configs() if stage != "rlr3_report"]
-    expected = products(run, stages)
-    assert {"train_rlr3/model/model.safetensors", "audit/part-00003.parquet", "score/scores.json"} <= (expected.keys())
-    assert differing(products(folder, stages), expected) == []
-    assert continued_after("policy", output) == [1, 3]
-    same = [
-        {name: one[name] for name in one if name not in ("seconds", "run", "simulated")}
-        for one in map(summary_of, (run, folder))
-    ]
-    assert same[0] == same[1]
-
-
-def summary_of(run: Path) -> dict[str, Any]:
-    return figures(run, "summary.json")

@@ -79,8 +79,10 @@ class Run:
         return self.output
 
     def stage(self, name: str) -> list[int]:
-        """Process ids of a stage: the shell that Kubeflow Pipelines starts, and its Python."""
-        return [pid for pid in self.processes() if f"/kfp/programs/{name}" in _text(pid, "cmdline")]
+        """Process id of a stage, which leads the session of the processes that write to the stage's log."""
+        return [
+            pid for pid in self.processes() if _opened(pid, 1).endswith(f"/logs/{name}.log") and os.getsid(pid) == pid
+        ]
 
     def processes(self) -> list[int]:
         """Every living process that was started by this run, at whatever remove."""
@@ -105,8 +107,7 @@ class Run:
     def kill_stage(self, name: str) -> None:
         """Kill -9 a stage's own process; the run above it lives, and says what happened."""
         for pid in self.stage(name):
-            if Path(_text(pid, "cmdline").split("\0")[0]).name.startswith("python"):
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
     def kill_run(self) -> None:
         """Kill -9 the run's process group, as closing a machine's session does."""
@@ -130,4 +131,11 @@ def _text(pid: int, file: str) -> str:
     try:
         return Path(f"/proc/{pid}/{file}").read_text(errors="replace")
     except OSError:  # it has ended, or is another user's
+        return ""
+
+
+def _opened(pid: int, descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{descriptor}")
+    except OSError:
         return ""

@@ -81,6 +81,50 @@ def test_outputs_are_passed_on_and_only_standard_error_is_shown_under_the_name_o
     assert "one third" in (tmp_path / "logs" / "first.log").read_text()
 
 
+@dsl.component(base_image="any", install_kfp_package=False, packages_to_install=[])
+def tells_parent(run: str, name: str) -> str:
+    import os
+    import pathlib
+
+    pathlib.Path(run, name).write_text(f"{os.getppid()} {os.getsid(0) == os.getpid()} {os.environ['OF_THE_RUN']}")
+    return "younger"
+
+
+@dsl.pipeline(name="siblings")
+def siblings(run: str) -> None:
+    tells_parent(run=run, name=tells_parent(run=run, name="elder").output)
+
+
+def test_stages_are_forked_from_one_process_into_sessions_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("OF_THE_RUN", "a variable")
+    run_local(siblings, {"run": str(tmp_path)}, run=tmp_path)
+    elder, younger = ((tmp_path / name).read_text() for name in ("elder", "younger"))
+    assert elder == younger
+    parent, *others = elder.split(maxsplit=2)
+    assert int(parent) != os.getpid()
+    assert others == ["True", "a variable"]
+    assert not runs(int(parent))
+
+
+def test_where_no_fork_is_safe_each_stage_is_started_by_kubeflows_own_script(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("rubricworks.runs.local.IS_SAFE", False)
+    run_local(chain, pipeline_arguments(str(tmp_path), {"first": "hello"}), run=tmp_path)
+    assert (tmp_path / "second.txt").read_text() == "hellohello"
+    assert capfd.readouterr().err == "first        | one third\nfirst        | three thirds\n"
+    assert "SIGKILL" in failure_of(tmp_path, "killed")
+
+
+def test_a_server_that_is_killed_ends_the_run_in_words(tmp_path):
+    process = run_in_another_process(tmp_path, "sleeps")
+    wait_for(lambda: (tmp_path / "pids").exists())
+    stage, helper = map(int, (tmp_path / "pids").read_text().split())
+    os.kill(int(Path(f"/proc/{stage}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+    assert process.wait() != 0
+    assert process.stderr is not None
+    assert "stage sleeps failed: it was killed from outside (SIGKILL)" in process.stderr.read()
+    wait_for(lambda: not runs(stage) and not runs(helper))
+
+
 def test_a_stage_can_be_left_out_once_and_not_one_whose_outputs_are_taken(tmp_path):
     arguments = pipeline_arguments(str(tmp_path), {"first": "hello"})
     run_local(chain, arguments, run=tmp_path, without={"second_stage"})

@@ -1,0 +1,158 @@
+"""Stages forked from a process that has their libraries loaded: each starts in a tenth of a second.
+
+Importing torch, Transformers and TRL takes longer than a small stage's work, and a run has several such stages. So a
+run starts this module once as a process, the server. It imports the libraries when the first stage needs them, and
+forks each stage from itself. A forked stage runs Kubeflow's executor with arguments, environment, output streams and
+session of its own, as the shell in a pod would start it; it ends and is killed like any process.
+
+Only where a fork is safe: on Linux. On a machine with a GPU, what may touch it on import is left to each stage.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+IS_SAFE = sys.platform == "linux"
+"""On macOS the system's own libraries do not survive a fork."""
+
+_EXECUTOR = "kfp.dsl.executor_main"
+_OF_EVERY_STAGE = (
+    *("kfp.dsl.executor", "rubricworks.runtime.launch", "rubricworks.reports.views"),
+    *("jinja2", "pyarrow.parquet", "rubricworks.grading", "rubricworks.tracking"),
+)
+_OF_TRAINERS = ("rubricworks.training.sft", "rubricworks.training.policy.grpo")
+_GPUS = ("nvidia[0-9]*", "kfd", "dxg")
+
+
+class StageServer:
+    """Context manager of the server's process."""
+
+    def __init__(self, log: IO[str]) -> None:
+        """`log` takes what libraries say when they are imported."""
+        self._log = log
+
+    def __enter__(self) -> "StageServer":
+        self._connection, its = socket.socketpair()
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(its.fileno())],
+                # Unless Kubeflow's package is told that it runs a component, it imports its client too.
+                env={**os.environ, "_KFP_RUNTIME": "true"},
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[its.fileno()],
+                start_new_session=True,  # Ctrl-C is for the run, which ends the stage
+            )
+        self._answers = self._connection.makefile("rb")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._answers.close()
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+    def fork(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int, *, trains: bool
+    ) -> "ForkedStage":
+        """A stage's process, which waits until it is told to `go`.
+
+        Args:
+            arguments: those of Kubeflow's executor.
+            environment: the whole environment.
+            stdout: file descriptor, as `stderr` is.
+            trains: it needs the libraries that train.
+        Raises:
+            ChildProcessError: the server is gone.
+        """
+        request = {"arguments": arguments, "environment": dict(environment), "trains": trains}
+        with suppress(BrokenPipeError):
+            socket.send_fds(self._connection, [b"f"], [stdout, stderr])
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+        if not (pid := self._answers.readline()):
+            raise ChildProcessError(f"the process that starts stages is gone; its log: {self._log.name}")
+        return ForkedStage(int(pid), self._connection, self._answers)
+
+
+class ForkedStage:
+    """Process of a stage; its parent is the server, which reaps it."""
+
+    def __init__(self, pid: int, connection: socket.socket, answers: IO[bytes]) -> None:
+        self.pid = pid
+        self._connection, self._answers = connection, answers
+
+    def go(self) -> None:
+        with suppress(BrokenPipeError):
+            self._connection.sendall(b"g")
+
+    def wait(self) -> int:
+        """Exit code, once it has ended; of a signal, its negative number."""
+        return int(self._answers.readline() or -signal.SIGKILL)
+
+    def poll(self) -> None:
+        """Nothing to reap here."""
+
+
+def main() -> None:
+    """Serve the requests of a run; in each forked process, run the executor."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    _import(_OF_EVERY_STAGE)
+    requests = connection.makefile("rb")
+    while streams := socket.recv_fds(connection, 1, 2)[1]:
+        request: dict[str, Any] = json.loads(requests.readline())
+        if request["trains"] and not any(any(Path("/dev").glob(name)) for name in _GPUS):
+            _import(_OF_TRAINERS)
+        gc.freeze()
+        if _fork() == 0:
+            _become_stage(connection, streams, request)
+            runpy.run_module(_EXECUTOR, run_name="__main__", alter_sys=True)
+            return
+        for descriptor in streams:
+            os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        with suppress(OSError):  # the run is gone
+            connection.sendall(f"{code}\n".encode())
+
+
+def _import(modules: Sequence[str]) -> None:
+    for name in modules:
+        with suppress(ImportError):  # a stage that needs it says what to install
+            importlib.import_module(name)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # OpenBLAS and jemalloc have threads here, and mend themselves after a fork
+        return os.fork()
+
+
+def _become_stage(connection: socket.socket, streams: list[int], request: dict[str, Any]) -> None:
+    os.setsid()
+    for descriptor, own in zip(streams, (1, 2), strict=True):
+        os.dup2(descriptor, own)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = [_EXECUTOR, *request["arguments"]]
+    connection.sendall(f"{os.getpid()}\n".encode())
+    if not connection.recv(1):  # the run was killed before it knew of this process
+        os._exit(1)
+    os.close(connection.detach())  # whoever waits for the server is told if it is killed
+
+
+if __name__ == "__main__":
+    main()
