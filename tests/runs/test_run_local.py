@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from kfp import dsl
 
@@ -118,7 +119,7 @@ def test_a_server_that_is_killed_ends_the_run_in_words(tmp_path):
     process = run_in_another_process(tmp_path, "sleeps")
     wait_for(lambda: (tmp_path / "pids").exists())
     stage, helper = map(int, (tmp_path / "pids").read_text().split())
-    os.kill(int(Path(f"/proc/{stage}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+    psutil.Process(stage).parent().kill()
     assert process.wait() != 0
     assert process.stderr is not None
     assert "stage sleeps failed: it was killed from outside (SIGKILL)" in process.stderr.read()
@@ -282,11 +283,9 @@ def run_in_another_process(run: Path, stage: str) -> subprocess.Popen[str]:
 
 def runs(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def wait_for(condition, seconds: float = 60.0) -> None:
