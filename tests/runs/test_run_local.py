@@ -107,6 +107,35 @@ def test_stages_are_forked_from_one_process_into_sessions_of_their_own(tmp_path,
     assert not runs(int(parent))
 
 
+@dsl.component(base_image="any", install_kfp_package=False, packages_to_install=[])
+def ends_late(run: str) -> str:
+    import atexit
+    import pathlib
+    import sys
+    import threading
+    import time
+
+    def writes_late() -> None:
+        time.sleep(0.3)
+        pathlib.Path(run, "late").write_text("by a thread")
+
+    atexit.register(lambda: print("said", pathlib.Path(run, "late").read_text(), "at the exit", end=""))
+    threading.Thread(target=writes_late).start()
+    sys.stderr.write("no end of a line")
+    return ""
+
+
+@dsl.pipeline(name="late")
+def late(run: str) -> None:
+    ends_late(run=run)
+
+
+def test_a_forked_stages_threads_exit_functions_and_words_come_to_their_end(tmp_path, capfd):
+    run_local(late, {"run": str(tmp_path)}, run=tmp_path)
+    assert capfd.readouterr().err == "ends_late | no end of a line\n"
+    assert "said by a thread at the exit" in (tmp_path / "logs" / "ends_late.log").read_text()
+
+
 def test_where_no_fork_is_safe_each_stage_is_started_by_kubeflows_own_script(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("rubricworks.runs.local.IS_SAFE", False)
     run_local(chain, pipeline_arguments(str(tmp_path), {"first": "hello"}), run=tmp_path)

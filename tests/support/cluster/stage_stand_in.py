@@ -41,9 +41,10 @@ def launch(stage, config, run, inputs, *, view, metrics, lineage=None, output_va
         file.write(json.dumps({"stage": stage, "config": config, "inputs": inputs}) + "\\n")
     return f"{run}/{stage}"
 
-module = types.ModuleType("rubricworks.runtime.launch")
-module.launch = launch
-sys.modules["rubricworks.runtime.launch"] = module
+# What stages would load before they are forked takes seconds, and none is used.
+for name in ("runtime.launch", "reports.views", "grading", "tracking", "training.sft", "training.policy.grpo"):
+    sys.modules[f"rubricworks.{name}"] = types.ModuleType(f"rubricworks.{name}")
+sys.modules["rubricworks.runtime.launch"].launch = launch
 """
 
 
