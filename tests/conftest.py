@@ -3,6 +3,7 @@
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,18 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+_frozen = 0
+
+
+def pytest_runtest_logfinish() -> None:
+    """Leave out what a test was the first to import, such as Transformers."""
+    global _frozen
+    if len(sys.modules) > _frozen + 100:
+        gc.collect()
+        gc.freeze()
+        _frozen = len(sys.modules)
 
 
 @pytest.fixture

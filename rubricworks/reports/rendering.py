@@ -2,10 +2,14 @@
 
 import base64
 import hashlib
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rubricworks.reports.formats import FILTERS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SHARED = Path(__file__).parent / "templates"
 
@@ -25,6 +29,14 @@ def render(
         styles: file names, in order.
         scripts: file names, in order; the page's security policy allows these alone, by their digest.
     """
+    css, script = (_concatenate(folder, names) for names in (styles, scripts))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment(folder).get_template(template).render(css=css, script=script, script_digest=digest, **values)
+
+
+@cache
+def _environment(folder: Path) -> "Environment":
+    """Environment that compiles each template of a folder once."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -35,9 +47,7 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    css, script = (_concatenate(folder, names) for names in (styles, scripts))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(css=css, script=script, script_digest=digest, **values)
+    return environment
 
 
 def _concatenate(folder: Path, names: tuple[str, ...]) -> str:
