@@ -30,9 +30,9 @@ test test-fast: export OMP_NUM_THREADS := 1
 test: test-fast  ## Every test that needs Python alone
 	$(RUN) pytest -m e2e -n auto --dist loadfile --timeout 1200
 
-# One worker more than there are cores, since some tests wait for servers and processes.
+# Two workers more than there are cores, since some tests wait for servers and processes.
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' --ignore tests/e2e --ignore tests/cluster -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' --ignore tests/e2e --ignore tests/cluster -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 
 test-long: $(VENV)/installed  ## Whole runs of four more recipes, killed and resumed (twenty minutes)
 	$(RUN) pytest -m long -n auto --dist loadfile
