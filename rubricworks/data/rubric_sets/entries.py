@@ -192,5 +192,5 @@ def _unique_titles(texts: Sequence[str]) -> list[str]:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    place, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

@@ -143,8 +143,9 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
             yield _document_entry(_parse(path, tomllib.loads), path, format, note)
         case ".json":
             document = _parse(path, json.loads)
-            if isinstance(document, list) and document and _row_format(document[0]) is not None:
-                yield from _row_entries(iter(document), path, format, note, numbers)
+            rows = document if isinstance(document, list) else [document]
+            if rows and _row_format(rows[0]) is not None:
+                yield from _row_entries(iter(rows), path, format, note, numbers)
             else:
                 yield _document_entry(document, path, format, note)
         case suffix:
@@ -196,6 +197,8 @@ def _document_entry(document: Any, path: Path, format: str | None, note: Note) -
         return read_rewardkit(document, where, name, note)
     if "text" in first and format in (None, "verifiers"):
         return read_verifiers(document, where, name, note)
+    if "criterion" in first and "points" in first and format in (None, "healthbench"):
+        return read_healthbench({"prompt_id": name, "prompt": "", "rubrics": items}, where, 0, note)
     if "criterion" in first and format in (None, "rubricworks"):
         return read_own({"sample_id": name, "rubric": items}, where, 0, note)
     kind = f"no rubric of {format}" if format else f"no rubric of a known format ({', '.join(FORMATS)})"

@@ -201,6 +201,19 @@ def test_a_bare_list_and_a_rubric_in_json_are_read(tmp_path):
         assert (entry.sample_id, entry.rubric.weights) == ("s1", [3, -1])
 
 
+def test_criteria_with_points_alone_and_one_row_as_a_document_are_healthbenchs(tmp_path):
+    criteria = [{"criterion": "asks since when", "points": 5, "tags": []}, {"criterion": "is rude", "points": -8}]
+    row = {"prompt_id": "s1", "prompt": [{"role": "user", "content": "It hurts."}], "rubrics": criteria}
+    for document, prompt in ((criteria, ""), (row, "It hurts.")):
+        (tmp_path / "s1.json").write_text(json.dumps(document))
+        (entry,), _ = read(tmp_path / "s1.json")
+        assert (entry.sample_id, entry.rubric.weights, entry.extras["format"]) == ("s1", [5, -8], "healthbench")
+        assert entry.prompt.endswith(prompt)
+    (tmp_path / "s1.json").write_text(json.dumps(criteria[1:]))
+    with pytest.raises(UserError, match="no criterion has a positive weight"):
+        read(tmp_path / "s1.json")
+
+
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
 WEIGHTS = st.integers(-40, 40).filter(bool).map(lambda n: n / 4)
 CRITERIA = st.lists(
