@@ -67,7 +67,7 @@ def main() -> None:
 
 def rows_of(scenes: int, seed: int) -> list[ProbeRow]:
     planted = planted_rubrics(scenes, seed=seed, clean=1.0)
-    return [ProbeRow(one.entry.sample_id, text, one.entry.rubric) for one in planted for text in one.captions]
+    return [ProbeRow(one.entry.to_sample(), text, one.entry.rubric) for one in planted for text in one.captions]
 
 
 def cascades(url: str, by_seed: Sequence[list[ProbeRow]]) -> None:

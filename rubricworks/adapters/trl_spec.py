@@ -41,7 +41,15 @@ class RubricSpec:
             limit: rows at most, from the beginning.
             conversational: prompts as messages, for chat models; else as text.
             options: further arguments of `RubricReward`.
+
+        Raises:
+            UserError: the grader judges captions, and so would see neither prompts nor reference answers.
         """
+        if getattr(grader, "subject", "answer") == "caption":
+            raise UserError(
+                f"{source}: the grader judges captions, without prompt and reference answer; make it "
+                'Grader(judge, subject="answer")'
+            )
         self.source, self.format, self.limit, self.conversational = source, format, limit, conversational
         self.reward_funcs = [RubricReward(grader, **options)]
 

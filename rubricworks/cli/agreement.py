@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.options import api_key_option, parse_endpoint
-from rubricworks.data.rubric_sets import read_rubric_set
+from rubricworks.cli.options import api_key_option, chosen_subject, parse_endpoint, subject_option
+from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
+from rubricworks.grading import Subject
 from rubricworks.grading.agreement.judge_probe import JudgeProbe, ProbeRow, probe_judge
 from rubricworks.grading.agreement.labels import human_ratings, read_labels
 from rubricworks.grading.agreement.ratings import Ratings, normalise_text, read_judges
@@ -25,7 +26,6 @@ from rubricworks.reports.agreement import (
     rater_text,
     weights_text,
 )
-from rubricworks.rubrics import Rubric
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
 
@@ -49,6 +49,7 @@ from rubricworks.storage import write_atomic
 @click.option(
     "--prices", metavar="IN,OUT[,CACHED]", help="Dollars for a million tokens: prompt, answer, prompt cached there."
 )
+@subject_option
 @api_key_option
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers here too."
@@ -63,6 +64,7 @@ def agreement(
     temperature: float,
     revision: str,
     prices: str | None,
+    subject: Subject | None,
     api_key_env: str | None,
     json_file: Path | None,
 ) -> None:
@@ -86,13 +88,14 @@ def agreement(
     people, judges, empty = _raters(sources, alone=endpoint is not None)
     weights = {
         (normalise_text(name), normalise_text(one.criterion)): one.weight
-        for name, rubric in by_sample.items()
-        for one in rubric.criteria
+        for name, entry in by_sample.items()
+        for one in entry.rubric.criteria
     }
     report, notes = report_agreement(people, judges, empty_labels=empty, min_count=min_count, weights=weights)
     if endpoint:
         rows = _probe_rows(judges, by_sample, limit, rubrics or "")
-        report = report.model_copy(update={"probe": _probe(endpoint, rows, repeats)})
+        kind = chosen_subject(subject, by_sample.values())
+        report = report.model_copy(update={"probe": _probe(endpoint, rows, kind, repeats)})
     if json_file:
         write_atomic(json_file, report.model_dump_json(indent=2).encode() + b"\n")
     _print(report, notes)
@@ -156,20 +159,21 @@ def _endpoint(
     return parse_endpoint(judge, api_key_env).model_copy(update=fields)
 
 
-def _rubrics(source: str) -> dict[str, Rubric]:
-    return {entry.sample_id: entry.rubric for entry in read_rubric_set(source, note=lambda _: None)}
+def _rubrics(source: str) -> dict[str, RubricEntry]:
+    return {entry.sample_id: entry for entry in read_rubric_set(source, note=lambda _: None)}
 
 
-def _probe_rows(judges: Sequence[Ratings], rubrics: dict[str, Rubric], limit: int, source: str) -> list[ProbeRow]:
+def _probe_rows(judges: Sequence[Ratings], rubrics: dict[str, RubricEntry], limit: int, source: str) -> list[ProbeRow]:
     if any(one.of_images for one in judges):
         raise UserError("--judge asks about texts, and these scorecards are of images; leave it out")
     responses = dict.fromkeys((item.sample_id, item.response) for one in judges for item in one)
-    rows = (ProbeRow(name, text, rubrics[name]) for name, text in responses if name in rubrics)
+    entries = ((rubrics[name], text) for name, text in responses if name in rubrics)
+    rows = (ProbeRow(entry.to_sample(), text, entry.rubric) for entry, text in entries)
     if not (first := list(islice(rows, limit))):
         raise UserError(f"no sample_id of the scorecards stands in {source}")
     return first
 
 
-def _probe(endpoint: Endpoint, rows: list[ProbeRow], repeats: int) -> JudgeProbe:
+def _probe(endpoint: Endpoint, rows: list[ProbeRow], subject: Subject, repeats: int) -> JudgeProbe:
     progress = Progress("probe", (repeats + 2) * len(rows), "gradings")
-    return asyncio.run(probe_judge(endpoint, rows, repeats=repeats, progress=progress.at))
+    return asyncio.run(probe_judge(endpoint, rows, subject=subject, repeats=repeats, progress=progress.at))

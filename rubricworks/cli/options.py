@@ -1,6 +1,8 @@
 """Options and forms of arguments that several commands share."""
 
+from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from pydantic import ValidationError
@@ -8,6 +10,10 @@ from pydantic import ValidationError
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.redaction import redact
+
+if TYPE_CHECKING:
+    from rubricworks.data.rubric_sets import RubricEntry
+    from rubricworks.grading import Subject
 
 api_key_option = click.option("--api-key-env", help="Environment variable that holds the endpoints' API key.")
 cluster_option = click.option(
@@ -22,8 +28,19 @@ at_once_option = click.option(
 overrides_of_runs_option = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run."
 )
+subject_option = click.option(
+    "--subject",
+    type=click.Choice(["caption", "answer"]),
+    help="What the responses are; the judge of answers is shown prompt and reference answer.  [default: answer if the "
+    "set of rubrics has prompts]",
+)
 report_line = partial(click.echo, err=True)
 """Print a line of progress, or a warning, to standard error."""
+
+
+def chosen_subject(subject: "Subject | None", entries: "Iterable[RubricEntry]") -> "Subject":
+    """What the responses to a rubric set are: as --subject says, or answers where the set has prompts."""
+    return subject or ("answer" if any(entry.prompt for entry in entries) else "caption")
 
 
 def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024) -> Endpoint:

@@ -25,7 +25,7 @@ def first_only(_, body):
 
 
 def test_healthbench_is_a_dataset_with_its_conversations_and_a_reward_for_them(serve):
-    grader = Grader(ChatClient(serve(first_only).url, "j"))
+    grader = Grader(ChatClient(serve(first_only).url, "j"), subject="answer")
     spec = RubricSpec(FILES / "healthbench.jsonl", grader)
     rows = spec.train_dataset
     assert rows.column_names == ["prompt", "rubric", "sample_id", "answer"]
@@ -45,7 +45,7 @@ def test_a_system_message_and_a_question_stay_two_messages(serve, tmp_path):
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
     row = {"prompt_id": "s1", "prompt": turns, "rubrics": [{"criterion": "c", "points": 1}]}
     (tmp_path / "set.jsonl").write_text(json.dumps(row))
-    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j")))
+    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j"), subject="answer"))
     assert spec.train_dataset[0]["prompt"] == turns
 
 
@@ -53,14 +53,19 @@ def test_turns_without_a_role_are_one_prompt(serve, tmp_path):
     turns = [{"role": "user", "content": "a"}, {"content": "b"}]
     row = {"prompt_id": "s1", "prompt": turns, "rubrics": [{"criterion": "c", "points": 1}]}
     (tmp_path / "set.jsonl").write_text(json.dumps(row))
-    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j")))
+    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j"), subject="answer"))
     assert spec.train_dataset[0]["prompt"] == [{"role": "user", "content": "user: a\n\nNone: b"}]
 
 
 def test_prompts_may_be_text_and_rows_few(serve):
-    grader = Grader(ChatClient(serve(first_only).url, "j"))
+    grader = Grader(ChatClient(serve(first_only).url, "j"), subject="answer")
     spec = RubricSpec(FILES / "healthbench.jsonl", grader, limit=1, conversational=False)
     assert len(spec.train_dataset) == 1
     assert spec.train_dataset[0]["prompt"].startswith("My neighbour lies")
     with pytest.raises(UserError, match="sample 's1' has no prompt"):
         _ = RubricSpec(FILES / "people.csv", grader).train_dataset
+
+
+def test_a_judge_of_captions_is_refused_since_it_sees_no_prompt(serve):
+    with pytest.raises(UserError, match=r'make it Grader\(judge, subject="answer"\)'):
+        RubricSpec(FILES / "healthbench.jsonl", Grader(ChatClient(serve(first_only).url, "j")))

@@ -66,6 +66,21 @@ def test_flips_order_calls_and_prices_are_the_servers_own(tell, serve, sources, 
     assert "1.3 times the dollars" in printed
 
 
+def test_a_judge_of_a_set_with_prompts_is_shown_them(tell, serve, sources, tmp_path):
+    table, rubrics = sources
+    rows = [json.loads(line) for line in rubrics.read_text().splitlines()]
+    rubrics.write_text(
+        "".join(json.dumps(row | {"prompt": f"What is {row['sample_id']}?", "reference": "red"}) + "\n" for row in rows)
+    )
+    server = serve(judge)
+    result = tell("agreement", table, "--rubrics", rubrics, "--judge", f"m@{server.url}", "--json", tmp_path / "a.json")
+    assert result.code == 0, result
+    asked = [heard.body["messages"][1]["content"] for heard in server.chats]
+    assert all("What is s" in text and "<reference_answer>" in text for text in asked)
+    probe = json.loads((tmp_path / "a.json").read_text())["probe"]
+    assert probe["identity"]["prompts"] == ["answer-judge-1"]
+
+
 def test_errors_are_told_by_weight_and_verdicts_by_the_identity_beside_them(tell, sources, tmp_path):
     table, rubrics = sources
     pin = IdentityPin(Endpoint(url="http://gpu/v1", model="strict", revision="r2"), "judge", tmp_path)

@@ -1,4 +1,4 @@
-"""`rubricworks grade`: captions graded by rubrics, without a recipe."""
+"""`rubricworks grade`: captions or answers graded by rubrics, without a recipe."""
 
 import asyncio
 import json
@@ -8,34 +8,23 @@ from typing import Any, get_args
 
 import click
 import pyarrow as pa
-from pydantic import ValidationError
 
-from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.options import api_key_option, chosen_subject, parse_endpoint, report_line, subject_option
 from rubricworks.cli.single_steps.row_file import check_row_file, write_rows
 from rubricworks.data.manifest import MANIFEST
-from rubricworks.data.rows import iter_rows
-from rubricworks.data.tables import Sample
+from rubricworks.data.response_rows import iter_responses
+from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
-from rubricworks.grading import CallPer, Combine, FailedCall, Grader
+from rubricworks.grading import CallPer, Combine, FailedCall, Grader, Subject
 from rubricworks.llm import ChatClient, ChatError, telemetry
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
 
-_ROWS = pa.schema(
-    [
-        ("sample_id", pa.string()),
-        ("caption", pa.string()),
-        ("reward", pa.float64()),
-        ("scorecard", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
-
 
 @click.command()
-@click.argument("captions", type=click.Path(path_type=Path))
+@click.argument("responses", type=click.Path(path_type=Path))
 @click.argument("rubrics", type=click.Path(path_type=Path))
 @click.option("--judge", required=True, multiple=True, metavar="MODEL@URL", help="A judge; several vote.")
 @click.option("--combine", type=click.Choice(get_args(Combine)), default="majority", show_default=True)
@@ -47,23 +36,26 @@ _ROWS = pa.schema(
     type=click.IntRange(min=1),
     help="Longest answer of a judge; long rubrics and judges that think need more. Another value asks all anew.",
 )
+@subject_option
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("scorecards.parquet"), show_default=True)
 def grade(
-    captions: Path,
+    responses: Path,
     rubrics: Path,
     judge: tuple[str, ...],
     combine: Combine,
     call_per: CallPer,
     max_tokens: int,
+    subject: Subject | None,
     api_key_env: str | None,
     out: Path,
 ) -> None:
-    """Grade CAPTIONS (columns sample_id, caption) by RUBRICS (sample_id, rubric).
+    """Grade RESPONSES (columns sample_id, and response, caption or text) by RUBRICS, in any format of rubric sets.
 
-    Each is a Parquet file, JSON lines, a table's folder, or a data set of the Hub with its commit: org/name@COMMIT.
+    Each is a Parquet file, JSON lines, a table's folder, or a data set of the Hub with its commit: org/name@COMMIT;
+    RUBRICS is any file that `rubricworks rubrics import` reads.
 
-    OUT is Parquet or, if it ends so, CSV. A caption that could not be judged, or has no rubric, keeps an empty reward
+    OUT is Parquet or, if it ends so, CSV. A response that could not be judged, or has no rubric, keeps an empty reward
     with the reason beside it; it never becomes a zero. What the judges answered to it stands in OUT.dead_letters.jsonl.
     Run again, only what is not answered yet is asked.
 
@@ -73,12 +65,14 @@ def grade(
     """
     check_row_file(out)
     endpoints = [parse_endpoint(one, api_key_env, max_tokens=max_tokens) for one in judge]
-    captions, rubrics = _command_output(captions, "captions"), _command_output(rubrics, "rubrics")
-    by_sample = {row["sample_id"]: _parse_rubric(row, rubrics) for row in iter_rows(rubrics, ["sample_id", "rubric"])}
-    captioned = list(iter_rows(captions, ["sample_id", "caption"]))
-    gradable = [row for row in captioned if row["sample_id"] in by_sample]
+    responses, rubrics = _command_output(responses, "captions"), _command_output(rubrics, "rubrics")
+    by_sample = {entry.sample_id: entry for entry in read_rubric_set(rubrics, note=report_line)}
+    given = list(iter_responses(responses))
+    gradable = [
+        (by_sample[row.sample_id], row.text) for row in given if row.sample_id in by_sample and row.text is not None
+    ]
     if not gradable:
-        raise UserError(f"no sample_id of {captions} stands in {rubrics}")
+        raise UserError(f"no sample_id of {responses} stands in {rubrics} with a text to grade")
     failed: list[FailedCall] = []
 
     def stop_if_refused(error: ChatError, client: ChatClient) -> None:
@@ -93,12 +87,10 @@ def grade(
             judges = [ChatClient(one, cache=cache, purpose="judge", on_failure=stop_if_refused) for one in endpoints]
             for client in judges:
                 await stack.enter_async_context(client)
-            grader = Grader(judges, call_per=call_per, combine=combine, on_error=failed.append)
-            jobs = (
-                (Sample(sample_id=row["sample_id"], image=b"", prompt=""), row["caption"], by_sample[row["sample_id"]])
-                for row in gradable
-            )
-            total = sum(len(by_sample[row["sample_id"]].criteria) for row in gradable)
+            kind = chosen_subject(subject, by_sample.values())
+            grader = Grader(judges, subject=kind, call_per=call_per, combine=combine, on_error=failed.append)
+            jobs = ((entry.to_sample(), text, entry.rubric) for entry, text in gradable)
+            total = sum(len(entry.rubric.criteria) for entry, _ in gradable)
             progress = Progress("grade", total, "verdicts", clients=judges)
             cards: list[Scorecard] = []
             # One by one until every judge has answered something: a wrong key is found by one question.
@@ -111,35 +103,46 @@ def grade(
             return cards
 
     cards = iter(asyncio.run(grade_all()))
-    rows = [
-        _graded_row(next(cards), by_sample[row["sample_id"]]) if row["sample_id"] in by_sample else _ungraded_row(row)
-        for row in captioned
-    ]
-    write_rows(rows, out, _ROWS)
+    rows = []
+    for row in given:
+        entry = by_sample.get(row.sample_id)
+        graded = _grade_columns(next(cards), entry.rubric) if entry and row.text is not None else _no_grade(entry)
+        rows.append({"sample_id": row.sample_id, given[0].column: row.text, **graded})
+    write_rows(rows, out, _schema(given[0].column))
     _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
     judged = [row["reward"] for row in rows if row["reward"] is not None]
     if not judged:
         raise UserError(f"nothing could be judged: {failed[0].error}")
-    without = f", {len(captioned) - len(gradable)} without a rubric" if len(captioned) > len(gradable) else ""
+    without = f", {len(given) - len(gradable)} without a rubric or text" if len(given) > len(gradable) else ""
     click.echo(
         f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(gradable) - len(judged)} not{without}"
     )
 
 
-def _graded_row(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
+def _schema(text_column: str) -> pa.Schema:
+    """Columns of OUT; the text keeps the name of its column."""
+    return pa.schema(
+        [
+            ("sample_id", pa.string()),
+            (text_column, pa.string()),
+            ("reward", pa.float64()),
+            ("scorecard", pa.string()),
+            ("reason", pa.string()),
+        ]
+    )
+
+
+def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
     errors = [f"{verdict.error.value}: {verdict.reasoning}" for verdict in card.verdicts if verdict.error is not None]
     return {
-        "sample_id": card.sample_id,
-        "caption": card.response.key,
         "reward": signed_reward(card.credits, rubric.weights),
         "scorecard": card.model_dump_json(),
         "reason": errors[0] if errors else None,
     }
 
 
-def _ungraded_row(row: dict[str, Any]) -> dict[str, Any]:
-    empty = dict.fromkeys(_ROWS.names)
-    return {**empty, **row, "reason": "no rubric for this sample"}
+def _no_grade(entry: RubricEntry | None) -> dict[str, Any]:
+    return {"reward": None, "scorecard": None, "reason": "no text" if entry else "no rubric for this sample"}
 
 
 def _command_output(folder: Path, table: str) -> Path:
@@ -169,12 +172,3 @@ def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:
     if lines:
         write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         click.echo(f"{path}: {len(lines)} dead letters")
-
-
-def _parse_rubric(row: dict[str, Any], path: Path) -> Rubric:
-    try:
-        return Rubric.model_validate_json(row["rubric"])
-    except ValidationError as error:
-        problem = json.loads(error.json())[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise UserError(f"{path}: rubric of {row['sample_id']}: {where}: {problem['msg']}") from error

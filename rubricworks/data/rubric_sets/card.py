@@ -54,7 +54,8 @@ def rubric_set_card(entries: Sequence[RubricEntry], name: str) -> str:
         "```python",
         "from rubricworks.adapters.trl_spec import RubricSpec",
         "",
-        f'spec = RubricSpec("{name}@COMMIT", Grader(judge))  # spec.train_dataset, spec.reward_funcs for GRPOTrainer',
+        f'spec = RubricSpec("{name}@COMMIT", Grader(judge, subject="answer"))',
+        "trainer = GRPOTrainer(..., train_dataset=spec.train_dataset, reward_funcs=spec.reward_funcs)",
         "```",
         "",
     ]

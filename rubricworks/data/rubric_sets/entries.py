@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -37,6 +38,10 @@ class RubricEntry:
     extras: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the source without a place here: `format`, `row` and, by title, `criteria`. An export to the same
     format writes them back."""
+
+    def to_sample(self) -> Sample:
+        """Sample with what a judge of answers is shown: the prompt and the reference answer."""
+        return Sample(sample_id=self.sample_id, prompt=self.prompt, answer=self.reference or None)
 
     def row_extras(self, format_name: str) -> dict[str, Any]:
         """Fields of the row that an export to `format_name` writes back."""

@@ -16,7 +16,7 @@ from rubricworks.evaluation.scorers.scorer import (
     ScoringContext,
     Workload,
 )
-from rubricworks.grading import CallPer, Grader
+from rubricworks.grading import CallPer, Grader, Subject
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
@@ -32,6 +32,8 @@ class RubricScorer(Scorer):
 
     judge: Endpoint
     """Grades by the rubric, criterion by criterion."""
+    subject: Subject = Field(default="caption", exclude_if=lambda subject: subject == "caption")
+    """What the responses are; the judge of answers is shown the sample's prompt and reference answer."""
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
     credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
@@ -58,6 +60,7 @@ class RubricScorer(Scorer):
             readers.append(await context.client(self.text_reader, "text"))
         grader = Grader(
             judge,
+            subject=self.subject,
             call_per=self.call_per,
             credits=self.credits,
             text_reader=open_text_reader(self.text_reader, lambda _: readers[0]),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.grading.grader import CallPer, Grader
+from rubricworks.grading.grader import CallPer, Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.identity import PinnedEntry
 from rubricworks.llm.usage import Totals
@@ -23,7 +23,7 @@ from rubricworks.rubrics import Rubric, Scorecard
 class ProbeRow(NamedTuple):
     """A text and the rubric that it is graded by."""
 
-    sample_id: str
+    sample: Sample
     text: str
     rubric: Rubric
 
@@ -82,12 +82,14 @@ async def probe_judge(
     endpoint: Endpoint,
     rows: Sequence[ProbeRow],
     *,
+    subject: Subject = "caption",
     repeats: int = 3,
     progress: Callable[[int], object] = lambda _: None,
 ) -> JudgeProbe:
     """Grade rows `repeats` times, once with the criteria reversed, and once criterion by criterion.
 
     Args:
+        subject: what the texts are.
         progress: called with the number of gradings done, of `(repeats + 2) * len(rows)`.
     Raises:
         UserError: there is no row, the judge answers nothing, or a rubric is a checklist, which has no call per
@@ -104,10 +106,8 @@ async def probe_judge(
         nonlocal done
         cards = []
         async with ChatClient(endpoint, purpose="judge") as judge:
-            grader = Grader(judge, seed=seed, call_per=call_per)
-            async for card in grader.grade_many(
-                (Sample(sample_id=row.sample_id), row.text, row.rubric) for row in rows
-            ):
+            grader = Grader(judge, subject=subject, seed=seed, call_per=call_per)
+            async for card in grader.grade_many((row.sample, row.text, row.rubric) for row in rows):
                 cards.append(card)
                 done += 1
                 progress(done)
@@ -121,7 +121,7 @@ async def probe_judge(
         card.model_copy(update={"verdicts": card.verdicts[::-1]}) for card in (await grade(reversed_rows, 0))[0]
     ]
     apart, apart_judge = await grade(rows, 0, "criterion")
-    names = [(row.sample_id, row.text) for row in rows]
+    names = [(row.sample.sample_id, row.text) for row in rows]
     clusters = [name for name, card in zip(names, first, strict=True) for _ in card.verdicts]
     draws = list(zip(*(_credits(cards) for cards in (first, *others)), strict=True))
     gradings = (first, *others, backwards, apart)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,8 @@ from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.training.model_card import Usage, write_card
 from rubricworks.training.tiny.student import build_student
 from rubricworks.world.scene.export import export_scenes
+
+RUBRIC_FILES = Path(__file__).parents[2] / "data" / "rubric_files"
 
 
 @pytest.fixture
@@ -114,6 +117,50 @@ def test_grade_writes_csv_where_the_name_says_so_and_refuses_other_endings_befor
     assert json.loads(rows["a"]["scorecard"])["sample_id"] == "a"
 
 
+def test_grade_shows_the_judge_of_answers_the_prompts_of_a_set_in_its_own_format(tell, tmp_path, serve):
+    source = [json.loads(line) for line in (RUBRIC_FILES / "healthbench.jsonl").read_text().splitlines()]
+    names = [row["prompt_id"] for row in source]
+    lines = [{"sample_id": name, "response": f"answer to {name}"} for name in names]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def all_met(_, body):
+        listed = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
+        return say(json.dumps({"verdicts": [{"id": c["id"], "reasoning": "", "score": 1} for c in listed]}))
+
+    server = serve(all_met)
+    arguments = ("grade", "answers.jsonl", RUBRIC_FILES / "healthbench.jsonl", "--judge", f"j@{server.url}")
+    result = tell(*arguments)
+    assert result.code == 0, result
+    asked = {heard.body["messages"][1]["content"] for heard in server.chats}
+    assert len(asked) == len(source)
+    for row in source:
+        (text,) = (one for one in asked if f"answer to {row['prompt_id']}" in one)
+        assert row["prompt"][-1]["content"] in text
+    rows = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
+    assert [row["response"] for row in rows] == [line["response"] for line in lines]
+    # All met: the negative points count too, against the sum of the positive ones (HealthBench, section 4).
+    points = [[one["points"] for one in row["rubrics"]] for row in source]
+    expected = [max(0, sum(some)) / sum(one for one in some if one > 0) for some in points]
+    assert [row["reward"] for row in rows] == pytest.approx(expected)
+    assert tell(*arguments, "--subject", "caption", "--out", "c.parquet").code == 0
+    assert not any(source[0]["prompt"][-1]["content"] in json.dumps(heard.body) for heard in server.chats[len(asked) :])
+
+
+def test_grade_keeps_rows_without_text_and_grades_empty_ones(tell, tmp_path, tables, serve):
+    rows = [{"sample_id": "a", "caption": None}, {"sample_id": "b", "caption": 5}, {"sample_id": "c", "text": ""}]
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = tell("grade", "captions.jsonl", tables[1], "--judge", f"j@{serve(judge).url}")
+    assert result.code == 0, result
+    graded = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
+    assert [(row["caption"], row["reward"], row["reason"]) for row in graded] == [
+        (None, None, "no text"), (None, None, "no text"), ("", 0.0, None),
+    ]  # fmt: skip
+    (tmp_path / "captions.jsonl").write_text('{"sample_id": "a", "words": "x"}')
+    refused = tell("grade", "captions.jsonl", tables[1], "--judge", "j@http://127.0.0.1:9/v1")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "row 1 has no column response or caption or text" in refused.err
+
+
 def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, tables, serve):
     server = serve(judge)
     tell("grade", *tables, "--judge", f"j@{server.url}")
@@ -126,10 +173,13 @@ def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, table
     ("change", "message"),
     [
         (lambda captions, rubrics: captions.write_text("no table"), "cannot be read as Parquet"),
-        (lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"]}), captions), "no column 'caption'"),
+        (
+            lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"]}), captions),
+            "row 1 has no column response",
+        ),
         (
             lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"], "rubric": ["{}"]}), rubrics),
-            "rubric of a: criteria: Field required",
+            "rubrics.parquet: row 1: criteria: Field required",
         ),
         (
             lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["z"], "caption": [""]}), captions),
