@@ -27,6 +27,7 @@ from rubricworks.platform_api.services.access.run_tokens import create_run_token
 from rubricworks.platform_api.services.access.tokens import principal_of_secret
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
+from rubricworks.platform_api.services.promotion.webhooks import ATTEMPTS, pause_after
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import FINDINGS_TAG
@@ -164,6 +165,11 @@ def run_token(folder, by, run):
 def test_who_submitted_the_run_that_requested_does_not_approve(service, tmp_path):
     service.secrets["run"] = run_token(tmp_path, "boss", "nightly")[1]
     number = service.request(add_version(tmp_path), who="run")[1]["id"]
+    headers = {who: bearer(service.secret(who)) for who in ("boss", "approver")}
+    shown = {who: exchange(f"{service.pages}/promotions", **head)[2].decode() for who, head in headers.items()}
+    offers = {who: f'action="/promotions/{number}/approve"' in page for who, page in shown.items()}
+    assert offers == {"boss": False, "approver": True}
+    assert "another person decides" in shown["boss"]
     status, refusal = service.post("boss", f"promotions/{number}/approve")
     assert (status, "resumed its run" in refusal["detail"]) == (403, True)
     assert service.post("approver", f"promotions/{number}/approve")[1]["state"] == "applied"
@@ -214,8 +220,11 @@ def test_who_requested_approves_where_the_installation_waives_the_second_person(
         number = service.request(add_version(tmp_path, against=first))[1]["id"]
         assert service.post("runner", f"promotions/{number}/approve")[0] == 403, "it takes an approver"
         assert service.post("boss", f"promotions/{number}/approve")[0] == 200
+        service.secrets["run"] = run_token(tmp_path, "boss", "nightly")[1]
+        number = service.request(add_version(tmp_path, against=2), who="run")[1]["id"]
+        assert service.post("boss", f"promotions/{number}/approve")[0] == 200
         log = [one["details"] for one in service.get("changes")["items"] if one["action"] == "promotion.apply"]
-        assert [one.get("self_approved") for one in log] == [None, True]
+        assert [one.get("self_approved") for one in log] == [True, None, True]
 
 
 @pytest.mark.parametrize(("waived", "status"), [("", 403), (f"other, {MODEL[:4]}*", 200)])
@@ -298,6 +307,12 @@ def test_a_message_is_sent_until_it_is_received_under_one_id(service, consumer, 
         write(tmp_path, "UPDATE deliveries SET due_at = '2020-01-01 00:00:00.000000'")
     wait_for(lambda: rows(tmp_path, "SELECT attempts, due_at FROM deliveries") == [(3, None)])
     assert len({(headers["Rubricworks-Delivery"], body) for headers, body in consumer.messages}) == 1
+
+
+def test_a_message_that_nobody_receives_is_sent_for_three_days():
+    pauses = [pause_after(attempts) for attempts in range(1, ATTEMPTS)]
+    assert pauses[:3] == [timedelta(seconds=2), timedelta(seconds=4), timedelta(seconds=8)]
+    assert timedelta(days=3) <= sum(pauses, timedelta()) < timedelta(days=3, hours=2)
 
 
 @pytest.mark.parametrize(("alias_moved", "state"), [(True, "applied"), (False, "failed")])

@@ -40,6 +40,7 @@ async def promotions_page(
         (standings, next_token), problem = ({}, None), redact(str(error))
     found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
     page, next_cursor = newest_page(found, PAGE)
+    requested = [one for one in page if one.state == "requested"]
     return draw_page(
         request,
         viewer,
@@ -49,6 +50,7 @@ async def promotions_page(
         problem=problem,
         drift=reconciler.found if reconciler else (),
         promotions=page,
+        requesters={one.id: await promotions.requesters_of(session, one) for one in requested},
         next_cursor=next_cursor,
         next_models=next_models_cursor(next_token),
         cursor=cursor,

@@ -209,14 +209,13 @@ class Promotions:
         """
         async with self._database.session() as session:
             promotion = await get_promotion(session, number)
-            submitters = await submitters_of(session, promotion.requested_by)
+            requesters = await requesters_of(session, promotion)
         if resumed and (promotion.kind, promotion.decided_by, promotion.decision) == ("promotion", by.name, reason):
             if promotion.state == "applying":
                 return await self._move(by, promotion, within)
             if promotion.state in _DONE:
                 return promotion
-        is_requester = by.name == promotion.requested_by or by.name in submitters
-        if is_requester and not self.waives_second_person(promotion.model):
+        if by.name in requesters and not self.waives_second_person(promotion.model):
             raise Problem(
                 403,
                 "Forbidden",
@@ -401,7 +400,7 @@ class Promotions:
             if not is_changed:
                 return promotion
             details: dict[str, Any] = {"champion": promotion.champion}
-            if promotion.kind == "promotion" and promotion.requested_by == promotion.decided_by:
+            if promotion.kind == "promotion" and promotion.decided_by in await requesters_of(session, promotion):
                 details["self_approved"] = True
             record(session, by, f"{promotion.kind}.apply", _subject(promotion), **details)
             if self._has_consumer:
@@ -456,6 +455,11 @@ async def get_promotion(session: AsyncSession, number: int) -> Promotion:
     if promotion is None:
         raise NotFound(f"there is no promotion {number}")
     return promotion
+
+
+async def requesters_of(session: AsyncSession, promotion: Promotion) -> set[str]:
+    """Who may not approve a promotion as a second person: its requester, and who submitted or resumed its run."""
+    return {promotion.requested_by, *await submitters_of(session, promotion.requested_by)}
 
 
 async def list_promotions(

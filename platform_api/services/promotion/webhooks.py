@@ -21,11 +21,17 @@ from rubricworks.platform_api.db.tables import Delivery, utc_now
 from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
 from rubricworks.tracking.promotion_messages import SIGNATURE, sign
 
-ATTEMPTS = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=2), timedelta(hours=1)
+ATTEMPTS = 83
+"""Sent anew for three days, so that a consumer that is down over a weekend hears of what it missed."""
 _LEASE = timedelta(seconds=30)
 """Time in which nobody else sends a message that is being sent."""
 _log = logging.getLogger(__name__)
+
+
+def pause_after(attempts: int) -> timedelta:
+    """Time until a message that was sent so often is sent again."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 30))
 
 
 class Webhooks:
@@ -94,6 +100,5 @@ class Webhooks:
                 row.delivered_at, row.due_at, row.error = utc_now(), None, ""
                 return
             row.error = error
-            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (row.attempts - 1))
-            row.due_at = utc_now() + pause if row.attempts < ATTEMPTS else None
+            row.due_at = utc_now() + pause_after(row.attempts) if row.attempts < ATTEMPTS else None
             _log.warning("message %d was not received (%s), attempt %d of %d", row.id, error, row.attempts, ATTEMPTS)
