@@ -1,8 +1,9 @@
 """Rubrics as a scorer of MLflow: `mlflow.genai.evaluate(data, scorers=[RubricScorer(Grader(judge))])`.
 
 A row's rubric is its expectation `rubric` (JSON, a dict or a `Rubric`), or one rubric for all rows. Each row gets the
-feedback `rubric`, its reward, and one feedback per criterion, `rubric/TITLE`, with the judge's rationale. A criterion
-that could not be judged has an error and no value, and so has the reward: MLflow's means leave it out.
+feedback `rubric`, its reward, and one feedback per criterion, `rubric/TITLE`, with the judge's rationale. A title that
+MLflow takes for no metric's name is cut, and is whole in the feedback's metadata. A criterion that could not be judged
+has an error and no value, and so has the reward: MLflow's means leave it out.
 """
 
 import json

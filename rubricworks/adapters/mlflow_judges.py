@@ -10,6 +10,7 @@ class.
 
 from mlflow.genai.judges import Judge, make_judge
 
+from rubricworks.adapters.mlflow_traces import criterion_name
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -28,7 +29,7 @@ Return true if the criterion is met, else false."""
 
 
 def criterion_judges(rubric: Rubric, *, model: str, name: str = "rubric", base_url: str | None = None) -> list[Judge]:
-    """One judge per criterion, named `NAME/TITLE`.
+    """One judge per criterion, named as the feedbacks of `RubricScorer`.
 
     Args:
         model: model as MLflow names it, such as `openai:/gpt-5-mini`.
@@ -38,7 +39,7 @@ def criterion_judges(rubric: Rubric, *, model: str, name: str = "rubric", base_u
     """
     return [
         make_judge(
-            name=f"{name}/{criterion.criterion}",
+            name=criterion_name(name, criterion.criterion),
             instructions=_instructions(criterion),
             model=model,
             description=f"weight {criterion.weight:g}",

@@ -6,11 +6,13 @@ value, and so has the reward. Within a trace of the caller's, such as that of th
 MLFLOW_TRACE_SAMPLING_RATIO traces a share.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import mlflow
 from mlflow.entities import AssessmentError, AssessmentSource, Feedback, SpanType
+from mlflow.utils.validation import path_not_unique, validate_param_and_metric_name
 
 from rubricworks.grading import Cascade, Grader
 from rubricworks.rewards import signed_reward
@@ -18,6 +20,9 @@ from rubricworks.rubrics import Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
+
+_MAX_NAME_CHARS = 200
+"""Below MLflow's 250 for a metric, whose name is that of a feedback and of its aggregation."""
 
 
 class TracedGrader:
@@ -58,16 +63,31 @@ def reward_feedback(card: Scorecard, reward: float | None, name: str) -> Feedbac
 
 
 def criterion_feedbacks(card: Scorecard, rubric: Rubric, name: str) -> Iterator[Feedback]:
-    """Assessment of each criterion, `NAME/TITLE`: its credit and the judge's rationale, or an error."""
+    """Assessment of each criterion, named by `criterion_name`: its credit and the judge's rationale, or an error."""
     for verdict, criterion in zip(card.verdicts, rubric.criteria, strict=True):
         yield Feedback(
-            name=f"{name}/{criterion.criterion}",
+            name=criterion_name(name, criterion.criterion),
             value=verdict.credit,
             error=None if verdict.error is None else _error(verdict),
             rationale=verdict.reasoning or None,
             source=_source(card),
-            metadata={"weight": f"{criterion.weight:g}"},
+            metadata={"criterion": criterion.criterion, "weight": f"{criterion.weight:g}"},
         )
+
+
+def criterion_name(name: str, title: str) -> str:
+    """Name of a criterion in MLflow, `NAME/TITLE`, as MLflow makes a metric of it.
+
+    A title that no metric's name may hold is cut, without the characters that MLflow refuses, and ends in a digest of
+    the whole, so that a criterion has the same name in all rows, and two have never one.
+    """
+    whole = f"{name}/{title}"
+    if len(whole) <= _MAX_NAME_CHARS and validate_param_and_metric_name(whole) and not path_not_unique(whole):
+        return whole
+    admitted = "".join(one if one != "/" and validate_param_and_metric_name(one) else " " for one in title)
+    digest = hashlib.sha256(title.encode()).hexdigest()[:8]
+    beginning = f"{name}/{' '.join(admitted.split())}"[: _MAX_NAME_CHARS - len(digest) - 1]
+    return f"{beginning.rstrip()} {digest}"
 
 
 def _source(card: Scorecard) -> AssessmentSource:

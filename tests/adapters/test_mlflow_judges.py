@@ -85,6 +85,21 @@ def test_a_changed_rule_is_a_new_version_of_the_same_judge(store):
     assert "any shade" in second.instructions
 
 
+def test_a_judge_of_a_long_title_has_a_name_that_mlflow_makes_a_metric_of(store, serve):
+    import mlflow
+
+    from rubricworks.adapters.mlflow_judges import criterion_judges
+
+    server, title = serve(judge), "States the dose (81 mg), and that it is taken daily, " * 6
+    (one,) = criterion_judges(
+        Rubric(criteria=(criterion(title.strip()),)), model="openai:/judge", base_url=f"{server.url}/chat/completions"
+    )
+    one.register(experiment_id=store)
+    result = mlflow.genai.evaluate(data=[{"inputs": {"prompt": "?"}, "outputs": "none"}], scorers=[one])
+    assert result.metrics == {f"{one.name}/mean": 0}
+    assert title.strip() in one.instructions
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

@@ -13,6 +13,7 @@ from test_trl_reward import RUBRIC, word_judge
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.rubrics import Criterion, Rubric
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_scorer.py"
 pytestmark = pytest.mark.e2e  # mlflow.genai alone takes seconds to import
@@ -30,7 +31,7 @@ def test_a_row_has_its_reward_and_a_feedback_for_each_criterion(scorer):
     feedbacks = scorer(inputs={"question": "?"}, outputs="one circle", expectations={"rubric": RUBRIC.model_dump()})
     assert [(one.name, one.value) for one in feedbacks] == [("rubric", 0.25), ("rubric/red", 0), ("rubric/circle", 1)]
     assert [one.rationale for one in feedbacks] == [None, "looked", "looked"]
-    assert feedbacks[1].metadata == {"weight": "3"}
+    assert feedbacks[1].metadata == {"criterion": "red", "weight": "3"}
     assert {(one.source.source_type, one.source.source_id) for one in feedbacks} == {("LLM_JUDGE", "j")}
 
 
@@ -42,24 +43,62 @@ def test_what_was_not_judged_is_an_error_without_a_value(scorer):
         scorer(outputs="a red circle")
 
 
-def test_mlflows_evaluation_takes_it_and_its_means_leave_out_what_was_not_judged(scorer, tmp_path, monkeypatch):
+@pytest.fixture
+def evaluation(tmp_path, monkeypatch):
+    """Returns MLflow's evaluation of captions by a rubric, in a store of its own."""
     import mlflow
 
     monkeypatch.chdir(tmp_path)
     before, store = mlflow.get_tracking_uri(), f"sqlite:///{tmp_path / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     mlflow.set_tracking_uri(store)
-    rows = [
-        {"inputs": {"question": "?"}, "outputs": text, "expectations": {"rubric": RUBRIC.model_dump_json()}}
-        for text in CAPTIONS
-    ]
-    try:
-        result = mlflow.genai.evaluate(data=rows, scorers=[scorer])
-    finally:
-        mlflow.set_tracking_uri(before)
+
+    def evaluate(scorer, captions, rubric):
+        expected = {"rubric": rubric.model_dump_json()}
+        rows = [{"inputs": {"question": "?"}, "outputs": text, "expectations": expected} for text in captions]
+        return mlflow.genai.evaluate(data=rows, scorers=[scorer])
+
+    yield evaluate
+    mlflow.set_tracking_uri(before)
+
+
+def test_mlflows_evaluation_takes_it_and_its_means_leave_out_what_was_not_judged(scorer, evaluation):
+    result = evaluation(scorer, CAPTIONS, RUBRIC)
     assert result.metrics["rubric/mean"] == pytest.approx((1 + 0.25) / 2)
     assert result.metrics["rubric/red/mean"] == pytest.approx(0.5)
     assert result.metrics["rubric/circle/mean"] == 1
+
+
+LONG = "Explains that a fever above 39 °C in an infant under 3 months (even without other signs) needs a doctor's " * 3
+TITLES = (
+    "States the dose (81 mg), and that it is taken daily",
+    "Doesn't recommend > 2 drinks a day; 100% abstinence is named",
+    "./a//b",
+    "trailing/",
+    "..",
+    "Nennt Größe und Farbe: rot/grün",
+    LONG + "today",
+    LONG + "tomorrow",
+)
+
+
+def test_titles_that_are_no_names_of_mlflows_metrics_do_not_end_an_evaluation(scorer, evaluation):
+    rubric = Rubric(criteria=tuple(Criterion(criterion=title, weight=1) for title in TITLES))
+    result = evaluation(scorer, [TITLES[0], LONG + "today"], rubric)
+    assert result.metrics["rubric/mean"] == 1 / len(TITLES)
+    means = {name: mean for name, mean in result.metrics.items() if name != "rubric/mean"}
+    assert sorted(means.values()) == [0] * 6 + [0.5] * 2
+    assert means["rubric/Nennt Größe und Farbe: rot/grün/mean"] == 0
+    (dose,) = (name for name in means if name.startswith("rubric/States the dose 81 mg and that it is taken daily "))
+    assert means[dose] == 0.5
+
+
+def test_a_title_that_is_cut_is_whole_in_the_metadata_of_its_feedback(scorer):
+    rubric = Rubric(criteria=tuple(Criterion(criterion=title, weight=1) for title in TITLES))
+    feedbacks = scorer(outputs="?", expectations={"rubric": rubric.model_dump()})[1:]
+    assert [one.metadata["criterion"] for one in feedbacks] == list(TITLES)
+    assert len({one.name for one in feedbacks}) == len(TITLES)
+    assert max(len(one.name) for one in feedbacks) == 200
 
 
 def last_word_judge(_, body):
