@@ -2,7 +2,7 @@
 
 from rubricworks.grading.assertions.grader import AssertionGrader, GradedCaption
 from rubricworks.grading.assertions.prompts import ASSERTION_PROMPT_VERSION, Pointability
-from rubricworks.grading.cascade import Cascade, require_logprobs
+from rubricworks.grading.cascade import Cascade, check_gives_logprobs, require_logprobs
 from rubricworks.grading.execution import execute, verdicts_of
 from rubricworks.grading.grader import CallPer, FailedCall, Grader, Subject
 from rubricworks.grading.requests import (
@@ -50,6 +50,7 @@ __all__ = [
     "execute",
     "request_with_exposure",
     "require_logprobs",
+    "check_gives_logprobs",
     "scoring_messages",
     "scoring_request",
     "scoring_text",

@@ -11,11 +11,14 @@ from rubricworks.errors import UserError
 from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.grader import Grader
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
-from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
+
+_PASSING = (408, 429)
+"""Statuses below 500 of a server that may answer the same request in a moment."""
 
 
 class Cascade:
@@ -71,11 +74,29 @@ async def require_logprobs(judge: ChatClient) -> None:
     """Ask a judge about one caption, to find before anything else is paid for that it gives no log-probabilities.
 
     Raises:
-        UserError: it gives none.
+        UserError: it gives none, or refuses the question.
     """
     criterion = Criterion(criterion="Names a cat", evaluation_rule="Passes if a cat is named.", weight=1)
     messages = judge_messages("A cat sleeps.", [criterion])
     try:
         await judge.chat(messages, Judgment, check=lambda one: check_ids(one, 1), probabilities_of="score")
-    except ChatError:
-        return  # a server that does not answer now; the grading tells
+    except ChatError as error:
+        if refused := judge.access_refused(error):
+            raise UserError(refused) from None
+        if 400 <= error.status < 500 and error.status not in _PASSING:
+            reason = error.message.removeprefix(f"{judge.endpoint.label}: ")
+            raise UserError(
+                f"{judge.endpoint.model} refuses a question about log-probabilities, which credits and confidences of "
+                f"them need: {reason}; take an endpoint that gives them (vLLM, OpenAI), or leave them out"
+            ) from None
+        # Otherwise a server that does not answer now; the grading tells.
+
+
+async def check_gives_logprobs(judge: Endpoint) -> None:
+    """Ask an endpoint once for log-probabilities, before a run.
+
+    Raises:
+        UserError: it gives none, or refuses the question.
+    """
+    async with ChatClient(judge.model_copy(update={"attempts": 1, "patience_s": 15.0})) as client:
+        await require_logprobs(client)

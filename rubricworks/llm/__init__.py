@@ -1,7 +1,7 @@
 """Chat endpoints: an OpenAI-compatible client with typed answers, retries, repair turns and a cache."""
 
 from rubricworks.llm.client import ChatClient
-from rubricworks.llm.endpoint import Endpoint, ImageEndpoint, SeesImages
+from rubricworks.llm.endpoint import Endpoint, GivesLogprobs, ImageEndpoint, SeesImages
 from rubricworks.llm.image_check import check_sees_images
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
@@ -20,6 +20,7 @@ __all__ = [
     "Usage",
     "check_endpoint",
     "check_sees_images",
+    "GivesLogprobs",
     "ImageEndpoint",
     "SeesImages",
     "fence",

@@ -265,8 +265,8 @@ class ChatClient:
                 field, logprobs = question.probabilities_of, completion.answer.logprobs
                 if field and not logprobs:
                     raise UserError(
-                        f"{self.endpoint.label} gives no log-probabilities, which credits of them need; take an "
-                        "endpoint that does (vLLM, OpenAI), or other credits"
+                        f"{self.endpoint.model} gives no log-probabilities, which credits and confidences of them "
+                        "need; take an endpoint that does (vLLM, OpenAI), or leave them out"
                     )
                 try:
                     value = question.parse(text)

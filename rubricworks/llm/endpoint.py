@@ -132,5 +132,13 @@ class SeesImages:
     """True if it is by the rest of the configuration."""
 
 
+@dataclass(frozen=True)
+class GivesLogprobs:
+    """Marker of a configuration's field: log-probabilities of its model are used."""
+
+    when: Callable[[Any], bool] = lambda config: True
+    """True if they are by the rest of the configuration."""
+
+
 ImageEndpoint = Annotated[Endpoint, SeesImages()]
 """Endpoint of a model that is shown images."""

@@ -30,9 +30,15 @@ def recipe_yaml(recipe: Recipe) -> str:
 def distinct_endpoints(recipe: Recipe) -> list[NamedEndpoint]:
     """Each distinct endpoint once, with the first field that names it."""
     shown = {one.identity for one in recipe.image_endpoints()}
+    graded = {one.identity: one for one in recipe.logprob_endpoints()}
     endpoints: dict[tuple[object, ...], NamedEndpoint] = {}
     for where, endpoint in recipe.endpoints():
-        named = NamedEndpoint(where=where, endpoint=endpoint, sees_images=endpoint.identity in shown)
+        named = NamedEndpoint(
+            where=where,
+            endpoint=endpoint,
+            sees_images=endpoint.identity in shown,
+            logprobs_of=graded.get(endpoint.identity),
+        )
         endpoints.setdefault(endpoint.identity, named)
     return list(endpoints.values())
 

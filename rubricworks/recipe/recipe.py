@@ -13,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.redaction import find_secret, is_secret_name
-from rubricworks.runtime.config import StageConfig, booleans_as_words, canonical_json, endpoints_in, image_endpoints_in
+from rubricworks.runtime.config import (
+    StageConfig,
+    booleans_as_words,
+    canonical_json,
+    endpoints_in,
+    image_endpoints_in,
+    logprob_endpoints_in,
+)
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.judge_trust import REPORT_FIELD
@@ -164,6 +171,10 @@ class Recipe(BaseModel):
     def image_endpoints(self) -> Iterator[Endpoint]:
         """Endpoints of the stages whose models are shown images."""
         return image_endpoints_in(self)
+
+    def logprob_endpoints(self) -> Iterator[Endpoint]:
+        """Endpoints of the stages of which log-probabilities are used."""
+        return logprob_endpoints_in(self)
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → configuration, in the order of the pipeline."""

@@ -20,7 +20,6 @@ from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.preflight_checks import (
     Check,
     promotion_checks,
-    require_endpoint,
     require_file,
     require_tracking,
     run_check,
@@ -77,8 +76,7 @@ def check_sources(recipe: Recipe) -> Iterator[Check]:
         if isinstance(data, PrepareConfig) and learns and not images.problem:
             yield run_check("captions", lambda: _captions(data))
     for named in distinct_endpoints(recipe):
-        require = partial(require_endpoint, named.endpoint, sees_images=named.sees_images)
-        yield run_check(f"endpoint {named.where}", require)
+        yield run_check(f"endpoint {named.where}", named.require)
 
 
 def _loads(function: str) -> str:

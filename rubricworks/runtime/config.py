@@ -9,7 +9,9 @@ from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.data import manifest
-from rubricworks.llm import Endpoint, SeesImages
+from rubricworks.llm import Endpoint, GivesLogprobs, SeesImages
+
+Marker = SeesImages | GivesLogprobs
 
 
 class StageConfig(BaseModel):
@@ -92,33 +94,44 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
-def image_endpoints_in(value: Any, *, shown: bool = False) -> Iterator[Endpoint]:
-    """Yield every endpoint in a configuration, or a sequence of them, whose model is shown images.
+def image_endpoints_in(value: Any) -> Iterator[Endpoint]:
+    """Yield every endpoint in a configuration, or a sequence of them, whose model is shown images."""
+    return _marked_endpoints_in(value, SeesImages)
+
+
+def logprob_endpoints_in(value: Any) -> Iterator[Endpoint]:
+    """Yield every endpoint in a configuration, or a sequence of them, of which log-probabilities are used."""
+    return _marked_endpoints_in(value, GivesLogprobs)
+
+
+def _marked_endpoints_in(value: Any, kind: type[Marker], *, marked: bool = False) -> Iterator[Endpoint]:
+    """Yield the endpoints of fields with a marker of the kind that holds.
 
     Args:
-        shown: the endpoints of the value itself are.
+        marked: the endpoints of the value itself are.
     """
     if isinstance(value, Endpoint):
-        if shown:
+        if marked:
             yield value
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            marks = _marks([field.annotation, *field.metadata])
-            yield from image_endpoints_in(getattr(value, name), shown=any(mark.when(value) for mark in marks))
+            marks = _marks([field.annotation, *field.metadata], kind)
+            inner = any(mark.when(value) for mark in marks)
+            yield from _marked_endpoints_in(getattr(value, name), kind, marked=inner)
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from image_endpoints_in(item, shown=shown)
+            yield from _marked_endpoints_in(item, kind, marked=marked)
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from image_endpoints_in(item, shown=shown)
+            yield from _marked_endpoints_in(item, kind, marked=marked)
 
 
-def _marks(kinds: Iterable[Any]) -> list[SeesImages]:
-    """Markers in annotations, at any depth."""
-    marks: list[SeesImages] = []
-    for kind in kinds:
-        inner = (*get_args(kind), *getattr(kind, "__metadata__", ()))
-        marks += [kind] if isinstance(kind, SeesImages) else _marks(inner)
+def _marks(annotations: Iterable[Any], kind: type[Marker]) -> list[Marker]:
+    """Markers of a kind in annotations, at any depth."""
+    marks: list[Marker] = []
+    for one in annotations:
+        inner = (*get_args(one), *getattr(one, "__metadata__", ()))
+        marks += [one] if isinstance(one, kind) else _marks(inner, kind)
     return marks
 
 

@@ -21,8 +21,10 @@ from rubricworks.data.hub import HubSource, hub_files, hub_source, model_source
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
+from rubricworks.grading import check_gives_logprobs
 from rubricworks.llm import Budget, Endpoint, check_endpoint, check_sees_images, read_spending
 from rubricworks.llm.spending import SPENDING_FILE
+from rubricworks.runtime.admission import SCENE_WORLD
 from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
 from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking import TrackingConfig, check_tracking, tracking_uri
@@ -107,20 +109,31 @@ def require_file(source: str, field: str) -> str:
     return f"{source} is there"
 
 
-def require_endpoint(endpoint: Endpoint, *, sees_images: bool = False) -> str:
+def require_endpoint(endpoint: Endpoint, *, sees_images: bool = False, logprobs_of: Endpoint | None = None) -> str:
     """Send one request to a model endpoint.
 
     Args:
         sees_images: the model is shown images: ask it about a picture, too.
+        logprobs_of: the endpoint as where its log-probabilities are used: ask it for some, too.
     Raises:
-        UserError: the endpoint does not answer, or refuses, or its model does not see.
+        UserError: the endpoint does not answer, or refuses, or its model does not see, or gives no log-probabilities.
     """
     asyncio.run(check_endpoint(endpoint))
     if sees_images:
         asyncio.run(check_sees_images(endpoint))
+    if logprobs_of:
+        _require_logprobs(logprobs_of)
     if endpoint.api_key_env or names_in(endpoint.url):
         return f"{endpoint.label} answers, with what the environment holds"
     return f"{endpoint.label} answers"
+
+
+def _require_logprobs(judge: Endpoint) -> None:
+    try:
+        asyncio.run(check_gives_logprobs(judge))
+    except UserError as error:
+        own = "the scene world's " if judge.url in SCENE_WORLD else ""
+        raise UserError(f"{own}{error}") from None
 
 
 def require_tracking(tracking: TrackingConfig, runs: Path) -> str:

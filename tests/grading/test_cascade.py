@@ -138,9 +138,38 @@ def test_an_endpoint_without_log_probabilities_is_found_by_one_question(serve):
         async with ChatClient(server.url, "cheap") as judge:
             await require_logprobs(judge)
 
-    with pytest.raises(UserError, match=r"cheap at .* gives no log-probabilities"):
+    with pytest.raises(UserError, match=r"^cheap gives no log-probabilities"):
         asyncio.run(run())
     assert len(server.chats) == 1
+
+
+def require_of(server):
+    async def run():
+        async with ChatClient(Endpoint(url=server.url, model="cheap", attempts=1, patience_s=0.1)) as judge:
+            await require_logprobs(judge)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "^cheap refuses a question about log-probabilities, .*400.*logprobs are not supported; take an endpoint"),
+        (404, "^cheap refuses"),
+        (422, "^cheap refuses"),
+        (401, "name the variable that holds the key"),
+        (403, "name the variable that holds the key"),
+    ],
+)
+def test_an_endpoint_that_refuses_to_be_asked_for_log_probabilities_gives_none(serve, status, message):
+    server = serve(lambda _, body: fail(status, "logprobs are not supported") if "logprobs" in body else say("{}"))
+    with pytest.raises(UserError, match=message):
+        require_of(server)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_an_endpoint_that_does_not_answer_now_may_give_log_probabilities(serve, status):
+    require_of(serve(lambda _, body: fail(status, "later")))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from rubricworks.llm import Endpoint, check_endpoint, check_sees_images
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.recipe_checks import check_sources
+from rubricworks.stages.cluster.preflight import NamedEndpoint
 
 
 def check(serve, max_tokens: int, entry: dict, **options) -> None:
@@ -147,3 +148,46 @@ def test_a_judge_of_the_world_that_sees_nothing_is_no_captioner(tmp_path):
         problems = {check.name: check.problem for check in check_sources(recipe) if check.problem}
     assert list(problems) == ["endpoint committee.teachers.0"]
     assert "takes no images, and is shown some" in problems["endpoint committee.teachers.0"]
+
+
+STRONG = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
+
+
+@pytest.mark.parametrize("settings", [("policy.credits=logprob",), (f"policy.escalate_to={{judge: {STRONG}}}",)])
+def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tmp_path):
+    small = ("world.scenes=40", "data.held_out=8", "data.warm_up=8")
+    stand_in = load_recipe(recipe_path("quickstart"), (*small, *settings))
+    cheap = load_recipe(recipe_path("quickstart"), (*small, *settings, "policy.judge.model=cheap-judge"))
+    with serve_world(stand_in.world, tmp_path):
+        problems = {check.name: check.problem for check in check_sources(stand_in) if check.problem}
+        assert [check.problem for check in check_sources(cheap) if check.problem] == []
+    (problem,) = problems.values()
+    assert problem.startswith("the scene world's judge gives no log-probabilities, which credits and confidences")
+    assert "${" not in problem
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        (f"policy.escalate_to={{judge: {STRONG}, repeats: 2}}",),
+        ("policy.credits=logprob", "policy.reward={function: 'my_rewards:score'}"),
+    ],
+)
+def test_a_judge_whose_log_probabilities_are_not_used_is_not_asked_for_any(settings):
+    recipe = load_recipe(recipe_path("quickstart"), settings)
+    assert not any(one.logprobs_of for one in distinct_endpoints(recipe))
+
+
+def test_preflight_asks_a_judge_as_where_its_log_probabilities_are_used(serve):
+    def answer(_, body):
+        if not body:
+            return Said(json.dumps({"data": [{"id": "judge", "object": "model"}]}).encode())
+        return fail(400, "logprobs are not supported") if "logprobs" in body else say("{}")
+
+    server = serve(answer)
+    judge = Endpoint(url=server.url, model="judge", max_tokens=77)
+    named = NamedEndpoint(where="rubric.writer", endpoint=judge.model_copy(update={"max_tokens": 9}), logprobs_of=judge)
+    with pytest.raises(UserError, match=r"^judge refuses a question about log-probabilities"):
+        named.require()
+    assert [one.body["max_tokens"] for one in server.chats] == [77]

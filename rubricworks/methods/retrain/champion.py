@@ -11,7 +11,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.evaluation.retired_tables import RETIRED_STAGES
 from rubricworks.runtime.admission import Admission, needs_of
-from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in, image_endpoints_in
+from rubricworks.runtime.config import (
+    StageConfig,
+    canonical_json,
+    endpoints_in,
+    image_endpoints_in,
+    logprob_endpoints_in,
+)
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import require_endpoint, run_check
 from rubricworks.runtime.stage_table import STAGES
@@ -216,9 +222,13 @@ def check_endpoints(recipe: StagedRecipe) -> None:
     configs = {stage: parse_config(stage, recipe.stages) for stage in recipe.stages}
     endpoints = [pair for stage, config in configs.items() for pair in endpoints_in(config, stage)]
     shown = {one.identity for config in configs.values() for one in image_endpoints_in(config)}
+    graded = {one.identity: one for config in configs.values() for one in logprob_endpoints_in(config)}
     distinct = {one.identity: (where, one) for where, one in reversed(endpoints)}
     checks = [
-        run_check(where, partial(require_endpoint, one, sees_images=one.identity in shown))
+        run_check(
+            where,
+            partial(require_endpoint, one, sees_images=one.identity in shown, logprobs_of=graded.get(one.identity)),
+        )
         for where, one in distinct.values()
     ]
     if failures := [check for check in checks if check.problem]:

@@ -42,6 +42,12 @@ class NamedEndpoint(BaseModel):
     where: str
     endpoint: Endpoint
     sees_images: bool = False
+    logprobs_of: Endpoint | None = Field(default=None, exclude_if=not_)
+    """The same endpoint as where its log-probabilities are used, if they are anywhere."""
+
+    def require(self) -> str:
+        """Ask the endpoint for what the recipe needs of it."""
+        return require_endpoint(self.endpoint, sees_images=self.sees_images, logprobs_of=self.logprobs_of)
 
 
 class Config(StageConfig):
@@ -93,9 +99,7 @@ def check_all(config: Config, job: Job) -> Iterator[Check]:
     for where, model in config.models.items():
         yield run_check(f"model {where}", partial(require_model, model))
     for named in config.endpoints:
-        yield run_check(
-            f"endpoint {named.where}", partial(require_endpoint, named.endpoint, sees_images=named.sees_images)
-        )
+        yield run_check(f"endpoint {named.where}", named.require)
     if config.promotes:
         yield from promotion_checks()
     yield run_check("tracking", lambda: _require_tracking_server(config.tracking, job))

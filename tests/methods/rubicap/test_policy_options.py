@@ -136,7 +136,7 @@ def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, se
     for escalation in option.values():
         if isinstance(escalation, dict):
             escalation["judge"] = {"url": server.url, "model": "strong"}
-    with pytest.raises(UserError, match="gives no log-probabilities, which credits of them need"):
+    with pytest.raises(UserError, match="gives no log-probabilities, which credits and confidences of them need"):
         train(tmp_path, inputs, server.url, **option)
     assert len(server.chats) == 1
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,7 +12,7 @@ from rubricworks.adapters.trl import ContrastReward, RubricReward
 from rubricworks.grading import CallPer, Cascade, Combine, FailedCall, Grader, require_logprobs
 from rubricworks.grading.grader import Confidence
 from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
-from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
+from rubricworks.llm import ChatClient, Endpoint, GivesLogprobs, ImageEndpoint
 from rubricworks.methods.rubicap.peers.captions import REWRITING_VERSION, rewritten_captions, supervised_captions
 from rubricworks.methods.rubicap.peers.config import Peer, RewritingPeer, SupervisedPeer
 from rubricworks.methods.rubicap.peers.rewards import RewardedPeer, peer_reward
@@ -67,7 +67,7 @@ class Escalation(BaseModel):
 class PolicySection(StageConfig, PolicyConfig):
     """Section `policy:` of a recipe."""
 
-    judge: Endpoint
+    judge: Annotated[Endpoint, GivesLogprobs(lambda config: config.uses_logprobs)]
     """Grades the rollouts; sees the criteria and the caption, never the image."""
     more_judges: tuple[Endpoint, ...] = ()
     """Further judges that grade every rollout; `combine` merges their credits."""
@@ -96,6 +96,14 @@ class PolicySection(StageConfig, PolicyConfig):
     """User-defined reward; by default the rubric reward."""
     peer: Peer | None = Field(default=None, exclude_if=lambda peer: peer is None)
     """Baseline that is trained in the place of the rubric reward; none by default."""
+
+    @property
+    def uses_logprobs(self) -> bool:
+        """True if the judge is asked for log-probabilities."""
+        if self.reward or not (self.peer is None or isinstance(self.peer, RewritingPeer)):
+            return False
+        unsure = self.escalate_to is not None and self.escalate_to.repeats == 1 and self.peer is None
+        return self.credits == "logprob" or unsure
 
     @model_validator(mode="after")
     def _refresh_is_set_once(self) -> "PolicySection":
