@@ -195,8 +195,8 @@ class RefillOptions(_Options):
     """Draws of other prompts in a step; a group that is still missing after them is not trained on."""
     criterion: str | None = Field(None, min_length=1)
     """Key, or title, of the criteria that a rollout passes or fails, for rewards from rubrics. By default the reward
-    decides: a prompt whose rollouts all earn 1, or all 0, gives way. A shaped reward seldom is 0, so that its failures
-    stay."""
+    decides: a prompt whose rollouts all earn the same, all 1 or more, or all 0 or less, gives way. A shaped reward
+    seldom is 0, so that its failures stay where they differ."""
 
 
 class PolicyConfig(_Options):
@@ -244,7 +244,7 @@ class PolicyConfig(_Options):
     selection: SelectionOptions | None = Field(None, exclude_if=lambda selection: selection is None)
     """Train on some of each group's rollouts alone; on all by default."""
     refill: RefillOptions | None = Field(None, exclude_if=lambda refill: refill is None)
-    """Draw other prompts for those whose rollouts all pass or all fail; none by default."""
+    """Draw other prompts for those whose rollouts all pass, all fail or all earn the same; none by default."""
     mask_truncated: bool = False
     """Exclude rollouts that reach max_new_tokens from the loss."""
     seed: int = 0

@@ -1,8 +1,8 @@
 """Prompts without a signal give way to others before a step (DAPO, section 3.2; a peer in RubricRL's table 5).
 
-A group whose rollouts all pass or all fail teaches nothing. It is dropped and another prompt is drawn in its place, for
-a bounded number of rounds. What is still missing then is not trained on. Every rollout is logged. The prompts come from
-the seed and the step alone, so that a resumed training draws the same.
+A group whose rollouts all pass, all fail or all earn the same teaches nothing. It is dropped and another prompt is
+drawn in its place, for a bounded number of rounds. What is still missing then is not trained on. Every rollout is
+logged. The prompts come from the seed and the step alone, so that a resumed training draws the same.
 """
 
 import random
@@ -16,6 +16,10 @@ from rubricworks.rl import keep_prompt
 
 PASSES = "passes"
 """Column that a reward logs with TRL's `log_extra`: True, False, or None per rollout (`adapters.trl.RubricReward`)."""
+
+
+_SAME = 1e-6
+"""Rewards closer than this are one reward: sums of the same credits in another order differ as little."""
 
 
 class Group(NamedTuple):
@@ -37,12 +41,14 @@ def has_signal(rewards_G: Sequence[float | None], passes_G: Sequence[bool | None
     Args:
         rewards_G: None where a rollout could not be judged.
         passes_G: passes of a named criterion. Without any, a reward of 1 passes and one of 0 fails, and a group with a
-            reward between them is kept, as the paper drops prompts of accuracy 1 or 0 alone.
+            reward between them is kept if two rewards differ: the paper's accuracy is 1 or 0, and what it drops for is
+            that equal rewards have no advantages.
     """
     if passes_G is not None and any(one is not None for one in passes_G):
         return keep_prompt(passes_G)
     judged = [reward for reward in rewards_G if reward is not None]
-    return bool(judged) and not all(reward >= 1 for reward in judged) and not all(reward <= 0 for reward in judged)
+    differ = bool(judged) and max(judged) - min(judged) > _SAME
+    return differ and not all(reward >= 1 for reward in judged) and not all(reward <= 0 for reward in judged)
 
 
 def other_prompts(count: int, used: Collection[int], *, seed: int, step: int) -> list[int]:

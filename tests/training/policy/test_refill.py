@@ -28,7 +28,10 @@ REFILL = RefillOptions(rounds=3)
         ([1.0, 1.0, 1.0], None, False),
         ([0.0, 0.0, None], None, False),
         ([0.0, 1.0], None, True),
-        ([0.6, 0.6], None, True),  # neither right nor wrong: DAPO drops accuracy 0 and 1 alone
+        ([0.6, 0.7], None, True),  # neither right nor wrong: DAPO drops accuracy 0 and 1 alone
+        ([0.5, 0.5, 0.5, 0.5], None, False),
+        ([0.5, None, None, None], None, False),
+        ([0.1 + 0.2, 0.3], None, False),
         ([None, None], None, False),
         ([0.2, 0.7], [False, False], False),
         ([0.5, 0.5], [True, False], True),
@@ -38,6 +41,13 @@ REFILL = RefillOptions(rounds=3)
 )
 def test_a_group_has_a_signal_if_some_pass_and_some_fail(rewards, passes, expected):
     assert has_signal(rewards, passes) is expected
+
+
+@pytest.mark.parametrize("rewards", [[0.5] * 4, [0.5, None, None, None], [1.0] * 4, [0.0, 0.0, None, 0.0]])
+def test_a_group_without_advantages_has_no_signal(rewards):
+    values = torch.tensor([float("nan") if one is None else one for one in rewards])
+    assert group_advantages(values, 4).tolist() == [0.0] * 4
+    assert not has_signal(rewards, None)
 
 
 def test_other_prompts_are_the_unused_ones_in_an_order_of_the_step():
