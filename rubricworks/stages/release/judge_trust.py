@@ -23,7 +23,9 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.measured_rates import (
     AGREEMENT_FILE,
+    OtherJudge,
     agreement_content,
+    measured_identity,
     parse_agreement,
     stated_rates,
 )
@@ -105,6 +107,7 @@ def judge_trust_values(
         "audited_in": audited_in,
         "flag_meanings": ADVICE,
         "noise_rates": _noise_rates(recipe, agreement),
+        "other_judge": _other_judge(run, recipe, agreement) if agreement else "",
         "judge_sentences": _judge_sentences(run, recipe, agreement),
         "probe_lines": probe_lines(agreement.probe) if agreement and agreement.probe else [],
     }
@@ -122,9 +125,40 @@ def _noise_rates(recipe: dict[str, Any], agreement: AgreementReport | None) -> l
 
 
 def _judge_name(recipe: dict[str, Any]) -> str:
+    return " + ".join(model for model, _ in _judges(recipe))
+
+
+def _judges(recipe: dict[str, Any]) -> list[tuple[str, str]]:
+    """Model and revision of each judge of the policy."""
     policy = recipe.get("policy") or {}
-    judges = [policy.get("judge"), *(policy.get("more_judges") or ())]
-    return " + ".join(str(one["model"]) for one in judges if one and "model" in one)
+    return [_model(one) for one in (policy.get("judge"), *(policy.get("more_judges") or ())) if one and "model" in one]
+
+
+def _model(endpoint: dict[str, Any]) -> tuple[str, str]:
+    return str(endpoint["model"]), str(endpoint.get("revision") or "")
+
+
+def _other_judge(run: Path, recipe: dict[str, Any], agreement: AgreementReport) -> str:
+    """Reason why the file's figures are not of the judges that graded this run; empty if they are."""
+    judges, pinned = _judges(recipe), read_identities(run / IDENTITY_FILE)
+    if not judges:
+        return ""
+    graders = [(_judge_name(recipe), judges)]
+    if escalation := recipe["policy"].get("escalate_to"):
+        strong = _model(escalation["judge"])
+        graders.append((f"{judges[0][0]} > {strong[0]}", [*judges, strong]))
+    problems = []
+    for name, endpoints in graders:
+        entries = {model: pinned.get(model, ()) for model, _ in endpoints}
+        prompts = {prompt for of_model in entries.values() for entry in of_model for prompt in entry.prompts}
+        answers = {
+            model: {entry.identity for entry in of_model if entry.identity} for model, of_model in entries.items()
+        }
+        try:
+            measured_identity(agreement, name, endpoints, prompts, answers)
+        except OtherJudge as error:
+            problems.append(str(error))
+    return problems[0] if len(problems) == len(graders) else ""
 
 
 def _judge_sentences(run: Path, recipe: dict[str, Any], agreement: AgreementReport | None) -> list[str]:

@@ -1,13 +1,15 @@
 """Error rates of a policy's judge from a file of `rubricworks agreement --json` (`policy.noise_correction`).
 
 Rates hold for the judge that they were measured on: its name, its revision, what its answers state as its model, and
-the version of its prompt. All of that stands in the file, and a training with another judge is refused.
+the version of its prompt. All of that stands in the file. A training with another judge is refused, and a report that
+names such a file says so (`report.agreement`).
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -76,19 +78,75 @@ def read_measurement(
     file = measured.agreement
     report = parse_agreement(measured.content, file)
     name = " + ".join(judge.model for judge in judges)
-    identity = next((one for one in report.identities if one.judge == name), None)
-    if identity is None:
-        raise _refusal(
-            file,
-            f"tells no identity of a judge {name}; measure it on scorecards that lie in their run, beside its "
-            "identities.json",
-        )
-    _check(file, identity, judges, prompt)
+    try:
+        identity = measured_identity(report, name, [(judge.model, judge.revision) for judge in judges], (prompt,))
+    except OtherJudge as error:
+        raise _refusal(file, str(error)) from None
     errors = next((one for one in report.errors if one.judge == identity.rater), None)
     if errors is None:
         raise _refusal(file, f"has no error rates of {name}; they need labels of people, and credits of 0 or 1")
     rates = _by_weight(file, errors, weights) if measured.by_weight else _rates(file, errors, "all criteria")
     return Measurement(rates, tuple(entry.identity for entry in identity.entries))
+
+
+class OtherJudge(Exception):
+    """Figures of agreement were measured on another judge than the one that grades; the message begins with a verb."""
+
+
+def measured_identity(
+    report: AgreementReport,
+    name: str,
+    judges: Sequence[tuple[str, str]],
+    prompts: Collection[str],
+    answers: Mapping[str, Collection[Identity]] = MappingProxyType({}),
+) -> JudgeIdentity:
+    """Return the identity that a file's figures of a judge were measured on, if it is the one that grades.
+
+    Args:
+        name: of the judge, as its scorecards have it.
+        judges: model and revision of its endpoints; several are one panel.
+        prompts: versions of the prompts that they are asked with; none if that is not known.
+        answers: model → identities that its answers state, where that is known.
+    Raises:
+        OtherJudge: the file has no identity of it, or of another model, revision or prompt.
+    """
+    measured = next((one for one in report.identities if one.judge == name), None)
+    if measured is None:
+        if not report.identities:
+            raise OtherJudge(
+                f"tells no identity of {name}; measure it on scorecards that lie in their run, beside its "
+                "identities.json"
+            )
+        others = ", ".join(dict.fromkeys(one.judge for one in report.identities))
+        raise OtherJudge(f"measured {others}, and the judge that grades is {name}; measure that one")
+    if len(measured.entries) != len(judges):
+        raise OtherJudge(
+            f"has verdicts of {name} by {len(measured.entries)} servers, and the policy has {len(judges)}; measure the "
+            "judge that trains"
+        )
+    for entry, (model, revision) in zip(measured.entries, judges, strict=True):
+        if entry.revision != revision:
+            raise OtherJudge(
+                f"measured {model} of revision {entry.revision or '(none)'}, and the recipe's judge has "
+                f"{revision or '(none)'}; measure that one"
+            )
+        asked = {_prompt_name(one) for one in prompts}
+        mine = {one for one in entry.prompts if _prompt_name(one) in asked}
+        if prompts and (not mine or mine - set(prompts)):
+            then = ", ".join(sorted(mine or entry.prompts)) or "no such prompt"
+            now = ", ".join(sorted(prompts))
+            raise OtherJudge(f"measured {model} asked by {then}, and it is asked by {now} now; measure it anew")
+        stated = answers.get(model)
+        if stated and entry.identity and entry.identity not in stated:
+            raise OtherJudge(
+                f"measured {model} as {entry.identity}, and it answers as "
+                f"{', '.join(map(str, sorted(stated)))}; measure the model that answers now"
+            )
+    return measured
+
+
+def _prompt_name(version: str) -> str:
+    return version.rpartition("-")[0]
 
 
 def agreement_content(file: str, field: str) -> bytes:
@@ -140,29 +198,6 @@ def stated_rates(report: AgreementReport, judge: str, file: str, *, by_weight: b
 
 def _raters(report: AgreementReport, judge: str) -> set[str]:
     return {one.rater for one in report.identities if one.judge == judge}
-
-
-def _check(file: str, measured: JudgeIdentity, judges: Sequence[Endpoint], prompt: str) -> None:
-    if len(measured.entries) != len(judges):
-        raise _refusal(
-            file,
-            f"has verdicts of {measured.judge} by {len(measured.entries)} servers, and the policy has "
-            f"{len(judges)}; measure the judge that trains",
-        )
-    for entry, judge in zip(measured.entries, judges, strict=True):
-        if entry.revision != judge.revision:
-            raise _refusal(
-                file,
-                f"measured {judge.model} of revision {entry.revision or '(none)'}, and the recipe's judge has "
-                f"{judge.revision or '(none)'}; measure that one",
-            )
-        mine = {one for one in entry.prompts if one.rpartition("-")[0] == prompt.rpartition("-")[0]}
-        if mine != {prompt}:
-            raise _refusal(
-                file,
-                f"measured {judge.model} asked by {', '.join(sorted(mine)) or 'no such prompt'}, and it is asked "
-                f"by {prompt} now; measure it anew",
-            )
 
 
 def _by_weight(file: str, errors: JudgeErrors, weights: Collection[float]) -> dict[float, NoiseRates]:

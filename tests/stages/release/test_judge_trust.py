@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import CriterionFlag, RubricAudit, RubricFinding
 from rubricworks.grading.agreement.judge_errors import JudgeErrors
 from rubricworks.grading.agreement.judge_probe import JudgeProbe, ResponsePrice
-from rubricworks.grading.agreement.report import AgreementReport
+from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
 from rubricworks.llm.identity import Identity, PinnedEntry
 from rubricworks.metrics import Interval
 from rubricworks.recipe.cluster_configs import cluster_only_configs
@@ -125,6 +125,62 @@ def test_each_page_tells_the_audit_and_what_was_measured_of_the_judge(stage, aud
     assert load_recipe(recipe_path(RECIPES[stage])).success_lines(run) is not None, "the lines at the end of the run"
     file.unlink()
     assert json.loads((run / stage / "judge_agreement.json").read_text())["probe"]["responses"] == 32
+
+
+SMALL = {"url": "http://gpu/v1", "model": "small"}
+STRONG = {"url": "http://gpu/v1", "model": "strong"}
+OTHER = "Not known to be of this run's judge: the file of agreement"
+
+
+def entry(model: str, **fields) -> PinnedEntry:
+    return PinnedEntry(identity=Identity(model, ""), prompts=("judge-2",)).model_copy(update=fields)
+
+
+@pytest.mark.parametrize(
+    ("measured", "policy", "warning"),
+    [
+        ({"small": (entry("small-7b"),)}, {"judge": SMALL}, ""),
+        ({"small > strong": (entry("small-7b"), entry("big"))}, {"judge": SMALL, "escalate_to": {"judge": STRONG}}, ""),
+        (
+            {"Qwen2.5-7B-Instruct": (entry("Qwen2.5-7B-Instruct"),)},
+            {"judge": SMALL},
+            "measured Qwen2.5-7B-Instruct, and the judge that grades is small; measure that one.",
+        ),
+        ({}, {"judge": SMALL}, "tells no identity of small; measure it on scorecards that lie in their run"),
+        (
+            {"small": (entry("small-7b"),)},
+            {"judge": SMALL, "more_judges": [STRONG]},
+            "measured small, and the judge that grades is small + strong",
+        ),
+        (
+            {"small": (entry("small-7b", revision="r1"),)},
+            {"judge": SMALL},
+            "measured small of revision r1, and the recipe's judge has (none)",
+        ),
+        (
+            {"small": (entry("small-7b", prompts=("judge-1",)),)},
+            {"judge": SMALL},
+            "measured small asked by judge-1, and it is asked by judge-2 now",
+        ),
+        (
+            {"small": (entry("small-8b"),)},
+            {"judge": SMALL},
+            "measured small as small-8b, and it answers as small-7b; measure the model that answers now",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stage", AUDITED)
+def test_a_page_says_that_figures_of_another_judge_are_not_this_ones(stage, measured, policy, warning, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.yaml").write_text(json.dumps({"policy": policy}))
+    (run / "identities.json").write_text(json.dumps({f"small {16 * '0'}": entry("small-7b").model_dump()}))
+    identities = tuple(JudgeIdentity(rater=name, judge=name, entries=entries) for name, entries in measured.items())
+    file = tmp_path / "agreement.json"
+    file.write_text(AGREEMENT.model_copy(update={"identities": identities}).model_dump_json())
+    text = report(stage, run, agreement=str(file))
+    assert "Errors of the judge" in text
+    assert (f"{OTHER} {warning}" in text) if warning else (OTHER not in text)
 
 
 @pytest.mark.parametrize("stage", AUDITED)

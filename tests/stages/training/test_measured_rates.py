@@ -59,7 +59,7 @@ def test_rates_and_identity_are_those_of_the_file(measured):
 @pytest.mark.parametrize(
     ("judge", "prompt", "message"),
     [
-        (JUDGE.with_model("other"), "judge-2", "tells no identity of a judge other"),
+        (JUDGE.with_model("other"), "judge-2", "measured small, and the judge that grades is other; measure that one"),
         (JUDGE.model_copy(update={"revision": ""}), "judge-2", r"of revision r1, and the recipe's judge has \(none\)"),
         (JUDGE, "judge-3", "measured small asked by judge-2, and it is asked by judge-3 now; measure it anew"),
     ],
@@ -72,7 +72,7 @@ def test_rates_of_another_judge_are_refused(measured, judge, prompt, message):
 @pytest.mark.parametrize(
     ("made", "options", "weights", "message"),
     [
-        ({"pinned": False}, {}, (), "tells no identity of a judge small; measure it on scorecards that lie in"),
+        ({"pinned": False}, {}, (), "tells no identity of small; measure it on scorecards that lie in"),
         ({"labels": range(20)}, {}, (), "has no label of all criteria that is met, so a rate is not known"),
         ({"labels": [0, 1, 2, 20, 21, 22, 23]}, {}, (), "false positives of 100% and false negatives of 100%"),
         ({"rubrics": False}, {"by_weight": True}, (), "has no rates by weight; name the rubrics to agreement"),
