@@ -6,7 +6,8 @@ has the least variance, so the interval is never much wider than that of the lab
 Valid for any judge, if the labelled items are a random draw.
 
 Sources: Angelopoulos et al., Prediction-Powered Inference (2023), algorithm 1, the mean; Angelopoulos, Duchi and Zrnic,
-PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986).
+PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986);
+Wilson's interval for a share that the clusters agree on (`intervals.widen_share`).
 """
 
 import math
@@ -16,9 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricworks.metrics.intervals import Interval, t_quantile, widen_share
+from rubricworks.metrics.intervals import Interval, t_quantile, wilson_interval
 
 Numbers = NDArray[np.float64]
+
+_NO_SPREAD = 1e-9
+"""Width of an interval that rounding alone keeps from being a point."""
 
 
 class ErrorRates(NamedTuple):
@@ -83,10 +87,12 @@ def error_rates(
     return ErrorRates(
         false_positive=sample.ratio(judged * (1 - met), 1 - met, level),
         false_negative=sample.ratio((1 - judged) * met, met, level),
-        pass_rate=_within_share(
+        pass_rate=_as_share(
             prediction_powered_mean(
                 labels, predictions, others, clusters=clusters, other_clusters=other_clusters, level=level
-            )
+            ),
+            len(np.unique(sample.cluster_of)),
+            level,
         ),
     )
 
@@ -146,7 +152,7 @@ class _Sample(NamedTuple):
         power = powers[0] - value * powers[1]
         errors = (above - value * below - power * self.predictions) / means[1]
         interval = self.interval(value, errors, power / means[1], level)
-        return widen_share(_within_share(interval), len(np.unique(self.cluster_of[below > 0])), level)
+        return _as_share(interval, len(np.unique(self.cluster_of[below > 0])), level)
 
     def interval(self, value: float, errors: Numbers, power: float, level: float) -> Interval:
         """The value with Student's bounds.
@@ -180,9 +186,15 @@ def _numbered(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.int
     return np.array([positions.setdefault(one, len(positions)) for one in clusters], dtype=np.intp)
 
 
-def _within_share(interval: Interval) -> Interval:
-    """The interval cut to [0, 1]."""
+def _as_share(interval: Interval, clusters: int, level: float) -> Interval:
+    """The interval cut to [0, 1], with Wilson's bounds for as many trials as clusters where these do not differ.
+
+    Student's bounds are then the value itself, after two responses as after a thousand.
+    """
     value = min(max(interval.value, 0.0), 1.0)
     if interval.low is None or interval.high is None:
         return Interval(value=value)
+    if interval.high - interval.low < _NO_SPREAD:
+        wilson = wilson_interval(value * clusters, clusters, level)
+        return Interval(value=value, low=wilson.low, high=wilson.high)
     return Interval(value=value, low=min(max(interval.low, 0.0), 1.0), high=min(max(interval.high, 0.0), 1.0))

@@ -117,6 +117,37 @@ def test_rates_by_hand_and_without_a_label_of_the_kind():
     assert perfect.high > 0.5  # Wilson's of no error in two, not 0
 
 
+def wilson(share, trials, z=1.959964):
+    """Wilson (1927), as Brown, Cai and DasGupta (2001) write it."""
+    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    reach = z / (1 + z**2 / trials) * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
+    return centre - reach, centre + reach
+
+
+@pytest.mark.parametrize(
+    ("labels", "judged", "others", "clusters", "responses"),
+    [
+        ([1, 0, 0, 1], [1, 0, 0, 1], [0, 0], "aabb", 2),  # each response meets one of two, and so do the judge's
+        ([1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 1], [], "aabbcc", 3),
+        ([0, 0, 0, 0], [0, 0, 1, 0], [0, 1], None, 4),
+        ([1, 1, 1], [1, 1, 1], [], None, 3),
+    ],
+)
+def test_a_pass_rate_on_which_the_responses_agree_has_the_bounds_of_as_few_trials(
+    labels, judged, others, clusters, responses
+):
+    other_clusters = clusters and "ab"[: len(others)]
+    rate = error_rates(labels, judged, others, clusters=clusters, other_clusters=other_clusters).pass_rate
+    assert (rate.low, rate.high) == pytest.approx(wilson(rate.value, responses), abs=1e-6)
+    assert rate.high - rate.low > 0.4
+
+
+def test_an_error_rate_that_is_the_same_in_each_response_has_the_bounds_of_as_few_trials():
+    rate = error_rates([0, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1], clusters="aaabbb").false_positive
+    assert rate.value == 0.5
+    assert (rate.low, rate.high) == pytest.approx(wilson(0.5, 2), abs=1e-6)
+
+
 def test_what_cannot_be_estimated_is_refused():
     with pytest.raises(ValueError, match=r"credit is 0\.5"):
         error_rates([1, 0.5], [1, 0])
