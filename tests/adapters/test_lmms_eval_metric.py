@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from scripted_server import say
 from test_trl_reward import RUBRIC, word_judge
 
 from rubricworks.adapters.lmms_eval import RubricMetric
@@ -37,6 +38,29 @@ def test_what_a_document_gives_can_be_written_as_a_sample(judged):
     metric = judged
     (item,) = items(metric, "one circle")
     assert json.loads(json.dumps(item))["response"] == "one circle"
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"answer": "Paris"}, "Paris"),
+        ({"answer": 4}, "4"),
+        ({"answer": ["grey", "gray", "grey"]}, "grey; gray"),
+        ({}, None),
+        ({"answer": None}, None),
+        ({"answer": ""}, None),
+    ],
+)
+def test_a_judge_of_answers_is_shown_the_documents_reference_answer(serve, fields, shown):
+    server = serve([say(json.dumps({"verdicts": [{"id": 1, "reasoning": "", "score": 1}]}))])
+    grader = Grader(ChatClient(Endpoint(url=server.url, model="j", attempts=1)), subject="answer")
+    metric = RubricMetric(grader)
+    doc = {"question": "Which?", "rubric": [{"criterion": "is right", "weight": 1}], **fields}
+    assert metric.aggregate([metric.process_results(doc, ["That one."])["rubric"]]) == 1
+    asked = json.dumps(server.chats[0].body)
+    assert "Which?" in asked
+    assert ("reference" in asked.lower().split("which?")[1]) is (shown is not None)
+    assert shown is None or shown in asked
 
 
 def test_a_document_without_a_rubric_is_refused(judged):
