@@ -7,7 +7,7 @@ Valid for any judge, if the labelled items are a random draw.
 
 Sources: Angelopoulos et al., Prediction-Powered Inference (2023), algorithm 1, the mean; Angelopoulos, Duchi and Zrnic,
 PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986);
-Wilson's interval for a share that the clusters agree on (`intervals.widen_share`).
+Wilson's interval for a share that the clusters agree on (`intervals.wilson_interval`).
 """
 
 import math
