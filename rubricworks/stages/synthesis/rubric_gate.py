@@ -59,7 +59,7 @@ def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudi
     """Audit rubrics of the job's finished table by the committee's captions; None if fewer than two can be audited.
 
     Raises:
-        UserError: the gate refuses, or it names no judge.
+        UserError: the gate refuses, or has too few rubrics to audit, or it names no judge.
     """
     entries = drawn_entries(gate, job.inputs["samples"], job.out, seed=seed)
     return audit_before_training(
@@ -91,16 +91,22 @@ def audit_before_training(
         option, remedy: place of the gate in a recipe, and advice about what is flagged, for messages.
         subject: kind of the responses.
     Raises:
-        UserError: the gate refuses, or it names no judge.
+        UserError: the gate refuses, or has too few rubrics to audit, or it names no judge.
     """
     if not gate.judges:
         raise UserError(f"{option}: no judge is named to try the rubrics with; name it in {option}.judges")
-    if sum(bool(responses.get(entry.sample_id) or entry.reference) for entry in entries) < 2:
-        warnings.warn(
-            f"{option}: fewer than 2 of {len(entries)} training samples with a rubric have a response, too few for an "
-            "audit",
-            stacklevel=2,
+    responded = sum(bool(responses.get(entry.sample_id) or entry.reference) for entry in entries)
+    if responded < 2:
+        message = (
+            f"{option}: {responded} of {len(entries)} training samples with a rubric have a response, too few for an "
+            "audit"
         )
+        if gate.action == "refuse":
+            raise UserError(
+                f"{message}; rubrics that were not tried do not pass. See in {_place(job)} why the others have none, "
+                f"or set {option} to warn"
+            )
+        warnings.warn(message, stacklevel=2)
         return None
     grader = grader or Grader(
         [job.client(judge, "audit") for judge in gate.judges],
@@ -133,12 +139,16 @@ def audit_before_training(
         **{f"flagged_{name.replace(' ', '_')}": count for name, count in audit.by_flag.items()},
     }
     if refusal := refusal_text(audit, gate.flagged):
-        place = job.work.run.rstrip("/") if job.work else str(job.run)
-        message = f"{option}: {refusal}; the page: {place}/{job.out.name}/{AUDIT_PAGE}"
+        message = f"{option}: {refusal}; the page: {_place(job)}/{job.out.name}/{AUDIT_PAGE}"
         if gate.action == "refuse":
             raise UserError(f"{message}; {remedy}, or set {option} to warn")
         warnings.warn(message, stacklevel=2)
     return audit
+
+
+def _place(job: Job) -> str:
+    """The run's folder or URI, as its user named it."""
+    return job.work.run.rstrip("/") if job.work else str(job.run)
 
 
 def drawn_entries(

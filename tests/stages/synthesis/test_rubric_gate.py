@@ -10,12 +10,16 @@ from asked_stages import prepare
 from criteria_readings import also_reads, criteria_to_read, say_readings
 from scripted_server import say
 
+from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.methods.rubicap.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.runtime.job import Job
 from rubricworks.runtime.launch import launch
+from rubricworks.stages.synthesis.rubric_gate import AuditGate, audit_before_training
 
 ONE_ONLY = "names one thing only"
 
@@ -148,6 +152,18 @@ def test_a_judge_that_answers_no_probe_is_an_error(synthesize, serve):
     broken = serve(lambda *_: say("I do not know."))
     with pytest.raises(UserError, match=r"calls failed.*audit judge at"):
         stage(action="warn", judges=[{"url": broken.url, "model": "judge"}])
+
+
+def test_a_gate_that_can_try_nothing_refuses_and_warns_only_where_that_is_asked(tmp_path):
+    job = Job(stage="synthesize_rubrics", run=tmp_path, out=tmp_path / "synthesize_rubrics", inputs={}, made_by={})
+    entries = [RubricEntry(name, Rubric(criteria=(Criterion(criterion="names it", weight=1),))) for name in "abc"]
+    judges = ({"url": "http://judge/v1", "model": "judge"},)
+    words = {"option": "rubric.audit", "remedy": "mend them"}
+    refuse, warn = (AuditGate(action=action, judges=judges) for action in ("refuse", "warn"))
+    with pytest.raises(UserError, match=r"rubric\.audit: 0 of 3 .* do not pass\. See in .*set rubric\.audit to warn"):
+        audit_before_training(refuse, job, entries, {"a": []}, **words)
+    with pytest.warns(UserWarning, match=r"rubric\.audit: 0 of 3 training samples"):
+        assert audit_before_training(warn, job, entries, {"a": []}, **words) is None
 
 
 def test_a_recipe_takes_the_policys_judge_and_its_plan_counts_the_calls():
