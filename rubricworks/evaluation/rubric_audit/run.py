@@ -75,7 +75,8 @@ class RubricAudit(BaseModel):
     @property
     def by_flag(self) -> dict[str, int]:
         """Rubrics that have each flag, the most frequent first."""
-        counts = Counter(name for one in self.findings for name in {flag.flag for flag in one.flags})
+        # Not a set, whose order of strings changes with the process: the order of ties is that of the findings.
+        counts = Counter(name for one in self.findings for name in dict.fromkeys(flag.flag for flag in one.flags))
         return dict(counts.most_common())
 
     @property

@@ -6,6 +6,8 @@ import pytest
 
 from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.evaluation.rubric_audit import (
+    ADVICE,
+    CriterionFlag,
     CriterionReading,
     RubricAudit,
     acts_of,
@@ -75,6 +77,12 @@ def test_a_sound_rubric_has_no_flag():
     assert finding.rewards["everything"] == pytest.approx(2 / 5)
     assert finding.gap == pytest.approx(3 / 5)
     assert (finding.order_changes, finding.impossible_credited, finding.unjudged) == (0, False, 0)
+
+
+def test_flags_of_one_count_are_told_in_the_order_in_which_they_were_found():
+    names = list(ADVICE)[::-1]
+    finding = found(*SOUND).model_copy(update={"flags": tuple(CriterionFlag(flag=one, reason="") for one in names)})
+    assert list(RubricAudit(judge="j", findings=(finding,), criteria=3, calls=10).by_flag) == names
 
 
 def test_without_anything_against_inventions_naming_everything_pays():
