@@ -60,6 +60,11 @@ def whole(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: "1 rubric", "2 rubrics"."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def dollars(value: float) -> str:
     """Dollars with cents; two significant digits below one cent."""
     return "$0" if value == 0 else f"${value:.2f}" if value >= 0.01 else f"${value:.2g}"

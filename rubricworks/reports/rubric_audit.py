@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit import ADVICE, CriterionFlag, Rewrite, RubricAudit, RubricFinding, RubricFixes
 from rubricworks.metrics import Interval
-from rubricworks.reports.formats import interval, number, percent, percent_interval
+from rubricworks.reports.formats import counted, interval, number, percent, percent_interval
 from rubricworks.reports.rendering import render
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -21,10 +21,14 @@ _NAMED = 3
 def audit_text(audit: RubricAudit) -> str:
     """Figures of an audit, a line each."""
     lines = [
-        f"{len(audit.findings)} rubrics with {audit.criteria} criteria in {calls_text(audit)}",
+        f"{counted(len(audit.findings), 'rubric')} with {counted(audit.criteria, 'criterion', 'criteria')} in "
+        f"{calls_text(audit)}",
         f"flagged: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap between the best response and the best-rewarded bad one: {_gap(audit)}",
-        *(f"  {name:<14} {count:>5} rubrics  {ADVICE[name]}" for name, count in audit.by_flag.items()),
+        *(
+            f"  {name:<14} {count:>5} {'rubric ' if count == 1 else 'rubrics'}  {ADVICE[name]}"
+            for name, count in audit.by_flag.items()
+        ),
         *(
             [f"rewards that change when the response is padded or shuffled: {_share(audit.form_changes)}"]
             if audit.form_changes
@@ -41,27 +45,36 @@ def audit_text(audit: RubricAudit) -> str:
 
 def calls_text(audit: RubricAudit) -> str:
     """What the judge was asked."""
-    readings = f" and {audit.readings} readings" if audit.readings else ""
-    return f"{audit.calls} gradings{readings} by {audit.judge}"
+    readings = f" and {counted(audit.readings, 'reading')}" if audit.readings else ""
+    return f"{counted(audit.calls, 'grading')}{readings} by {audit.judge}"
 
 
 def untested_texts(audit: RubricAudit) -> list[str]:
     """Sentences about what was not tested: rubrics that were not tried or read, and flags that nothing decided."""
     lines = []
     if audit.unaudited:
-        lines.append(
-            f"{audit.unaudited} of {audit.unaudited + len(audit.findings)} rubrics were not audited: their samples "
-            "have no response and no reference answer"
-        )
+        whole = audit.unaudited + len(audit.findings)
+        why = "was not audited: its sample has" if audit.unaudited == 1 else "were not audited: their samples have"
+        lines.append(f"{audit.unaudited} of {whole} rubrics {why} no response and no reference answer")
     if audit.unread:
         lines.append(
-            f"{audit.unread} of {len(audit.findings)} rubrics could not be read by the judge, so that nothing is known "
-            "of what their criteria join and which ask for an act"
+            f"{audit.unread} of {counted(len(audit.findings), 'rubric')} could not be read by the judge, so that "
+            "nothing is known of what the criteria join and which ask for an act"
         )
     if audit.untested:
         names = ", ".join(f"{name} in {count}" for name, count in audit.untested.items())
-        lines.append(f"{audit.undecided} rubrics have no flag, but were not wholly tested; untested: {names}")
+        without = "rubric has no flag, but was" if audit.undecided == 1 else "rubrics have no flag, but were"
+        lines.append(f"{audit.undecided} {without} not wholly tested; untested: {names}")
+    if _is_alone(audit):
+        lines.append(
+            "one rubric alone is not tried on another sample's response, which presence only and not about it need"
+        )
     return lines
+
+
+def _is_alone(audit: RubricAudit) -> bool:
+    """Return True if nothing was known of a rubric's flags that need another sample, as there is none."""
+    return len(audit.findings) == 1 and "not about it" in audit.untested
 
 
 def refusal_text(audit: RubricAudit, allowed: float) -> str:
@@ -76,10 +89,14 @@ def refusal_text(audit: RubricAudit, allowed: float) -> str:
     if audit.unaudited > count:
         return f"too little was audited: {untested_texts(audit)[0]}; give responses to them"
     if audit.flagged.value + audit.undecided / count > allowed:
+        remedy = (
+            "audit it beside a rubric of another sample, on whose response it is tried"
+            if _is_alone(audit)
+            else "start it again, and only the calls that failed are asked again"
+        )
         return (
-            f"too little was judged: {percent(audit.flagged.value)} of {count} audited rubrics are flagged and "
-            f"{percent(audit.undecided / count)} not wholly tested, and {percent(allowed)} may be flagged; start it "
-            "again, and only the calls that failed are asked again"
+            f"too little was judged: {_flagged_text(audit)} and {percent(audit.undecided / count)} not wholly tested, "
+            f"and at most {percent(allowed)} are allowed; {remedy}"
         )
     return ""
 
@@ -88,24 +105,33 @@ def _excess_text(audit: RubricAudit, allowed: float) -> str:
     worst = [f"{one.sample_id} ({', '.join(dict.fromkeys(flag.flag for flag in one.flags))})" for one in audit.worst]
     more = f", and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
     return (
-        f"{percent(audit.flagged.value)} of {len(audit.findings)} audited rubrics are flagged, and {percent(allowed)} "
-        f"may be; the worst: {', '.join(worst[:_NAMED])}{more}"
+        f"{_flagged_text(audit)}, and at most {percent(allowed)} are allowed; the worst: "
+        f"{', '.join(worst[:_NAMED])}{more}"
     )
 
 
-def fixes_text(fixes: RubricFixes) -> str:
-    """Figures of the rewrites, a line each."""
-    audit = fixes.audit
+def _flagged_text(audit: RubricAudit) -> str:
+    count = len(audit.findings)
+    return (
+        f"{percent(audit.flagged.value)} of {counted(count, 'audited rubric')} {'is' if count == 1 else 'are'} flagged"
+    )
+
+
+def fixes_lines(fixes: RubricFixes) -> list[str]:
+    """Figures of the rewrites, one each."""
+    audit, flagged = fixes.audit, counted(len(fixes.rewrites), "flagged rubric")
     failed = [one for one in fixes.rewrites if one.new is None]
+    kept = len(fixes.kept)
+    has, are, them = ("has", "is", "it") if kept == 1 else ("have", "are", "them")
+    better = f"{counted(kept, 'rewrite')} {has} fewer flags than before and {are} kept"
     lines = [
-        f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {len(fixes.rewrites)} flagged rubrics; "
-        f"{len(fixes.kept)} rewrites have fewer flags than before and are kept",
-        f"flagged with them: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
-        f"gap with them: {_gap(audit)}",
+        f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {flagged}; {better}",
+        f"flagged with {them}: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
+        f"gap with {them}: {_gap(audit)}",
     ]
     if failed:
         lines.append(f"no usable answer for {len(failed)}, such as {failed[0].sample_id}: {failed[0].error}")
-    return "\n".join(lines)
+    return lines
 
 
 def audit_page(
@@ -138,7 +164,7 @@ def audit_page(
         meanings=ADVICE,
         worst=[(*one, _new_criteria(one[2])) for one in worst],
         fixes=fixes,
-        fixes_text=fixes_text(fixes) if fixes else "",
+        fixes_lines=fixes_lines(fixes) if fixes else [],
         styles=("report.css", "tables.css"),
     )
 

@@ -55,7 +55,49 @@ def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tel
     assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
     again = tell(*arguments, "--refuse", "0.5")
     assert (again.code, len(server.chats)) == (1, asked)
-    assert "refused: 100% of 2 audited rubrics are flagged, and 50% may be" in again.err.replace("\u202f", "")
+    assert "refused: 100% of 2 audited rubrics are flagged, and at most 50% are allowed" in again.err.replace(
+        "\u202f", ""
+    )
+
+
+def test_a_rubric_alone_is_tried_on_what_is_its_own_and_passes_no_gate(tell, tmp_path, serve):
+    server = serve(guarding)
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS[:1]), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}", "--refuse", "0.5")
+    told = tell(*arguments)
+    assert told.code == 1, told.err
+    assert "1 rubric with 1 criterion in 8 gradings and 1 reading by j" in told.out
+    assert (
+        "1 rubric has no flag, but was not wholly tested; untested: presence only in 1, not about it in 1" in told.out
+    )
+    assert "one rubric alone is not tried on another sample's response" in told.out
+    refusal = told.err.replace("\u202f", "")
+    assert "0% of 1 audited rubric is flagged and 100% not wholly tested, and at most 50% are allowed" in refusal
+    assert "audit it beside a rubric of another sample" in refusal
+    (finding,) = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text()).findings
+    assert (finding.rewards["empty"], finding.rewards["other"], finding.rewards["everything"]) == (0, None, None)
+    assert finding.gap == 1
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "of 1 rubric is flagged" in page
+
+
+def test_a_rewrite_of_a_rubric_alone_is_kept(tell, tmp_path, serve):
+    flagged = {"sample_id": "s1", "rubric": {"criteria": [{"criterion": "names a zebra", "weight": 3}]}}
+    item = {"criterion": "names the cup", "description": "", "evaluation_rule": "", "weight": 3}
+
+    def writer(number, body):
+        edits = {"replace": [{"id": 1, "by": [item]}], "add": []}
+        return say(json.dumps(edits)) if body["model"] == "w" else word_judge(number, body)
+
+    url = serve(writer).url
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", [flagged]), write(tmp_path / "responses.jsonl", RESPONSES)
+    told = tell(*("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{url}", "--fix", f"w@{url}"))
+    assert told.code == 0, told.err
+    assert "never met          1 rubric   no response of the sample meets it" in told.out
+    assert "w rewrote 1 of 1 flagged rubric; 1 rewrite has fewer flags than before and is kept" in told.out
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "<li>w rewrote 1 of 1 flagged rubric; 1 rewrite has fewer flags than before and is kept</li>" in page
+    assert "<li>gap with it: " in page
 
 
 def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, serve):

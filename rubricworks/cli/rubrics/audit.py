@@ -29,7 +29,7 @@ from rubricworks.reports.rubric_audit import (
     FIXES_FILE,
     audit_page,
     audit_text,
-    fixes_text,
+    fixes_lines,
     refusal_text,
 )
 from rubricworks.runtime.progress import Progress
@@ -46,7 +46,7 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     metavar="FILE",
     help="Table, .parquet or .jsonl of sample_id and response (or caption, text), the best of a sample first.",
 )
-@click.option("--limit", type=click.IntRange(min=2), help="Audit the first rubrics only.")
+@click.option("--limit", type=click.IntRange(min=1), help="Audit the first rubrics only.")
 @click.option(
     "--refuse",
     type=click.FloatRange(0, 1),
@@ -145,7 +145,7 @@ def audit(
         write_audit(found, fixes)
         write_atomic(out / FIXES_FILE, fixes.model_dump_json(indent=2).encode() + b"\n")
         write_rubric_set(with_rubrics(entries, fixes.kept), out / FIXED_SET, "rubricworks", note=lambda _: None)
-        click.echo(f"\n{fixes_text(fixes)}")
+        click.echo("\n" + "\n".join(fixes_lines(fixes)))
         click.echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
     click.echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
     last = fixes.audit if fixes else found

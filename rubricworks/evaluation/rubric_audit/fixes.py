@@ -39,10 +39,11 @@ class Rewrite(BaseModel):
 
     @property
     def kept(self) -> bool:
-        """True if fewer flags are on the rewrite than on the rubric before it; one that is untested counts as one."""
+        """True if fewer flags are on the rewrite than before; one that is untested only now counts as one."""
         if self.after is None:
             return False
-        return len(self.after.flags) + len(self.after.untested) < len(self.before.flags)
+        untested = set(self.after.untested) - set(self.before.untested)
+        return len(self.after.flags) + len(untested) < len(self.before.flags)
 
 
 class RubricFixes(BaseModel):

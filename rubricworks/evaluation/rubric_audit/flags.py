@@ -18,11 +18,12 @@ Flags of the rubric:
 
 A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`. Each flag
 comes from those of its probes that were judged; one that they cannot decide, or of which the reading failed, is
-`untested`, which is not sound.
+`untested`, which is not sound. So are "presence only" and "not about it" of a rubric that is audited alone: no other
+sample has a response to try.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -169,7 +170,7 @@ def examine(
     outcomes = [
         _text_flags(rubric.criteria, contents, own),
         _verdict_flags(rubric.criteria, everything, acts, lone_credits),
-        _reward_flags(rewards, len(rubric.criteria), _DRAWN if in_image else 0.0),
+        _reward_flags(rewards, {probe.kind for probe in probes}, len(rubric.criteria), _DRAWN if in_image else 0.0),
     ]
     flags = [flag for outcome in outcomes for flag in outcome.flags]
     untested = dict.fromkeys(name for outcome in outcomes for name in outcome.untested)
@@ -290,10 +291,11 @@ def _verdict_flags(
         title = criterion.criterion
         judged = [one for one in met if one is not None]
         own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
-        by_claim, when_empty = met[kinds.index("parroted")], met[kinds.index("empty")]
+        of_kind = dict(zip(reversed(kinds), reversed(met), strict=True))  # the first of each kind
+        by_claim, when_empty = of_kind["parroted"], of_kind["empty"]
         if title in lone_credits:
             by_claim = _is_met(lone_credits[title])
-        by_any = [met[kinds.index(kind)] for kind in ("empty", "other", "everything")]
+        by_any = [of_kind.get(kind) for kind in ("empty", "other", "everything")]
         # What guards against a fault is met by most texts, also by none: that is no fault of it.
         may_be_always = not is_negated(criterion) and False not in by_any and sum(judged) >= len(judged) - 1
         if may_be_always and None not in by_any:
@@ -331,10 +333,12 @@ def _is_met(credit: float | None) -> bool | None:
     return None if credit is None else credit == 1
 
 
-def _reward_flags(rewards: dict[str, float | None], count: int, least: float) -> _Outcome:
+def _reward_flags(rewards: dict[str, float | None], tried: Set[str], count: int, least: float) -> _Outcome:
     """Flags of the rubric.
 
     Args:
+        tried: kinds of its probes.
+        count: number of its criteria.
         least: reward below which the best response says nothing of the rubric.
     """
     best = rewards["response"]
@@ -348,7 +352,7 @@ def _reward_flags(rewards: dict[str, float | None], count: int, least: float) ->
     untested: list[FlagName] = []
     for name, kind, text in reasons:
         reward = rewards[kind]
-        if best is None or best < least or (reward is None and best):
+        if kind not in tried or best is None or best < least or (reward is None and best):
             untested.append(name)
         elif best and reward is not None and reward >= _KEPT * best:
             reason = f"{text} gets {reward:.2f}, the best one {best:.2f}"

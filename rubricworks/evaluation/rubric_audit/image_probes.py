@@ -26,7 +26,7 @@ def make_image_probes(
 
     Args:
         images: PNG or JPEG of the sample's prompt, at least one; the changed ones are made of the first.
-        others: images of other prompts, at least one.
+        others: images of other prompts; without one, no probe is made of another prompt's.
         acts: not used; written words are no picture, whatever they claim.
     """
     best = _decoded(images[0])
@@ -35,11 +35,14 @@ def make_image_probes(
     claims = ["; ".join(statements(one)) for one in rubric.criteria if one.weight > 0 and not is_negated(one)]
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
+    of_others = []
+    if others:
+        everything = _tiled([best, *map(_decoded, others)]).resize(best.size)
+        of_others = [("everything", _encoded(everything)), ("other", others[0])]
     return [
         *(_probe("response", image, rubric) for image in images),
         _probe("half", _encoded(half), rubric),
-        _probe("everything", _encoded(_tiled([best, *map(_decoded, others)]).resize(best.size)), rubric),
-        _probe("other", others[0], rubric),
+        *(_probe(kind, image, rubric) for kind, image in of_others),
         _probe("empty", _encoded(Image.new("RGB", best.size, _GREY)), rubric),
         _probe("parroted", _encoded(_written(claims).resize(best.size)), rubric),
         _probe("reversed", images[0], turned),

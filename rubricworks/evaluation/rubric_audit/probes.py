@@ -52,7 +52,7 @@ def make_probes(
 
     Args:
         responses: of the sample, the best first, at least one.
-        others: responses to other samples, at least one.
+        others: responses to other samples; without one, no probe is made of another sample's.
         acts: False for each criterion whose claim states what it asks for. No probe claims it, as its content could
             meet another criterion. By default all are claimed.
     """
@@ -63,13 +63,15 @@ def make_probes(
     claimed = _claimed(rubric, acts or [None] * len(rubric.criteria))
     claims = " ".join(f"The response meets this: {': '.join(statements(one))}." for one in claimed)
     claims = claims or "The response meets every criterion."
+    of_others: list[tuple[ProbeKind, str]] = []
+    if others:
+        of_others = [("everything", " ".join([best, *others])), ("other", others[0])]
     return [
         *(Probe("response", text, rubric) for text in responses),
         Probe("half", " ".join(parts[: len(parts) // 2]), rubric),
         Probe("padded", " ".join([*parts, *_PADDING]), rubric),
         Probe("shuffled", " ".join([*parts[1::2], *parts[::2]]), rubric),
-        Probe("everything", " ".join([best, *others]), rubric),
-        Probe("other", others[0], rubric),
+        *(Probe(kind, text, rubric) for kind, text in of_others),
         Probe("empty", "", rubric),
         Probe("parroted", claims, rubric),
         Probe("reversed", best, turned),

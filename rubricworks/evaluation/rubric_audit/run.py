@@ -131,7 +131,7 @@ async def audit_rubrics(
         judge: name for the report.
         progress: called with the number of gradings and readings done.
     Raises:
-        UserError: fewer than two samples have a response or a reference.
+        UserError: no sample has a response or a reference.
     """
     return await _audit(make_probes, entries, responses, grader, grader.judges[0], repeated, judge, progress)
 
@@ -147,7 +147,7 @@ async def audit_by_images(
     """Audit rubrics of images, by images of each sample's prompt, of which the best-rewarded one is changed.
 
     Raises:
-        UserError: fewer than two samples have an image.
+        UserError: no sample has an image.
     """
     without_answers = [replace(entry, reference="") for entry in entries]
     drawn = [(entry, one) for entry in without_answers for one in images.get(entry.sample_id, ())[:_RESPONSES]]
@@ -176,10 +176,10 @@ async def _audit(
 ) -> RubricAudit:
     texts = {entry.sample_id: probe_responses(entry, responses) for entry in entries}
     probed = [entry for entry in entries if texts[entry.sample_id]]
-    if len(probed) < 2:
+    if not probed:
         raise UserError(
-            f"{len(probed)} of {len(entries)} samples have a response or a reference, and probes need two at least: "
-            "give --responses with the columns sample_id and response"
+            f"none of {len(entries)} samples has a response or a reference answer to try its rubric on: give "
+            "--responses with the columns sample_id and response"
         )
     done = 0
 

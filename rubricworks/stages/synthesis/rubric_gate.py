@@ -56,10 +56,10 @@ AuditOption = Annotated[AuditGate, BeforeValidator(_from_word, json_schema_input
 
 
 def audit_written_rubrics(gate: AuditGate, job: Job, *, seed: int) -> RubricAudit | None:
-    """Audit rubrics of the job's finished table by the committee's captions; None if fewer than two can be audited.
+    """Audit rubrics of the job's finished table by the committee's captions; None if none can be tried.
 
     Raises:
-        UserError: the gate refuses, or has too few rubrics to audit, or it names no judge.
+        UserError: the gate refuses, or has nothing to try, or it names no judge.
     """
     entries = drawn_entries(gate, job.inputs["samples"], job.out, seed=seed)
     return audit_before_training(
@@ -83,7 +83,7 @@ def audit_before_training(
     grader: Grader | None = None,
     subject: Subject = "caption",
 ) -> RubricAudit | None:
-    """Audit rubrics into the job's folder, and warn or refuse; None if fewer than two can be audited.
+    """Audit rubrics into the job's folder, and warn or refuse; None if none can be tried.
 
     Args:
         responses: of each sample, the best first; texts, or PNG of images.
@@ -91,20 +91,16 @@ def audit_before_training(
         option, remedy: place of the gate in a recipe, and advice about what is flagged, for messages.
         subject: kind of the responses.
     Raises:
-        UserError: the gate refuses, or has too few rubrics to audit, or it names no judge.
+        UserError: the gate refuses, or has nothing to try, or it names no judge.
     """
     if not gate.judges:
         raise UserError(f"{option}: no judge is named to try the rubrics with; name it in {option}.judges")
-    responded = sum(bool(responses.get(entry.sample_id) or entry.reference) for entry in entries)
-    if responded < 2:
-        message = (
-            f"{option}: {responded} of {len(entries)} training samples with a rubric have a response, too few for an "
-            "audit"
-        )
+    if not any(responses.get(entry.sample_id) or entry.reference for entry in entries):
+        message = f"{option}: none of {len(entries)} training samples with a rubric has a response to try it on"
         if gate.action == "refuse":
             raise UserError(
-                f"{message}; rubrics that were not tried do not pass. See in {_place(job)} why the others have none, "
-                f"or set {option} to warn"
+                f"{message}; rubrics that were not tried do not pass. See in {_place(job)} why they have none, or "
+                f"set {option} to warn"
             )
         warnings.warn(message, stacklevel=2)
         return None

@@ -51,6 +51,12 @@ def flags(finding):
     return {(flag.flag, flag.criterion) for flag in finding.flags}
 
 
+def test_without_another_prompts_image_the_rest_is_tried():
+    rubric = Rubric(criteria=(SQUARE,))
+    alone = {probe.kind for probe in make_image_probes(rubric, [png(RED)], [])}
+    assert {probe.kind for probe in probes_of(SQUARE)} - alone == {"other", "everything"}
+
+
 def test_changed_images_have_the_size_of_the_first_and_show_what_their_name_says():
     probes = {probe.kind: picture(probe) for probe in reversed(probes_of(SQUARE, SIGN))}
     made = {kind: probes[kind] for kind in ("half", "everything", "empty", "parroted")}

@@ -89,7 +89,7 @@ def asked_of_judge(server):
 def test_a_refusal_names_the_worst_rubrics_costs_nothing_again_and_turns_into_a_warning(synthesize, tmp_path):
     server, stage = synthesize(careful=False)
     with pytest.raises(
-        UserError, match=r"rubric\.audit: 100.% of 5 audited rubrics are flagged, and 20.% may be"
+        UserError, match=r"rubric\.audit: 100.% of 5 audited rubrics are flagged, and at most 20.% are allowed"
     ) as told:
         stage(action="refuse")
     out = tmp_path / "run" / "synthesize_rubrics"
@@ -160,9 +160,9 @@ def test_a_gate_that_can_try_nothing_refuses_and_warns_only_where_that_is_asked(
     judges = ({"url": "http://judge/v1", "model": "judge"},)
     words = {"option": "rubric.audit", "remedy": "mend them"}
     refuse, warn = (AuditGate(action=action, judges=judges) for action in ("refuse", "warn"))
-    with pytest.raises(UserError, match=r"rubric\.audit: 0 of 3 .* do not pass\. See in .*set rubric\.audit to warn"):
+    with pytest.raises(UserError, match=r"rubric\.audit: none of 3 .* do not pass\. See in .*set rubric\.audit to warn"):
         audit_before_training(refuse, job, entries, {"a": []}, **words)
-    with pytest.warns(UserWarning, match=r"rubric\.audit: 0 of 3 training samples"):
+    with pytest.warns(UserWarning, match=r"rubric\.audit: none of 3 training samples"):
         assert audit_before_training(warn, job, entries, {"a": []}, **words) is None
 
 
