@@ -7,6 +7,7 @@ from typing import Any
 
 from rubricworks.data.hub import hub_folder, hub_reading, hub_source
 from rubricworks.data.json_faults import json_fault
+from rubricworks.data.manifest import MANIFEST, PLAN
 from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import read_rows, shard_paths
 from rubricworks.errors import UserError
@@ -37,6 +38,7 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
     if not path.exists():
         raise UserError(f"{place}: there is no such file or folder{hub_reading(str(place))}")
     if path.is_dir():
+        _check_is_table(path, place)
         try:
             yield from read_rows(path, columns=[*columns, *(name for name in optional if name in _table_columns(path))])
         except UserError:
@@ -45,6 +47,15 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
             raise UserError(f"{error}; it needs {', '.join(columns)}") from error
         return
     yield from _file_rows(path, place, columns, optional)
+
+
+def _check_is_table(folder: Path, place: str | Path) -> None:
+    """Refuse a folder that no stage has begun to write, with the files in it that could be named."""
+    if (folder / MANIFEST).exists() or (folder / PLAN).exists():
+        return
+    files = sorted(file.name for file in folder.iterdir() if file.suffix in _ROWS)
+    remedy = f"name a file in it, such as {files[0]}" if files else "name a .parquet or .jsonl file"
+    raise UserError(f"{place}: there is no table here; {remedy}, or the folder that a stage of a run wrote")
 
 
 def _file_rows(path: Path, place: str | Path, columns: list[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -112,6 +112,35 @@ def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, se
     assert server.chats == []
 
 
+def test_rows_without_a_response_are_skipped_and_counted(tell, tmp_path, serve):
+    server = serve(word_judge)
+    rubrics = write(tmp_path / "rubrics.jsonl", ROWS)
+    more = [{"sample_id": "s1", "response": None}, {"sample_id": "s2"}, {"sample_id": "s2", "response": ""}]
+    responses = write(tmp_path / "responses.jsonl", more + RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}")
+    told = tell(*arguments)
+    assert told.code == 0, told.err
+    assert "responses.jsonl: 3 of 5 rows have no response; skipped" in told.err
+    assert "2 rubrics with 2 criteria" in told.out
+
+
+def test_a_response_that_is_no_text_is_named(tell, tmp_path):
+    rubrics = write(tmp_path / "rubrics.jsonl", ROWS)
+    responses = write(tmp_path / "responses.jsonl", [*RESPONSES, {"sample_id": "s2", "response": 5}])
+    told = tell("rubrics", "audit", rubrics, "--responses", responses, "--judge", "j@http://unused/v1")
+    assert (told.code, "row 3, of s2: the response is 5, and not a text" in told.err) == (2, True)
+
+
+def test_a_folder_that_holds_no_table_is_told_with_what_to_name(tell, tmp_path):
+    rubrics, folder = write(tmp_path / "rubrics.jsonl", ROWS), tmp_path / "captions"
+    folder.mkdir()
+    arguments = ("rubrics", "audit", rubrics, "--responses", "captions", "--judge", "j@http://unused/v1")
+    told = tell(*arguments)
+    assert (told.code, "captions: there is no table here; name a .parquet or .jsonl file" in told.err) == (2, True)
+    write(folder / "captions.jsonl", RESPONSES)
+    assert "name a file in it, such as captions.jsonl, or" in tell(*arguments).err
+
+
 def test_a_judge_that_answers_nothing_is_an_error_and_no_clean_audit(tell, tmp_path, serve):
     rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
     server = serve(lambda *_: fail(400))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.options import api_key_option, parse_endpoint, report_line
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
 from rubricworks.errors import UserError
@@ -22,6 +22,7 @@ from rubricworks.evaluation.rubric_audit import (
 )
 from rubricworks.grading import Grader, Subject
 from rubricworks.llm import ChatClient, ChatError
+from rubricworks.reports.formats import counted
 from rubricworks.reports.rubric_audit import (
     AUDIT_FILE,
     AUDIT_PAGE,
@@ -43,8 +44,9 @@ _TEXT_COLUMNS = ("response", "caption", "text")
 @click.option("--judge", required=True, metavar="MODEL@URL", help="The judge that will grade by the rubrics.")
 @click.option(
     "--responses",
-    metavar="FILE",
-    help="Table, .parquet or .jsonl of sample_id and response (or caption, text), the best of a sample first.",
+    metavar="RESPONSES",
+    help=".parquet, .jsonl, a stage's table or a data set of the Hub: sample_id and response (or caption, text), the "
+    "best of a sample first.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Audit the first rubrics only.")
 @click.option(
@@ -155,12 +157,25 @@ def audit(
 
 
 def _responses(place: str) -> dict[str, list[str]]:
-    """Responses of each sample, in the file's order, each once."""
+    """Responses of each sample, in the file's order, each once; rows without one are skipped, and counted in a note."""
     texts: dict[str, list[str]] = defaultdict(list)
+    count, empty, has_column = 0, 0, False
     for row in iter_rows(place, ["sample_id"], optional=_TEXT_COLUMNS):
-        text = next((row[name] for name in _TEXT_COLUMNS if isinstance(row.get(name), str)), None)
-        if text is None:
-            raise UserError(f"{place}: no column {' or '.join(_TEXT_COLUMNS)} with the responses")
-        if text not in texts[str(row["sample_id"])]:
+        count += 1
+        has_column |= any(name in row for name in _TEXT_COLUMNS)
+        text = next((row[name] for name in _TEXT_COLUMNS if row.get(name) is not None), "")
+        if not isinstance(text, str):
+            raise UserError(
+                f"{place}: row {count}, of {row['sample_id']}: the response is {text!r:.60}, and not a text"
+            )
+        if not text:
+            empty += 1
+        elif text not in texts[str(row["sample_id"])]:
             texts[str(row["sample_id"])].append(text)
+    if count and not has_column:
+        raise UserError(f"{place}: no column {' or '.join(_TEXT_COLUMNS)} with the responses")
+    if empty:
+        report_line(
+            f"{place}: {empty} of {counted(count, 'row')} {'has' if empty == 1 else 'have'} no response; skipped"
+        )
     return texts
