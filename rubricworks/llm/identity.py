@@ -9,8 +9,9 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
+from operator import not_
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
@@ -19,6 +20,7 @@ from rubricworks.llm.endpoint import Endpoint
 from rubricworks.storage import write_atomic
 
 IDENTITY_FILE = "identities.json"
+Value = TypeVar("Value")
 logger = logging.getLogger(__name__)
 _file_lock = threading.Lock()
 
@@ -41,6 +43,8 @@ class PinnedEntry(BaseModel):
     """Versions of the prompts that it was asked with, such as `judge-2`."""
     revision: str = Field(default="", exclude_if=lambda revision: not revision)
     """The endpoint's own, in its recipe."""
+    others: tuple[Identity, ...] = Field(default=(), exclude_if=not_)
+    """Identities of later answers, which `on_change: warn` let pass."""
 
     @model_validator(mode="before")
     @classmethod
@@ -64,7 +68,12 @@ def merge_identities(file: Path, content: bytes) -> None:
             entry = entries.get(key, other)
             prompts = _joined(entry.prompts, other.prompts)
             revision = entry.revision or other.revision
-            entries[key] = PinnedEntry(identity=entry.identity or other.identity, prompts=prompts, revision=revision)
+            entries[key] = PinnedEntry(
+                identity=entry.identity or other.identity,
+                prompts=prompts,
+                revision=revision,
+                others=_joined(entry.others, other.others),
+            )
         _write(file, entries)
 
 
@@ -90,6 +99,7 @@ class IdentityPin:
         self._key = f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
         self._file = folder / IDENTITY_FILE if folder is not None else None
         self._known: set[Identity] = set()
+        self._others: list[Identity] = []
         self._required: tuple[Identity, str] | None = None
         self._prompts: set[str] = set()
 
@@ -122,14 +132,17 @@ class IdentityPin:
         before = ", ".join(map(str, sorted(self._known)))
         self._tell(f"answered as {before} before, and now as {identity}", "Name a dated model")
         self._known.add(identity)
+        self._others.append(identity)
+        self._update(lambda entry: entry.model_copy(update={"others": _joined(entry.others, (identity,))}))
 
     @property
     def entry(self) -> PinnedEntry:
-        """The first identity and the prompts that this process knows."""
+        """The identities and the prompts that this process knows."""
         return PinnedEntry(
-            identity=min(self._known, default=None),
+            identity=min(self._known.difference(self._others), default=None),
             prompts=tuple(sorted(self._prompts)),
             revision=self._endpoint.revision,
+            others=tuple(self._others),
         )
 
     def note_prompt(self, version: str) -> None:
@@ -178,7 +191,7 @@ class IdentityPin:
             return entry
 
 
-def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+def _joined(first: tuple[Value, ...], second: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 

@@ -82,6 +82,8 @@ def _entry(entry: PinnedEntry) -> str:
         parts.append(f"revision {entry.revision}")
     if entry.prompts:
         parts.append(f"prompt {', '.join(entry.prompts)}")
+    if entry.others:
+        parts.append(f"later as {', '.join(map(str, entry.others))}")
     return ", ".join(parts)
 
 

@@ -12,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.identity import merge_identities
+from rubricworks.llm.identity import Identity, merge_identities, read_identities
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -62,6 +62,15 @@ def test_by_default_each_new_identity_is_told_once(serve, caplog, second):
         assert ask(server, "a", "b", "c", "d") == ["yes"] * 4
     (record,) = caplog.records
     assert "answered as judge (fp_1) before, and now as" in record.message
+
+
+def test_identities_that_a_warning_let_pass_stay_in_the_file(serve, tmp_path):
+    cache, alias = tmp_path / "answers.sqlite", [answer("judge-b"), answer("judge-a"), answer("judge-b")]
+    ask(serve(alias), "a", "b", "c", cache=cache)
+    (entry,) = read_identities(tmp_path / "identities.json")["judge"]
+    assert (entry.identity, entry.others) == (Identity("judge-b"), (Identity("judge-a"),))
+    merge_identities(tmp_path / "identities.json", (tmp_path / "identities.json").read_bytes())
+    assert read_identities(tmp_path / "identities.json")["judge"] == [entry]
 
 
 def test_a_resumed_run_knows_the_identity_of_before(serve, tmp_path):
