@@ -25,6 +25,9 @@ cluster_option = click.option(
 at_once_option = click.option(
     "--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side."
 )
+prices_option = click.option(
+    "--prices", metavar="IN,OUT[,CACHED]", help="Dollars for a million tokens: prompt, answer, prompt cached there."
+)
 overrides_of_runs_option = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run."
 )
@@ -61,3 +64,18 @@ def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024
         raise UserError(
             f"{redact(text)}: the URL {message.replace('name it in api_key_env', 'name it by --api-key-env')}"
         ) from None
+
+
+def parse_prices(text: str) -> dict[str, float]:
+    """Prices of an endpoint, by the names of its fields.
+
+    Raises:
+        UserError: the text is not two or three numbers.
+    """
+    try:
+        values = [float(one) for one in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) not in (2, 3) or not all(0 <= value < float("inf") for value in values):
+        raise UserError(f"--prices is {text!r}; write two or three numbers, such as 0.15,0.6 or 0.15,0.6,0.075")
+    return dict(zip(("price_in", "price_out", "price_cached"), values, strict=False))

@@ -3,9 +3,28 @@
 from collections.abc import Mapping
 
 from rubricworks.data.rubric_sets import RubricEntry
-from rubricworks.evaluation.rubric_audit import ADVICE, CriterionFlag, Rewrite, RubricAudit, RubricFinding, RubricFixes
+from rubricworks.evaluation.rubric_audit import (
+    ADVICE,
+    AuditCost,
+    CriterionFlag,
+    Rewrite,
+    RubricAudit,
+    RubricFinding,
+    RubricFixes,
+)
+from rubricworks.grading.agreement.report import JudgeIdentity
 from rubricworks.metrics import Interval
-from rubricworks.reports.formats import counted, interval, number, percent, percent_interval
+from rubricworks.reports.agreement import identity_text
+from rubricworks.reports.formats import (
+    counted,
+    dollars,
+    duration,
+    interval,
+    number,
+    percent,
+    percent_interval,
+    whole,
+)
 from rubricworks.reports.rendering import render
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -38,6 +57,7 @@ def audit_text(audit: RubricAudit) -> str:
         *([f"verdicts that change when the same is asked again: {_share(audit.flips)}"] if audit.flips else []),
         f"rubrics in which the judge credits what no response can meet: {percent(audit.impossible_credited)}",
     ]
+    lines += judge_lines(audit)
     if audit.unjudged:
         lines.append(f"probes that could not be judged, and count in no flag: {audit.unjudged}")
     return "\n".join(lines + untested_texts(audit))
@@ -49,13 +69,42 @@ def calls_text(audit: RubricAudit) -> str:
     return f"{counted(audit.calls, 'grading')}{readings} by {audit.judge}"
 
 
+def judge_lines(audit: RubricAudit) -> list[str]:
+    """Which model judged, by its answers, and what it took; none of an audit in a run, whose report tells both."""
+    lines = []
+    if audit.identities:
+        lines.append(identity_text(JudgeIdentity(rater=audit.judge, judge=audit.judge, entries=audit.identities)))
+    if audit.several_models:
+        lines.append("these are several models: verdicts of one do not compare with those of another")
+    if audit.cost:
+        lines += [f"cost: {cost_text(audit.cost)}", f"of a rubric: {_cost_each(audit.cost, len(audit.findings))}"]
+    return lines
+
+
+def cost_text(cost: AuditCost) -> str:
+    """Calls, tokens, dollars and seconds."""
+    from_cache = f", {cost.cached} of them answered by the cache" if cost.cached else ""
+    money = "" if cost.dollars is None else f", {dollars(cost.dollars)}"
+    return f"{counted(cost.calls, 'call')}{from_cache}, {_tokens(cost, 1)}{money}, {duration(cost.seconds)}"
+
+
+def _cost_each(cost: AuditCost, count: int) -> str:
+    money = "" if cost.dollars is None else f", {dollars(cost.dollars / count)}"
+    return f"{number((cost.calls - cost.cached) / count, 1)} calls, {_tokens(cost, count)}{money}"
+
+
+def _tokens(cost: AuditCost, count: int) -> str:
+    there = f" ({whole(cost.cached_tokens / count)} of them cached there)" if cost.cached_tokens else ""
+    return f"{whole(cost.prompt_tokens / count)} tokens in{there}, {whole(cost.completion_tokens / count)} out"
+
+
 def untested_texts(audit: RubricAudit) -> list[str]:
     """Sentences about what was not tested: rubrics that were not tried or read, and flags that nothing decided."""
     lines = []
     if audit.unaudited:
-        whole = audit.unaudited + len(audit.findings)
+        every = audit.unaudited + len(audit.findings)
         why = "was not audited: its sample has" if audit.unaudited == 1 else "were not audited: their samples have"
-        lines.append(f"{audit.unaudited} of {whole} rubrics {why} no response and no reference answer")
+        lines.append(f"{audit.unaudited} of {every} rubrics {why} no response and no reference answer")
     if audit.unread:
         lines.append(
             f"{audit.unread} of {counted(len(audit.findings), 'rubric')} could not be read by the judge, so that "
@@ -129,6 +178,9 @@ def fixes_lines(fixes: RubricFixes) -> list[str]:
         f"flagged with {them}: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
         f"gap with {them}: {_gap(audit)}",
     ]
+    if audit.cost and fixes.writer_cost:
+        lines.append(f"cost of the writer: {cost_text(fixes.writer_cost)}")
+        lines.append(f"cost of the judge, with the audit before: {cost_text(audit.cost)}")
     if failed:
         lines.append(f"no usable answer for {len(failed)}, such as {failed[0].sample_id}: {failed[0].error}")
     return lines
@@ -160,6 +212,7 @@ def audit_page(
         title=title,
         gap=_gap(audit),
         calls=calls_text(audit),
+        judge_lines=judge_lines(audit),
         untested=untested_texts(audit),
         meanings=ADVICE,
         worst=[(*one, _new_criteria(one[2])) for one in worst],

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from criteria_readings import also_reads, criteria_to_read, say_readings
-from scripted_server import fail, say
+from scripted_server import Said, fail, say
 
 from rubricworks.data.rubric_sets import read_rubric_set
-from rubricworks.evaluation.rubric_audit import RubricAudit, RubricFixes
+from rubricworks.evaluation.rubric_audit import READING_PROMPT_VERSION, RubricAudit, RubricFixes
+from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 
 RUBRIC_FILES = Path(__file__).parents[1] / "data" / "rubric_files"
 
@@ -112,6 +113,55 @@ def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, se
     assert server.chats == []
 
 
+def test_the_judges_identity_and_cost_are_told_and_kept(tell, tmp_path, serve):
+    def stated(number, body):
+        answer = json.loads(word_judge(number, body).body) | {"model": "j-2026-01", "system_fingerprint": "fp_1"}
+        answer["usage"] = {"prompt_tokens": 1000, "completion_tokens": 100}
+        return Said(json.dumps(answer).encode())
+
+    server = serve(stated)
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge", f"j@{server.url}")
+    told = tell(*arguments, "--prices", "1,10", "--revision", "r7")
+    assert told.code == 0, told.err
+    out = told.out.replace("\u202f", "")
+    assert "j answers as j-2026-01 (fp_1), revision r7, prompt " in out
+    assert "cost: 22 calls, 2 of them answered by the cache, 20000 tokens in, 2000 out, $0.04, " in out
+    assert "of a rubric: 10.0 calls, 10000 tokens in, 1000 out, $0.02" in out
+    audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
+    (entry,) = audit.identities
+    assert (entry.identity, entry.revision) == (("j-2026-01", "fp_1"), "r7")
+    assert set(entry.prompts) == {JUDGE_PROMPT_VERSION, READING_PROMPT_VERSION}
+    assert (audit.cost.calls, audit.cost.dollars) == (22, pytest.approx(0.04))
+    page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "j answers as j-2026-01 (fp_1)" in page
+    assert "<li>cost: 22 calls" in page
+    again = tell(*arguments, "--revision", "r7")  # of the cache alone, and without prices
+    assert "j answers as j-2026-01 (fp_1)" in again.out
+    assert "cost: 22 calls, 22 of them answered by the cache, 0 tokens in, 0 out, 0." in again.out
+    told = tell(*arguments, "--prices", "1")
+    assert (told.code, "--prices is '1'; write two or three numbers" in told.err) == (2, True)
+
+
+def test_a_judge_that_becomes_another_model_is_told_or_ends_the_audit(tell, tmp_path, serve):
+    def moved(number, body):
+        answer = json.loads(word_judge(number, body).body) | {"model": "j-1" if number < 5 else "j-2"}
+        return Said(json.dumps(answer).encode())
+
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", ROWS), write(tmp_path / "responses.jsonl", RESPONSES)
+    arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge")
+    told = tell(*arguments, f"j@{serve(moved).url}", "--on-change", "refuse", "--out", "strict")
+    assert told.code == 2
+    assert "answered as j-1 before, and now as j-2; " in told.err
+    assert "or give --on-change warn" in told.err
+    told = tell(*arguments, f"j@{serve(moved).url}")
+    assert told.code == 0, told.err
+    assert "later as j-2" in told.out
+    assert "these are several models" in told.out
+    audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
+    assert audit.several_models
+
+
 def test_rows_without_a_response_are_skipped_and_counted(tell, tmp_path, serve):
     server = serve(word_judge)
     rubrics = write(tmp_path / "rubrics.jsonl", ROWS)
@@ -178,6 +228,7 @@ def test_flagged_rubrics_are_rewritten_beside_the_old_ones_which_stay(tell, tmp_
     told = tell("rubrics", "audit", rubrics, *arguments, "--refuse", "0")
     assert told.code == 0, told.err
     assert "w rewrote 2 of 2 flagged rubrics; 2 rewrites have fewer flags than before and are kept" in told.out
+    assert "cost of the writer: 2 calls, " in told.out
     assert (tmp_path / "rubrics.jsonl").read_bytes() == before
     fixed = [json.loads(line) for line in (tmp_path / "rubric-audit" / "fixed.jsonl").read_text().splitlines()]
     assert [[c["criterion"] for c in json.loads(row["rubric"])["criteria"]] for row in fixed] == [

@@ -1,19 +1,22 @@
 """`rubricworks rubrics audit`: rubrics probed by a judge before they train."""
 
 import asyncio
+import time
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from rubricworks.cli.options import api_key_option, parse_endpoint, report_line
+from rubricworks.cli.options import api_key_option, parse_endpoint, parse_prices, prices_option, report_line
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import (
     MAX_CALLS,
+    AuditCost,
     RubricAudit,
     RubricFixes,
     audit_rubrics,
@@ -22,6 +25,7 @@ from rubricworks.evaluation.rubric_audit import (
 )
 from rubricworks.grading import Grader, Subject
 from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm.identity import IDENTITY_FILE, read_identities
 from rubricworks.reports.formats import counted
 from rubricworks.reports.rubric_audit import (
     AUDIT_FILE,
@@ -62,6 +66,15 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     help="Ask about the first responses N times, for the share of verdicts that flip.",
 )
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
+@click.option("--revision", default="", help="Of the judge, as its recipe has it.")
+@prices_option
+@click.option(
+    "--on-change",
+    type=click.Choice(["warn", "refuse"]),
+    default="warn",
+    show_default=True,
+    help="If the judge answers as another model than the first answer in OUT was by.",
+)
 @click.option(
     "--subject",
     type=click.Choice(["caption", "answer"]),
@@ -79,6 +92,9 @@ def audit(
     refuse: float | None,
     repeats: int | None,
     temperature: float,
+    revision: str,
+    prices: str | None,
+    on_change: Literal["warn", "refuse"],
     subject: Subject | None,
     fix: str | None,
     api_key_env: str | None,
@@ -97,7 +113,9 @@ def audit(
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge j@http://gpu:8000/v1 --fix w@http://gpu:8001/v1
     """
-    endpoint = parse_endpoint(judge, api_key_env).model_copy(update={"temperature": temperature})
+    settings: dict[str, object] = {"temperature": temperature, "revision": revision, "on_change": on_change}
+    settings |= parse_prices(prices) if prices else {}
+    endpoint = parse_endpoint(judge, api_key_env).model_copy(update=settings)
     writer = parse_endpoint(fix, api_key_env, max_tokens=4096) if fix else None
     entries: list[RubricEntry] = []
     for entry in read_rubric_set(source, note=lambda _: None):
@@ -117,6 +135,12 @@ def audit(
         page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
         write_atomic(out / AUDIT_PAGE, page.encode())
 
+    def with_record(found: RubricAudit, client: ChatClient, start: float) -> RubricAudit:
+        """The audit with its judge's cost so far, and the models that answered: of the cache's answers too."""
+        identities = tuple(read_identities(out / IDENTITY_FILE).get(endpoint.model, ()))
+        cost = AuditCost.of(client, time.monotonic() - start)
+        return found.model_copy(update={"identities": identities, "cost": cost})
+
     async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
             client = partial(ChatClient, cache=out / "answers.sqlite", on_failure=stop_if_refused)
@@ -125,6 +149,7 @@ def audit(
             await stack.enter_async_context(judging)
             progress = Progress("audit", MAX_CALLS * len(entries), "calls", clients=[judging])
             repeated = Grader(judging, subject=kind, confidence="repeats", repeats=repeats) if repeats else None
+            start = time.monotonic()
             found = await audit_rubrics(
                 entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
             )
@@ -132,16 +157,26 @@ def audit(
                 raise UserError(
                     f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade"
                 )
+            found = with_record(found, judging, start)
             write_audit(found)  # before the writer is asked, whose refusal must not lose it
             if writer is None or not found.worst:
                 return found, None
             writing = client(writer, purpose="writer")
             await stack.enter_async_context(writing)
             progress = Progress("fix", MAX_CALLS * len(entries), "calls", clients=[judging, writing])
-            return found, await fix_rubrics(entries, texts, found, writing, grader, progress=progress.at)
+            asked = time.monotonic()
+            fixes = await fix_rubrics(entries, texts, found, writing, grader, progress=progress.at)
+            costs = {
+                "audit": with_record(fixes.audit, judging, start),
+                "writer_cost": AuditCost.of(writing, time.monotonic() - asked),
+            }
+            return found, fixes.model_copy(update=costs)
 
     out.mkdir(parents=True, exist_ok=True)
-    found, fixes = asyncio.run(run())
+    try:
+        found, fixes = asyncio.run(run())
+    except UserError as error:
+        raise UserError(str(error).replace("set on_change to warn", "give --on-change warn")) from None
     click.echo(audit_text(found))
     if fixes:
         write_audit(found, fixes)

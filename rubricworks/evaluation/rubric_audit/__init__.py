@@ -1,5 +1,6 @@
 """Audit of rubrics before they train: probes that show whether a rubric can be gamed, and flags on its criteria."""
 
+from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.fix_prompts import FIX_PROMPT_VERSION, RubricFix, apply_fix, fix_messages
 from rubricworks.evaluation.rubric_audit.fixes import Rewrite, RubricFixes, fix_rubrics, with_rubrics
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, CriterionFlag, RubricFinding, examine
@@ -29,6 +30,7 @@ __all__ = [
     "MAX_PROBES",
     "MAX_READINGS",
     "READING_PROMPT_VERSION",
+    "AuditCost",
     "CriterionFlag",
     "CriterionReading",
     "Probe",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.fix_prompts import (
     FIX_PROMPT_VERSION,
     RubricFix,
@@ -55,6 +56,8 @@ class RubricFixes(BaseModel):
     prompt_version: str = FIX_PROMPT_VERSION
     rewrites: tuple[Rewrite, ...]
     audit: RubricAudit
+    """With the cost of the judge for the set and its rewrites together."""
+    writer_cost: AuditCost | None = None
 
     @property
     def kept(self) -> dict[str, Rubric]:

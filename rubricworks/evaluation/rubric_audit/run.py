@@ -5,19 +5,22 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import not_
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
 from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
 from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_probes
 from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_rubric
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
+from rubricworks.llm.identity import PinnedEntry
 from rubricworks.metrics import Interval, flip_rate, mean_interval, share_interval, wilson_interval
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response, Rubric, Scorecard
@@ -51,6 +54,16 @@ class RubricAudit(BaseModel):
     """Rubrics of the set whose samples have neither a response nor a reference answer to try them on."""
     flips: Interval | None = None
     """Share of verdicts that change between two draws of the same question, if draws were repeated."""
+    identities: tuple[PinnedEntry, ...] = Field(default=(), exclude_if=not_)
+    """Models that the judge's answers stated, and versions of its prompts. Several if servers of one name were asked
+    into one cache. Empty in a run, whose report has them."""
+    cost: AuditCost | None = Field(default=None, exclude_if=lambda cost: cost is None)
+    """Calls, tokens and dollars of the judge; None in a run, whose ledger has them."""
+
+    @property
+    def several_models(self) -> bool:
+        """True if the judge's answers stated more than one model, so that its verdicts do not compare."""
+        return len({one for entry in self.identities for one in (entry.identity, *entry.others) if one}) > 1
 
     @property
     def flagged(self) -> Interval:
