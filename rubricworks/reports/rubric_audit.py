@@ -172,12 +172,13 @@ def fixes_lines(fixes: RubricFixes) -> list[str]:
     failed = [one for one in fixes.rewrites if one.new is None]
     kept = len(fixes.kept)
     has, are, them = ("has", "is", "it") if kept == 1 else ("have", "are", "them")
-    better = f"{counted(kept, 'rewrite')} {has} fewer flags than before and {are} kept"
-    lines = [
-        f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {flagged}; {better}",
-        f"flagged with {them}: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
-        f"gap with {them}: {_gap(audit)}",
-    ]
+    better = f"{counted(kept, 'rewrite')} {has} fewer flags than before and {are} kept" if kept else "none is kept"
+    lines = [f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {flagged}; {better}"]
+    if kept:
+        lines += [
+            f"flagged with {them}: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
+            f"gap with {them}: {_gap(audit)}",
+        ]
     if audit.cost and fixes.writer_cost:
         lines.append(f"cost of the writer: {cost_text(fixes.writer_cost)}")
         lines.append(f"cost of the judge, with the audit before: {cost_text(audit.cost)}")
