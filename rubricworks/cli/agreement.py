@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from rubricworks.cli.options import api_key_option, chosen_subject, parse_endpoint, subject_option
+from rubricworks.cli.options import (
+    api_key_option,
+    chosen_subject,
+    parse_endpoint,
+    parse_prices,
+    prices_option,
+    subject_option,
+)
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
 from rubricworks.grading import Subject
@@ -46,9 +53,7 @@ from rubricworks.storage import write_atomic
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=2), help="Draws of each answer.")
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
 @click.option("--revision", default="", help="Of the judge, as its recipe has it.")
-@click.option(
-    "--prices", metavar="IN,OUT[,CACHED]", help="Dollars for a million tokens: prompt, answer, prompt cached there."
-)
+@prices_option
 @subject_option
 @api_key_option
 @click.option(
@@ -149,13 +154,7 @@ def _endpoint(
         raise UserError("--judge asks about responses by their rubrics: name them by --rubrics")
     fields: dict[str, float | str] = {"temperature": temperature, "revision": revision}
     if prices:
-        try:
-            values = [float(one) for one in prices.split(",")]
-        except ValueError:
-            values = []
-        if len(values) not in (2, 3) or not all(0 <= value < float("inf") for value in values):
-            raise UserError(f"--prices is {prices!r}; write two or three numbers, such as 0.15,0.6 or 0.15,0.6,0.075")
-        fields |= dict(zip(("price_in", "price_out", "price_cached"), values, strict=False))
+        fields |= parse_prices(prices)
     return parse_endpoint(judge, api_key_env).model_copy(update=fields)
 
 

@@ -8,7 +8,7 @@ from rubricworks.data.rows import iter_rows
 from rubricworks.errors import UserError
 
 TEXT_COLUMNS = ("response", "caption", "text")
-"""Names of the column with the texts; the first that a row has counts."""
+"""Names of the column with the texts; the first that holds one in a row counts."""
 
 
 class ResponseRow(NamedTuple):
@@ -16,19 +16,27 @@ class ResponseRow(NamedTuple):
 
     sample_id: str
     column: str
-    """Name of the column that the text stands in."""
+    """Name of the column that the text stands in, or would."""
     text: str | None
-    """None where the column holds no text."""
+    """None where the row has none."""
 
 
 def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
     """Iterate over the responses of a table, a file or a data set of the Hub, in order.
 
     Raises:
-        UserError: a row has none of the columns; as for `iter_rows`.
+        UserError: no row has one of the columns, or a response is no text; as for `iter_rows`.
     """
+    has_column = False
     for number, row in enumerate(iter_rows(place, ["sample_id"], optional=TEXT_COLUMNS), start=1):
-        if (column := next((name for name in TEXT_COLUMNS if name in row), None)) is None:
-            raise UserError(f"{place}: row {number} has no column {' or '.join(TEXT_COLUMNS)} with the response")
-        text = row[column]
-        yield ResponseRow(str(row["sample_id"]), column, text if isinstance(text, str) else None)
+        columns = [name for name in TEXT_COLUMNS if name in row]
+        has_column |= bool(columns)
+        column = next((name for name in columns if row[name] is not None), (*columns, TEXT_COLUMNS[0])[0])
+        text = row.get(column)
+        if text is not None and not isinstance(text, str):
+            raise UserError(
+                f"{place}: row {number}, of {row['sample_id']}: the {column} is {text!r:.60}, and not a text"
+            )
+        yield ResponseRow(str(row["sample_id"]), column, text)
+    if not has_column:
+        raise UserError(f"{place}: no column {' or '.join(TEXT_COLUMNS)} with the responses")

@@ -1,6 +1,7 @@
 """`rubricworks rubrics audit` as at a terminal: figures, a page, and a refusal by exit code."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -152,11 +153,12 @@ def test_a_judge_that_becomes_another_model_is_told_or_ends_the_audit(tell, tmp_
     arguments = ("rubrics", "audit", rubrics, "--responses", responses, "--judge")
     told = tell(*arguments, f"j@{serve(moved).url}", "--on-change", "refuse", "--out", "strict")
     assert told.code == 2
-    assert "answered as j-1 before, and now as j-2; " in told.err
+    # Answers of calls side by side come in any order.
+    assert re.search(r"answered as j-[12] before, and now as j-[12]; ", told.err), told.err
     assert "or give --on-change warn" in told.err
     told = tell(*arguments, f"j@{serve(moved).url}")
     assert told.code == 0, told.err
-    assert "later as j-2" in told.out
+    assert re.search(r"later as j-[12]", told.out), told.out
     assert "these are several models" in told.out
     audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
     assert audit.several_models

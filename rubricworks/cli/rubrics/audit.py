@@ -10,8 +10,16 @@ from typing import Literal
 
 import click
 
-from rubricworks.cli.options import api_key_option, parse_endpoint, parse_prices, prices_option, report_line
-from rubricworks.data.rows import iter_rows
+from rubricworks.cli.options import (
+    api_key_option,
+    chosen_subject,
+    parse_endpoint,
+    parse_prices,
+    prices_option,
+    report_line,
+    subject_option,
+)
+from rubricworks.data.response_rows import iter_responses
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set, write_rubric_set
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import (
@@ -39,8 +47,6 @@ from rubricworks.reports.rubric_audit import (
 )
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
-
-_TEXT_COLUMNS = ("response", "caption", "text")
 
 
 @click.command()
@@ -75,12 +81,7 @@ _TEXT_COLUMNS = ("response", "caption", "text")
     show_default=True,
     help="If the judge answers as another model than the first answer in OUT was by.",
 )
-@click.option(
-    "--subject",
-    type=click.Choice(["caption", "answer"]),
-    help="What the responses are; the judge of answers is shown prompt and reference answer.  [default: answer if the "
-    "set has prompts]",
-)
+@subject_option
 @click.option("--fix", metavar="MODEL@URL", help="A writer that rewrites the flagged rubrics, into OUT/fixed.jsonl.")
 @api_key_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("rubric-audit"), show_default=True)
@@ -144,7 +145,7 @@ def audit(
     async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
             client = partial(ChatClient, cache=out / "answers.sqlite", on_failure=stop_if_refused)
-            kind: Subject = subject or ("answer" if any(entry.prompt for entry in entries) else "caption")
+            kind = chosen_subject(subject, entries)
             grader = Grader(judging := client(endpoint, purpose="judge"), subject=kind)
             await stack.enter_async_context(judging)
             progress = Progress("audit", MAX_CALLS * len(entries), "calls", clients=[judging])
@@ -194,21 +195,13 @@ def audit(
 def _responses(place: str) -> dict[str, list[str]]:
     """Responses of each sample, in the file's order, each once; rows without one are skipped, and counted in a note."""
     texts: dict[str, list[str]] = defaultdict(list)
-    count, empty, has_column = 0, 0, False
-    for row in iter_rows(place, ["sample_id"], optional=_TEXT_COLUMNS):
+    count = empty = 0
+    for row in iter_responses(place):
         count += 1
-        has_column |= any(name in row for name in _TEXT_COLUMNS)
-        text = next((row[name] for name in _TEXT_COLUMNS if row.get(name) is not None), "")
-        if not isinstance(text, str):
-            raise UserError(
-                f"{place}: row {count}, of {row['sample_id']}: the response is {text!r:.60}, and not a text"
-            )
-        if not text:
+        if not row.text:
             empty += 1
-        elif text not in texts[str(row["sample_id"])]:
-            texts[str(row["sample_id"])].append(text)
-    if count and not has_column:
-        raise UserError(f"{place}: no column {' or '.join(_TEXT_COLUMNS)} with the responses")
+        elif row.text not in texts[row.sample_id]:
+            texts[row.sample_id].append(row.text)
     if empty:
         report_line(
             f"{place}: {empty} of {counted(count, 'row')} {'has' if empty == 1 else 'have'} no response; skipped"

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.rubric_sets import RubricEntry
-from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
@@ -165,7 +164,7 @@ async def audit_by_images(
     without_answers = [replace(entry, reference="") for entry in entries]
     drawn = [(entry, one) for entry in without_answers for one in images.get(entry.sample_id, ())[:_RESPONSES]]
     rewards: dict[str, list[tuple[float, bytes]]] = defaultdict(list)
-    rows = ((_sample(entry), Response.of_image(one), entry.rubric) for entry, one in drawn)
+    rows = ((entry.to_sample(), Response.of_image(one), entry.rubric) for entry, one in drawn)
     cards = [card async for card in grader.grade_many(rows)]
     for (entry, one), card in zip(drawn, cards, strict=True):
         reward = signed_reward(card.credits, entry.rubric.weights)
@@ -211,7 +210,7 @@ async def _audit(
         acts = acts_of(entry.rubric.criteria, reading.criteria)
         all_probes.append(make(entry.rubric, texts[entry.sample_id], bests, acts))
     rows = (
-        (_sample(entry), probe.response, probe.rubric)
+        (entry.to_sample(), probe.response, probe.rubric)
         for entry, probes in zip(probed, all_probes, strict=True)
         for probe in probes
     )
@@ -226,7 +225,7 @@ async def _audit(
         for at, (entry, reading) in enumerate(zip(probed, readings, strict=True))
         for criterion in credited_acts(entry.rubric, all_probes[at], cards[at], reading.criteria)
     ]
-    alone = ((_sample(probed[at]), lone_claim(one), Rubric(criteria=(one,))) for at, one in credited)
+    alone = ((probed[at].to_sample(), lone_claim(one), Rubric(criteria=(one,))) for at, one in credited)
     lone_credits: list[dict[str, float | None]] = [{} for _ in probed]
     claims = [card async for card in grader.grade_many(alone)]
     for (at, criterion), card in zip(credited, claims, strict=True):
@@ -242,7 +241,8 @@ async def _audit(
     draws: list[tuple[str, tuple[float, ...]]] = []
     if repeated:
         firsts = [
-            (_sample(entry), probes[0].response, entry.rubric) for entry, probes in zip(probed, all_probes, strict=True)
+            (entry.to_sample(), probes[0].response, entry.rubric)
+            for entry, probes in zip(probed, all_probes, strict=True)
         ]
         async for card in repeated.grade_many(firsts):
             draws += [(card.sample_id, tuple(vote for vote in one.votes if vote is not None)) for one in card.verdicts]
@@ -256,10 +256,6 @@ async def _audit(
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
     )
-
-
-def _sample(entry: RubricEntry) -> Sample:
-    return Sample(sample_id=entry.sample_id, prompt=entry.prompt, answer=entry.reference or None)
 
 
 def probe_responses(entry: RubricEntry, responses: Mapping[str, Sequence[Any]]) -> list[Any]:
