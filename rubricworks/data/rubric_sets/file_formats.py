@@ -49,16 +49,18 @@ def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note
     if aggregation not in _AGGREGATIONS:
         note(f"aggregation {aggregation!r} has no counterpart; the weighted mean is the reward here")
     criteria = []
-    for item in criteria_list(document.get("criterion"), where):
-        annotations = table(item.get("annotations"), "annotations", where)
-        optional = item.get("optional", "optional" in str(annotations.get("importance", "")).lower())
+    for number, item in enumerate(criteria_list(document.get("criterion"), where), start=1):
+        place = f"{where}: criterion {number}"
+        annotations = table(item.get("annotations"), "annotations", place)
+        importance, polarity = (str(annotations.get(name, "")).lower() for name in ("importance", "type"))
+        optional = _boolean(item, "optional", "optional" in importance, place)
         fields = {
             "criterion": annotations.get("title") or item.get("name") or required(item, "description", where),
             "description": required(item, "description", where),
             "weight": item.get("weight", 1.0),
             "essential": aggregation == "all-pass" or (aggregation == "required-pass" and not optional),
         }
-        if item.get("negate", "negative" in str(annotations.get("type", "")).lower()):
+        if _boolean(item, "negate", "negative" in polarity, place):
             fields["evaluation_rule"] = NEGATED
         elif best := _best_level(item, where):
             fields["evaluation_rule"] = f"Passes at the best level only: {best}."
@@ -157,6 +159,13 @@ def write_verifiers(entry: RubricEntry, note: Note) -> str:
     document = verifiers_document(entry, note)
     lines = [line for item in document.pop("criteria") for line in ("[[criteria]]", *_pairs(item), "")]
     return "\n".join([*_pairs(document), *lines])
+
+
+def _boolean(item: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
+    value = item.get(name, default)
+    if not isinstance(value, bool):
+        raise UserError(f"{where}: {name} is {value!r:.40}; write true or false, without quotes")
+    return value
 
 
 def _best_level(item: Mapping[str, Any], where: str) -> str:

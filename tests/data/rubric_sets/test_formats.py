@@ -287,6 +287,12 @@ GOOD = {"prompt_id": "a", "prompt": [{"role": "user", "content": "?"}], "rubrics
         ("a.toml", "x = 1", "no rubric of a known format.* can be a .csv"),
         ("a.toml", "x =", "cannot be read as TOML"),
         ("a.toml", '[[criterion]]\nweight = nan\ndescription = "c"', "finite"),
+        (
+            "a.toml",
+            '[[criterion]]\ndescription = "c"\n[[criterion]]\ndescription = "d"\nnegate = "no"',
+            "criterion 2: negate is 'no'; write true or false",
+        ),
+        ("a.toml", '[[criterion]]\ndescription = "c"\noptional = "false"', "criterion 1: optional is 'false'"),
         ("a.parquet", "PAR?", "cannot be read as Parquet"),
         ("a.csv", "sample_id,criterion\ns,c", "no column 'weight'"),
         ("a.csv", "sample_id,criterion,weight\ns,c,heavy", "weight"),
