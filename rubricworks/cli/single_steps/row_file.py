@@ -9,6 +9,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 
@@ -26,15 +27,18 @@ def check_row_file(path: Path) -> None:
 def write_rows(rows: Sequence[dict[str, Any]], path: Path, schema: pa.Schema | None = None) -> None:
     """Write rows to one file, whole or not at all, and print how many.
 
+    A text that a spreadsheet would carry out as a formula stands in CSV with an apostrophe before it.
+
     Args:
         schema: types of the columns; inferred by default.
     """
-    table, content = pa.Table.from_pylist(list(rows), schema=schema), BytesIO()
+    content = BytesIO()
     if path.suffix.lower() == ".csv":
         from pyarrow.csv import write_csv
 
-        write_csv(table, content)
+        cells = [{name: guard_cell(value) for name, value in row.items()} for row in rows]
+        write_csv(pa.Table.from_pylist(cells, schema=schema), content)
     else:
-        pq.write_table(table, content)
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), content)
     write_atomic(path, content.getvalue())
     click.echo(f"{path}: {len(rows)} rows")

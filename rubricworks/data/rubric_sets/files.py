@@ -312,7 +312,7 @@ def _write_csv(entries: Iterable[RubricEntry], path: Path, note: Note) -> int:
     writer.writeheader()
     for entry in entries:
         rows = list(csv_rows(entry))
-        _note_losses(entry, "csv", note, partial(csv_entry, rows, ""))
+        _note_losses(entry, "csv", note, partial(csv_entry, dict(enumerate(rows)), ""))
         writer.writerows(rows)
         count += 1
     write_atomic(path, text.getvalue().encode())

