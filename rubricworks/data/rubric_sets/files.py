@@ -48,7 +48,6 @@ _MAX_NAME = 200
 """Bytes of a file's name; systems take 255, with its ending."""
 _SIMPLEST = "any rubric can be a .csv with a row for each criterion: sample_id, criterion, weight"
 """Advice where a format is not known."""
-_SUFFIXES = (".parquet", ".jsonl", ".toml", ".csv", ".json")
 
 
 class RowFormat(NamedTuple):
@@ -66,6 +65,14 @@ ROW_FORMATS = {
     "rubrichub": RowFormat(read_rubrichub, write_rubrichub),
 }
 FORMATS = (*ROW_FORMATS, "csv", "rewardkit", "verifiers")
+_OF_SUFFIX = {
+    ".parquet": tuple(ROW_FORMATS),
+    ".jsonl": tuple(ROW_FORMATS),
+    ".toml": ("rewardkit", "verifiers", "rubricworks", "healthbench"),
+    ".csv": ("csv",),
+    ".json": (*ROW_FORMATS, "rewardkit", "verifiers"),
+}
+"""Formats that are read from files of an ending; of a folder, files of the first ending that it has are read."""
 
 
 def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note = print) -> Iterator[RubricEntry]:
@@ -84,7 +91,7 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
         raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
     on_hub = hub_source(str(source))
     path = hub_folder(on_hub) if on_hub else local_path(source)
-    files = [path] if path.exists() else source_files(str(path), _SUFFIXES) if "*" in str(path) else []
+    files = [path] if path.exists() else source_files(str(path), tuple(_OF_SUFFIX)) if "*" in str(path) else []
     if not files:
         raise UserError(f"{source}: there is no such file or folder{hub_reading(str(source))}")
     seen: set[str] = set()
@@ -124,14 +131,17 @@ def write_rubric_set(entries: Iterable[RubricEntry], path: Path, format: str, *,
 def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int]) -> Iterator[RubricEntry]:
     if path.is_dir():
         if (path / "done.json").is_file():
+            _check_suffix(path, ".parquet", format)
             yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note, numbers)
             return
-        files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in _SUFFIXES)), [])
+        suffixes = [suffix for suffix, formats in _OF_SUFFIX.items() if format is None or format in formats]
+        files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in suffixes)), [])
         if not files:
-            raise UserError(f"{path}: no Parquet, JSON, TOML or CSV is in this folder")
+            raise UserError(f"{path}: no {' or '.join(suffixes)} is in this folder")
         for file in files:
             yield from _entries(file, format, note, numbers)
         return
+    _check_suffix(path, path.suffix.lower(), format)
     match path.suffix.lower():
         case ".parquet":
             yield from _row_entries(_parquet_rows([path]), path, format, note, numbers)
@@ -148,8 +158,16 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
                 yield from _row_entries(iter(rows), path, format, note, numbers)
             else:
                 yield _document_entry(document, path, format, note)
-        case suffix:
-            raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
+
+
+def _check_suffix(path: Path, suffix: str, format: str | None) -> None:
+    """Raise UserError unless files of this ending are read, and as this format if one is named."""
+    if suffix not in _OF_SUFFIX:
+        raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
+    if format is not None and format not in _OF_SUFFIX[suffix]:
+        read_as = " or ".join(_OF_SUFFIX[suffix])
+        fitting = " or ".join(one for one, formats in _OF_SUFFIX.items() if format in formats)
+        raise UserError(f"{path}: a {suffix} is read as {read_as}, not as {format}, whose files are {fitting}")
 
 
 def _row_entries(
@@ -162,6 +180,8 @@ def _row_entries(
             raise UserError(f"{where}: {row!r:.60} is no object")
         if reader is None:
             name = format or _row_format(row)
+            if format is not None and name not in ROW_FORMATS:
+                raise UserError(f"{where}: no rubric of {format}; its fields are those of {_row_format(row)}")
             if name not in ROW_FORMATS:
                 raise UserError(
                     f"{where}: its fields are {', '.join(map(str, row)) or 'none'}, which is no known format of "

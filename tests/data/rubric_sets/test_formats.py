@@ -352,6 +352,34 @@ def test_another_format_than_the_one_named_is_refused(tmp_path):
         write_rubric_set([], tmp_path / "rubrics.csv", "healthbench")
 
 
+@pytest.mark.parametrize(
+    ("name", "format", "words"),
+    [
+        ("people.csv", "healthbench", "a .csv is read as csv, not as healthbench, whose files are .parquet or .jsonl"),
+        ("healthbench.jsonl", "csv", "or rubrichub, not as csv, whose files are .csv"),
+        ("rewardkit.toml", "rar", "a .toml is read as rewardkit or .*, not as rar"),
+    ],
+)
+def test_a_format_that_does_not_fit_the_ending_is_refused_with_those_that_do(tmp_path, name, format, words):
+    with pytest.raises(UserError, match=words):
+        read(FILES / name, format)
+
+
+def test_of_a_folder_the_files_of_the_named_format_are_read(tmp_path):
+    for name in ("people.csv", "healthbench.jsonl"):
+        (tmp_path / name).write_bytes((FILES / name).read_bytes())
+    assert read(tmp_path, "csv") == read(FILES / "people.csv")
+    assert read(tmp_path, "healthbench") == read(FILES / "healthbench.jsonl")
+    with pytest.raises(UserError, match=r"no \.toml or \.json is in this folder"):
+        read(tmp_path, "verifiers")
+
+
+def test_rows_of_another_format_than_the_one_named_are_told_by_theirs(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([GOOD]))
+    with pytest.raises(UserError, match="row 1: no rubric of verifiers; its fields are those of healthbench"):
+        read(tmp_path / "a.json", "verifiers")
+
+
 @pytest.mark.parametrize("text", ["Farbe grün".encode("latin-1"), b"x" * 200_000])
 def test_a_csv_of_another_encoding_or_with_an_endless_field_is_told_as_such(tmp_path, text):
     path = tmp_path / "a.csv"
