@@ -1,7 +1,9 @@
 """Formats with one rubric a file: rewardkit's judge TOML (Harbor) and verifiers' criteria in TOML or JSON.
 
 - `rewardkit`: `[[criterion]]` tables of `description`, `name`, `weight`, `type`, `negate`, `optional`, beside `[judge]`
-  and `[scoring]` (harbor-rewardkit 0.2). Its pitfalls are negative weights under `aggregation = "weighted-sum"`.
+  and `[scoring]` (harbor-rewardkit 0.2). Its pitfalls are negative weights under `aggregation = "weighted-sum"`. Its
+  gates know no weights: where all that must pass passes, the score is 1 (`required-pass`, `all-pass`). A must-have
+  beside weights is therefore an annotation, `essential`, which rewardkit takes and does not enforce.
 - `verifiers`: `criteria` of `name`, `text`, `weight`, `choices` from worst to best (verifiers 0.4, `RubricJudge`). It
   knows no negative weight.
 
@@ -34,6 +36,7 @@ _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _MAX_NAME = 64
 _AGGREGATIONS = ("weighted-mean", "weighted-sum", "all-pass", "required-pass")
 """Aggregations with a counterpart here."""
+_GATES = ("all-pass", "required-pass")
 
 
 def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note: Note) -> RubricEntry:
@@ -58,7 +61,8 @@ def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note
             "criterion": annotations.get("title") or item.get("name") or required(item, "description", where),
             "description": required(item, "description", where),
             "weight": item.get("weight", 1.0),
-            "essential": aggregation == "all-pass" or (aggregation == "required-pass" and not optional),
+            "essential": aggregation == "all-pass"
+            or (not optional and (aggregation == "required-pass" or annotations.get("essential") is True)),
         }
         if _boolean(item, "negate", "negative" in polarity, place):
             fields["evaluation_rule"] = NEGATED
@@ -87,6 +91,14 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
         scoring = {**scoring, "aggregation": "weighted-sum"}
     elif not scoring:
         scoring = {"aggregation": "weighted-mean"}
+    aggregation = str(scoring.get("aggregation", "weighted-mean")).replace("_", "-")
+    if aggregation == "required-pass" and not any(entry.rubric.essential):
+        note("required-pass needs an essential criterion, and none is: the weighted mean is written")
+        aggregation = "weighted-mean"
+        scoring = {**scoring, "aggregation": aggregation}
+    has_gate = aggregation in _GATES
+    if any(entry.rubric.essential) and not has_gate:
+        note(f"{aggregation} of rewardkit has no gate: must-haves are marked (annotations.essential), not enforced")
     sections = {name: value for name, value in aside.items() if isinstance(value, Mapping)} | {"scoring": scoring}
     lines = _pairs({name: value for name, value in aside.items() if name not in sections})
     lines += [line for name, section in sections.items() for line in (f"[{_key(name)}]", *_pairs(section), "")]
@@ -96,17 +108,21 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
         names.append(_safe_name(str(kept.pop("name", None) or criterion.criterion), names))
         annotations = table(kept.pop("annotations", None), "annotations", where)
         if criterion.criterion != names[-1]:
-            annotations = {**annotations, "title": criterion.criterion}
+            annotations["title"] = criterion.criterion
+        annotations.pop("essential", None)
+        if criterion.essential and not has_gate:
+            annotations["essential"] = True
         fields = {
             "name": names[-1],
             "description": _without_level(criterion, kept),
             **kept,
             "weight": criterion.weight / total,
         }
-        if criterion.evaluation_rule == NEGATED:
-            fields["negate"] = True
-        if not criterion.essential:
-            fields["optional"] = True
+        # A field stands before the annotation that says it of another source's criterion.
+        if criterion.evaluation_rule == NEGATED or "negative" in str(annotations.get("type", "")).lower():
+            fields["negate"] = criterion.evaluation_rule == NEGATED
+        if not criterion.essential or "optional" in str(annotations.get("importance", "")).lower():
+            fields["optional"] = not criterion.essential
         if annotations:
             fields["annotations"] = annotations
         lines += ["[[criterion]]", *_pairs(fields), ""]

@@ -152,6 +152,51 @@ def test_must_haves_of_rewardkit_are_essential():
     assert "several levels" in notes[0]
 
 
+def must_haves(*essential, pitfall=False):
+    criteria = [Criterion(criterion=f"c{number}", weight=2, essential=one) for number, one in enumerate(essential)]
+    return Rubric(criteria=(*criteria, *[Criterion(criterion="bad", weight=-1, essential=False)] * pitfall))
+
+
+@pytest.mark.parametrize("pitfall", [False, True])
+def test_must_haves_beside_weights_are_annotations_in_rewardkit_and_come_back(tmp_path, pitfall):
+    rubric, notes = must_haves(True, False, pitfall=pitfall), []
+    write_rubric_set([RubricEntry("a", rubric)], tmp_path / "a.toml", "rewardkit", note=notes.append)
+    document = tomllib.loads((tmp_path / "a.toml").read_text())
+    # required-pass would pay 1 or nothing, whatever the weights.
+    assert document["scoring"]["aggregation"] == ("weighted-sum" if pitfall else "weighted-mean")
+    assert [one.get("annotations", {}).get("essential") for one in document["criterion"][:2]] == [True, None]
+    assert any("has no gate" in note for note in notes)
+    assert not any("no place for a criterion's essential" in note for note in notes)
+    (entry,), _ = read(tmp_path / "a.toml")
+    assert entry.rubric.essential == rubric.essential
+
+
+@pytest.mark.parametrize("essential", [(True, False, True), (False, True, False), (False, False, False)])
+def test_must_haves_of_rewardkit_that_were_edited_come_back_as_edited(tmp_path, essential):
+    for importance in ("must have", "optional"):
+        text = (FILES / "rewardkit_required.toml").read_text().replace("must have", importance)
+        (tmp_path / "a.toml").write_text(text)
+        (entry,), _ = read(tmp_path / "a.toml")
+        criteria = [
+            one.model_copy(update={"essential": flag})
+            for one, flag in zip(entry.rubric.criteria, essential, strict=True)
+        ]
+        edited = replace(entry, rubric=Rubric(criteria=tuple(criteria)))
+        write_rubric_set([edited], tmp_path / "b.toml", "rewardkit", note=str)
+        (back,), _ = read(tmp_path / "b.toml")
+        assert back.rubric.essential == list(essential)
+        aggregation = tomllib.loads((tmp_path / "b.toml").read_text())["scoring"]["aggregation"]
+        assert aggregation == ("required_pass" if any(essential) else "weighted-mean")  # or rewardkit refuses the file
+
+
+def test_a_criterion_that_is_no_longer_negated_is_not_negated_by_its_annotation(tmp_path):
+    (entry,), _ = read(FILES / "rewardkit_required.toml")
+    criteria = [one.model_copy(update={"evaluation_rule": ""}) for one in entry.rubric.criteria]
+    edited = replace(entry, rubric=Rubric(criteria=tuple(criteria)))
+    write_rubric_set([edited], tmp_path / "b.toml", "rewardkit", note=str)
+    assert [one.evaluation_rule for one in read(tmp_path / "b.toml")[0][0].rubric.criteria] == [""] * 3
+
+
 def test_pitfalls_in_rewardkit_are_a_weighted_sum_that_gives_our_reward(tmp_path):
     entries, _ = read(FILES / "healthbench.jsonl")
     write_rubric_set(entries[:1], tmp_path / "judge.toml", "rewardkit")

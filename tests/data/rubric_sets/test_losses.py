@@ -38,7 +38,7 @@ OF_CRITERIA = {
     "researchrubrics": {*PROVENANCE, "key", "essential", "reference"},
     "rar": {*PROVENANCE, "key", "reference"},
     "rubrichub": {*PROVENANCE, "key", "essential", "reference"},
-    "rewardkit": {*PROVENANCE, "key", "essential", "reference"},
+    "rewardkit": {*PROVENANCE, "key", "reference"},
     "verifiers": {*PROVENANCE, "key", "essential", "reference"},
 }
 OF_SAMPLES = {
