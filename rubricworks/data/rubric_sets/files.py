@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -265,10 +266,21 @@ def _parquet_rows(paths: Iterable[Path]) -> Iterator[Any]:
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
+                has_decimals = "decimal" in str(file.schema_arrow)
                 for batch in file.iter_batches(batch_size=_BATCH):
-                    yield from batch.to_pylist()
+                    rows = batch.to_pylist()
+                    yield from _without_decimals(rows) if has_decimals else rows
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+
+
+def _without_decimals(value: Any) -> Any:
+    """Rows with the numbers of databases, DECIMAL columns, as those of JSON."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {name: _without_decimals(one) for name, one in value.items()}
+    return [_without_decimals(one) for one in value] if isinstance(value, list) else value
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import csv
 import json
 import tomllib
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,16 @@ def test_a_set_in_parquet_reads_as_the_one_in_lines(tmp_path, name):
     table = pa.Table.from_pylist(rows_of(FILES / f"{name}.jsonl"))
     pq.write_table(table, tmp_path / "rows.parquet")
     assert [entry.rubric for entry in read(tmp_path)[0]] == [entry.rubric for entry in read(FILES / f"{name}.jsonl")[0]]
+
+
+def test_points_of_decimal_columns_are_weights_and_fields_beside_them_numbers(tmp_path):
+    rubrics = [{"criterion": "a", "points": Decimal("5.00")}, {"criterion": "b", "points": Decimal("-1.50")}]
+    row = {"prompt_id": Decimal(12345678901234567890), "prompt": "?", "rubrics": rubrics, "price": Decimal("0.25")}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    (entry,), _ = read(tmp_path / "a.parquet")
+    assert (entry.sample_id, entry.rubric.weights) == ("12345678901234567890", [5, -1.5])
+    write_rubric_set([entry], tmp_path / "b.jsonl", "healthbench")
+    assert rows_of(tmp_path / "b.jsonl")[0]["price"] == 0.25
 
 
 def test_healthbench_points_are_weights_and_repeated_criteria_are_told_apart():
