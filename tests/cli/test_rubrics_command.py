@@ -56,6 +56,18 @@ def test_differences_are_told_criterion_by_criterion(tell, tmp_path):
     assert tell("rubrics", "diff", FILES / "people.csv", FILES / "people.csv").code == 0
 
 
+def test_other_prompts_and_reference_answers_are_differences(tell, tmp_path):
+    row = {"sample_id": "s1", "rubric": [{"criterion": "red", "weight": 1}], "prompt": "p", "reference": "r " * 99}
+    (tmp_path / "old.jsonl").write_text(json.dumps(row))
+    (tmp_path / "new.jsonl").write_text(json.dumps({**row, "prompt": "q", "reference": "r " * 99 + "blue"}))
+    told = tell("rubrics", "diff", "old.jsonl", "new.jsonl")
+    assert told.code == 1
+    sample, prompt, reference, count = told.out.splitlines()
+    assert (sample, prompt, count) == ("s1", "  ~ the sample's prompt p → q", "1 of 1 samples differ")
+    assert reference.startswith("  ~ the sample's reference answer … r r")
+    assert reference.endswith(" r blue")
+
+
 def test_mistakes_are_one_line(tell, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": 1}')
     for arguments, words in (

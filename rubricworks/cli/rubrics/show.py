@@ -9,6 +9,9 @@ from rubricworks.cli.rubrics.convert import chosen
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.rubrics import Criterion, Rubric
 
+_SHOWN = {"prompt": "the sample's prompt", "reference": "the sample's reference answer"}
+"""Fields of a sample that judges of answers are shown."""
+_WIDTH = 80
 _NAMED = ("description", "evaluation_rule", "reference", "key")
 
 
@@ -28,10 +31,12 @@ def show(source: str, samples: tuple[str, ...]) -> None:
 def diff(old: str, new: str) -> None:
     """Print what changed from the rubrics OLD to NEW, sample by sample, criterion by criterion.
 
+    A sample's prompt and reference answer count too: judges of answers are shown them.
+
     Exit code 1 if they differ, 0 if not.
     """
-    before = {entry.sample_id: entry.rubric for entry in read_rubric_set(old, note=_ignore)}
-    after = {entry.sample_id: entry.rubric for entry in read_rubric_set(new, note=_ignore)}
+    before = {entry.sample_id: entry for entry in read_rubric_set(old, note=_ignore)}
+    after = {entry.sample_id: entry for entry in read_rubric_set(new, note=_ignore)}
     changed = 0
     for sample_id in [*before, *(name for name in after if name not in before)]:
         lines = list(_changes(before.get(sample_id), after.get(sample_id)))
@@ -81,11 +86,18 @@ def _line(criterion: Criterion) -> str:
     return f"{criterion.weight:+g} {criterion.criterion}{' (essential)' if criterion.essential else ''}"
 
 
-def _changes(old: Rubric | None, new: Rubric | None) -> Iterator[str]:
+def _changes(old: RubricEntry | None, new: RubricEntry | None) -> Iterator[str]:
     if old is None or new is None:
         only = new if old is None else old
-        yield f"{'added' if old is None else 'removed'}, {len(only.criteria) if only else 0} criteria"
+        yield f"{'added' if old is None else 'removed'}, {len(only.rubric.criteria) if only else 0} criteria"
         return
+    for name, label in _SHOWN.items():
+        if getattr(old, name) != getattr(new, name):
+            yield f"~ {_change(label, getattr(old, name), getattr(new, name))}"
+    yield from _criterion_changes(old.rubric, new.rubric)
+
+
+def _criterion_changes(old: Rubric, new: Rubric) -> Iterator[str]:
     before = {criterion.criterion: criterion for criterion in old.criteria}
     after = {criterion.criterion: criterion for criterion in new.criteria}
     for title, criterion in before.items():
@@ -98,14 +110,25 @@ def _changes(old: Rubric | None, new: Rubric | None) -> Iterator[str]:
             other = before[title]
             fields = [name for name in Criterion.model_fields if getattr(criterion, name) != getattr(other, name)]
             if fields:
-                yield f"~ {title}: {'; '.join(_change(name, other, criterion) for name in fields)}"
+                changed = [
+                    _change(name.replace("_", " "), getattr(other, name), getattr(criterion, name)) for name in fields
+                ]
+                yield f"~ {title}: {'; '.join(changed)}"
     if list(before) != list(after) and set(before) == set(after):
         yield "~ another order of its criteria"
 
 
-def _change(name: str, old: Criterion, new: Criterion) -> str:
-    before, after = (" ".join(str(getattr(one, name)).split())[:80] or "(empty)" for one in (old, new))
-    return f"{name.replace('_', ' ')} {before} → {after}"
+def _change(label: str, old: object, new: object) -> str:
+    """Both values in one line; of long ones the part in which they differ."""
+    before, after = (" ".join(str(value).split()) or "(empty)" for value in (old, new))
+    start = 0
+    if max(len(before), len(after)) > _WIDTH:
+        pairs = enumerate(zip(before, after, strict=False))
+        same = next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
+        start = max(0, same - _WIDTH // 2)
+    lead = "…" if start else ""
+    shown = [lead + text[start : start + _WIDTH] for text in (before, after)]
+    return f"{label} {' → '.join(shown)}"
 
 
 def _ignore(_: str) -> None:
