@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
@@ -300,17 +300,33 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
     with _whole_file(path) as partial:
         try:
             while batch := [row for _, row in zip(range(_BATCH), rows, strict=False)]:
-                # The first batch sets the types; later rows must have them.
-                table = pa.Table.from_pylist(batch, schema=writer.schema if writer else None)
+                table = _table(batch, writer.schema if writer else None)
                 writer = writer or pq.ParquetWriter(partial, table.schema)
                 writer.write_table(table)
                 count += len(batch)
         except (pa.ArrowException, OverflowError) as error:
-            raise UserError(f"{path}: its rows have not the same types ({error}); write .jsonl instead") from None
+            raise UserError(f"{path}: its rows have not the same fields ({error}); write .jsonl instead") from None
         finally:
             if writer:
                 writer.close()
     return count
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.Table:
+    """Rows with the fields of all of them: by itself, pyarrow drops what the first row, or the schema, has not.
+
+    Args:
+        schema: that of the file's first rows, which sets the types.
+    Raises:
+        pa.ArrowException: the rows do not fit together, or not into the schema.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows])
+    if schema is None or table.schema == schema:
+        return table
+    if pa.unify_schemas([schema, table.schema], promote_options="permissive") != schema:
+        raise pa.ArrowInvalid(f"after the first {_BATCH:,} there are others")
+    return pa.Table.from_pylist(list(rows), schema=schema)
 
 
 def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:

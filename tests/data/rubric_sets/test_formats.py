@@ -62,6 +62,20 @@ def test_a_set_in_parquet_reads_as_the_one_in_lines(tmp_path, name):
     assert [entry.rubric for entry in read(tmp_path)[0]] == [entry.rubric for entry in read(FILES / f"{name}.jsonl")[0]]
 
 
+def test_fields_that_the_first_row_has_not_are_in_parquet_too_or_it_is_refused(tmp_path):
+    plain = {"prompt_id": "a", "prompt": "?", "rubrics": [{"criterion": "c", "points": 1}]}
+    fuller = {**plain, "prompt_id": "b", "canary": "x", "rubrics": [{"criterion": "c", "points": 1, "axis": "y"}]}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(plain)}\n{json.dumps(fuller)}\n")
+    entries, _ = read(tmp_path / "a.jsonl")
+    write_rubric_set(entries, tmp_path / "b.parquet", "healthbench")
+    _, row = pq.read_table(tmp_path / "b.parquet").to_pylist()
+    assert (row["canary"], row["rubrics"][0]["axis"]) == ("x", "y")
+    many = [replace(entries[0], sample_id=str(number)) for number in range(1_000)]
+    assert write_rubric_set([*many, entries[0]], tmp_path / "c.parquet", "healthbench") == 1_001
+    with pytest.raises(UserError, match=r"not the same fields .* write \.jsonl instead"):
+        write_rubric_set([*many, entries[1]], tmp_path / "c.parquet", "healthbench")
+
+
 def test_points_of_decimal_columns_are_weights_and_fields_beside_them_numbers(tmp_path):
     rubrics = [{"criterion": "a", "points": Decimal("5.00")}, {"criterion": "b", "points": Decimal("-1.50")}]
     row = {"prompt_id": Decimal(12345678901234567890), "prompt": "?", "rubrics": rubrics, "price": Decimal("0.25")}
