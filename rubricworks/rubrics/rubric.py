@@ -52,6 +52,13 @@ class Criterion(BaseModel):
             raise ValueError("is blank; say what is to be checked")
         return criterion.strip()
 
+    @field_validator("weight", mode="before")
+    @classmethod
+    def _a_number(cls, weight: object) -> object:
+        if isinstance(weight, bool):
+            raise ValueError(f"is {weight}; give a number")
+        return weight
+
     @field_validator("weight")
     @classmethod
     def _not_zero(cls, weight: float) -> float:

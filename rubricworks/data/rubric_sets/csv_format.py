@@ -28,12 +28,19 @@ def read_csv_entries(path: Path) -> Iterator[RubricEntry]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
         try:
-            names = rows.fieldnames or ()
+            names = list(rows.fieldnames or ())
             if missing := [name for name in _NEEDED if name not in names]:
-                raise UserError(f"{path}: no column {missing[0]!r}; it needs {', '.join(_NEEDED)}")
+                raise UserError(
+                    f"{path}: no column {missing[0]!r}, only {', '.join(map(repr, names)) or 'an empty line'}; it "
+                    f"needs {', '.join(_NEEDED)}, with commas between them"
+                )
             if strange := [name for name in names if name not in CSV_COLUMNS]:
                 raise UserError(f"{path}: column {strange[0]!r} is not known; it may have {', '.join(CSV_COLUMNS)}")
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise UserError(f"{path}: column {twice[0]!r} stands twice; leave one out")
             for row in rows:
+                if not any(row.values()):
+                    continue  # a row that a spreadsheet left empty
                 samples.setdefault(row["sample_id"], {})[rows.line_num] = row
         except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{path}: after line {rows.line_num}: no CSV in UTF-8 ({error}); save it as such") from None

@@ -152,6 +152,31 @@ def required(row: Mapping[str, Any], name: str, where: str) -> Any:
     return row[name]
 
 
+def text_of(value: Any, name: str, where: str) -> str:
+    """Text of a field, which may be a number or a date; empty if it is not there.
+
+    Raises:
+        UserError: it is something else, whose Python form would otherwise be shown to a judge.
+    """
+    if value is None or value != value:  # NaN, which pandas writes where a text is missing
+        return ""
+    if isinstance(value, bool | bytes | list | tuple | Mapping):
+        raise UserError(f"{where}: {name} is {value!r:.60}, not a text")
+    return str(value)
+
+
+def sample_name(row: Mapping[str, Any], field: str, where: str) -> str:
+    """Name of a row's sample.
+
+    Raises:
+        UserError: the row has none, or it is no text.
+    """
+    name = text_of(required(row, field, where), field, where)
+    if not name:
+        raise UserError(f"{where}: its {field} is empty; each sample has a name")
+    return name
+
+
 def table(value: Any, name: str, where: str) -> dict[str, Any]:
     """Table or object of a document; empty if it is not there.
 

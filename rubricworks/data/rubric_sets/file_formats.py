@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import date, time
+from math import isfinite
 from typing import Any
 
 from rubricworks.data.rubric_sets.entries import (
@@ -26,6 +27,7 @@ from rubricworks.data.rubric_sets.entries import (
     make_entry,
     required,
     table,
+    text_of,
     without_negation,
 )
 from rubricworks.errors import UserError
@@ -54,19 +56,20 @@ def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note
     criteria = []
     for number, item in enumerate(criteria_list(document.get("criterion"), where), start=1):
         place = f"{where}: criterion {number}"
+        description = text_of(required(item, "description", place), "description", place)
         annotations = table(item.get("annotations"), "annotations", place)
         importance, polarity = (str(annotations.get(name, "")).lower() for name in ("importance", "type"))
         optional = _boolean(item, "optional", "optional" in importance, place)
         fields = {
-            "criterion": annotations.get("title") or item.get("name") or required(item, "description", where),
-            "description": required(item, "description", where),
+            "criterion": text_of(annotations.get("title") or item.get("name"), "title or name", place) or description,
+            "description": description,
             "weight": item.get("weight", 1.0),
             "essential": aggregation == "all-pass"
             or (not optional and (aggregation == "required-pass" or annotations.get("essential") is True)),
         }
         if _boolean(item, "negate", "negative" in polarity, place):
             fields["evaluation_rule"] = NEGATED
-        elif best := _best_level(item, where):
+        elif best := _best_level(item, place):
             fields["evaluation_rule"] = f"Passes at the best level only: {best}."
             note("criteria with several levels (likert, numeric, rubric) are met at the best one here")
         known = ("description", "weight", "negate", "optional", "annotations")
@@ -137,22 +140,24 @@ def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> Rub
     """
     items = document if isinstance(document, list) else table(document, "the document", where).get("criteria")
     criteria = []
-    for item in criteria_list(items, where):
-        choices = item.get("choices", _NO_YES)
+    for number, item in enumerate(criteria_list(items, where), start=1):
+        place = f"{where}: criterion {number}"
+        choices = _NO_YES if item.get("choices") is None else item["choices"]
         fields = {
-            "criterion": required(item, "name", where),
-            "description": required(item, "text", where),
+            "criterion": text_of(required(item, "name", place), "name", place),
+            "description": text_of(required(item, "text", place), "text", place),
             "weight": item.get("weight", 1.0),
             "essential": False,
         }
         if choices == _NO_YES[::-1]:
             fields["evaluation_rule"] = NEGATED
-        elif not isinstance(choices, list) or not choices:
-            raise UserError(f"{where}: choices are {choices!r:.60}; give a list, from worst to best")
+        elif not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
+            raise UserError(f"{place}: choices are {choices!r:.60}; give a list of texts, from worst to best")
         elif choices != _NO_YES:
             fields["evaluation_rule"] = f"Passes at the best level only: {choices[-1]}."
             note("criteria with several choices are met at the best one here")
-        criteria.append((fields, {name: item[name] for name in item if name not in ("name", "text", "weight")}))
+        known = ("name", "text", "weight")
+        criteria.append((fields, {name: item[name] for name in item if name not in known and item[name] is not None}))
     row = {name: document[name] for name in document if name != "criteria"} if isinstance(document, Mapping) else {}
     return make_entry("verifiers", where, sample_id, criteria, row=row)
 
@@ -186,19 +191,25 @@ def _boolean(item: Mapping[str, Any], name: str, default: bool, where: str) -> b
 
 def _best_level(item: Mapping[str, Any], where: str) -> str:
     match item.get("type", "binary"):
+        case "binary":
+            return ""
         case "likert":
-            return f"{item.get('points', 5)} of {item.get('points', 5)}"
+            points = item.get("points", 5)
+            if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+                raise UserError(f"{where}: points are {points!r:.40}; give a whole number from 2 on")
+            return f"{points} of {points}"
         case "numeric":
             bounds = item.get("max", 1.0), item.get("min", 0.0)
-            if not all(isinstance(bound, int | float) for bound in bounds):
+            if any(isinstance(one, bool) or not isinstance(one, int | float) or not isfinite(one) for one in bounds):
                 raise UserError(f"{where}: the scale ends at {bounds[0]!r:.40} and {bounds[1]!r:.40}; give numbers")
             return f"{bounds[0]:g} on a scale from {bounds[1]:g}"
         case "rubric":
-            levels = item.get("levels") or ["the last"]
-            if not isinstance(levels, list):
-                raise UserError(f"{where}: levels are {levels!r:.60}; give a list, from worst to best")
+            levels = item.get("levels")
+            if not isinstance(levels, list) or not levels or not all(isinstance(one, str) for one in levels):
+                raise UserError(f"{where}: levels are {levels!r:.60}; give a list of texts, from worst to best")
             return str(levels[-1])
-    return ""
+        case other:
+            raise UserError(f"{where}: type is {other!r:.40}; choose binary, likert, numeric or rubric")
 
 
 def _without_level(criterion: Criterion, kept: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubricworks.data.rubric_sets.entries import (
@@ -22,10 +22,12 @@ from rubricworks.data.rubric_sets.entries import (
     make_entry,
     parse_rubric,
     required,
+    sample_name,
     signed_criteria,
     split_negation,
     statement,
     table,
+    text_of,
 )
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion
@@ -41,11 +43,17 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
         kept = json.loads(extras) if isinstance(extras, str) else extras
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: its rubric or extras are not JSON ({error})") from None
+    if not isinstance(given, list | Mapping):
+        raise UserError(f"{where}: its rubric is {given!r:.60}; it is a list of criteria, or an object that has one")
+    fields = {"criteria": given} if isinstance(given, list) else dict(given)
+    # A column of structs has null where a criterion has no such field.
+    criteria = criteria_list(fields.get("criteria"), where)
+    fields["criteria"] = [{name: value for name, value in one.items() if value is not None} for one in criteria]
     return RubricEntry(
-        str(required(row, "sample_id", where)),
-        parse_rubric({"criteria": given} if isinstance(given, list) else given, where),
-        str(row.get("prompt") or ""),
-        str(row.get("reference") or ""),
+        sample_name(row, "sample_id", where),
+        parse_rubric(fields, where),
+        conversation_text(_messages(row, where)) if row.get("prompt") is not None else "",
+        text_of(row.get("reference"), "reference", where),
         _own_extras(kept, where),
     )
 
@@ -69,15 +77,16 @@ def write_own(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
 
 
 def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEntry:
-    ideal = row.get("ideal_completions_data") or {}
+    ideal = row.get("ideal_completions_data")
+    answer = ideal.get("ideal_completion") if isinstance(ideal, Mapping) else None
     aside = {name: value for name, value in row.items() if name not in ("prompt_id", "rubrics")}
     return make_entry(
         "healthbench",
         where,
-        required(row, "prompt_id", where),
-        [_points(item, where) for item in criteria_list(row.get("rubrics"), where)],
+        sample_name(row, "prompt_id", where),
+        _points(row.get("rubrics"), where),
         prompt=conversation_text(_messages(row, where)),
-        reference=str(ideal.get("ideal_completion") or "") if isinstance(ideal, Mapping) else "",
+        reference=text_of(answer, "ideal_completion", where),
         row=aside,
     )
 
@@ -100,8 +109,8 @@ def read_researchrubrics(row: Row, where: str, number: int, note: Note) -> Rubri
     return make_entry(
         "researchrubrics",
         where,
-        required(row, "sample_id", where),
-        [_points(item, where, "weight") for item in criteria_list(row.get("rubrics"), where)],
+        sample_name(row, "sample_id", where),
+        _points(row.get("rubrics"), where, "weight"),
         prompt=conversation_text(_messages(row, where)),
         row={name: value for name, value in row.items() if name not in ("sample_id", "prompt", "rubrics")},
     )
@@ -127,13 +136,13 @@ def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[s
 
 def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     criteria = []
-    for item in criteria_list(row.get("rubric"), where):
-        text, rule = split_negation(str(required(item, "description", where)))
+    for place, item in _places(row.get("rubric"), where):
+        text, rule = split_negation(text_of(required(item, "description", place), "description", place))
         fields = {
-            "criterion": item.get("title") or text,
+            "criterion": text_of(item.get("title"), "title", place) or text,
             "description": text,
             "evaluation_rule": rule,
-            "weight": _weight(item, "weight", where),
+            "weight": _weight(item, "weight", place),
             "essential": _is_essential(text),
         }
         criteria.append((fields, {name: item[name] for name in item if name not in ("title", "description", "weight")}))
@@ -141,10 +150,10 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     return make_entry(
         "rar",
         where,
-        _name_of(row, "id", number),
+        _name_of(row, "id", number, where),
         criteria,
-        prompt=str(required(row, "question", where)),
-        reference=str(row.get("reference_answer") or ""),
+        prompt=text_of(required(row, "question", where), "question", where),
+        reference=text_of(row.get("reference_answer"), "reference_answer", where),
         row={name: value for name, value in row.items() if name not in known},
     )
 
@@ -179,9 +188,9 @@ def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry
     return make_entry(
         "rubrichub",
         where,
-        _name_of(row, "id", number),
+        _name_of(row, "id", number, where),
         _ruled(row.get("rubrics"), where, note),
-        prompt=str(required(row, "question", where)),
+        prompt=text_of(required(row, "question", where), "question", where),
         row={name: value for name, value in row.items() if name not in ("question", "id", "rubrics")},
     )
 
@@ -195,7 +204,7 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
     return make_entry(
         "rubrichub",
         where,
-        _name_of(info if isinstance(info, Mapping) else {}, "index", number),
+        _name_of(info if isinstance(info, Mapping) else {}, "index", number, where),
         _ruled(for_verl.get("rubrics"), where, note),
         prompt=conversation_text(_messages(row, where)),
         row=aside,
@@ -219,7 +228,7 @@ def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, An
 
 
 def _ruled(rubrics: Any, where: str, note: Note) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    criteria = [_points(item, where) for item in criteria_list(rubrics, where)]
+    criteria = _points(rubrics, where)
     if any(isinstance(aside.get("tags"), Mapping) and aside["tags"].get("verifier") == "rule" for _, aside in criteria):
         note("criteria of a rule (tags.verifier) are judged by their words here; the rule's function is not run")
     return criteria
@@ -231,22 +240,41 @@ def conversation_text(messages: Any) -> str:
         return messages
     turns = [turn for turn in messages if isinstance(turn, Mapping)] if isinstance(messages, list | tuple) else []
     if len(turns) == 1:
-        return str(turns[0].get("content") or "")
-    return "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in turns)
+        return _content(turns[0])
+    return "\n\n".join(f"{turn.get('role')}: {_content(turn)}" for turn in turns)
+
+
+def _content(turn: Row) -> str:
+    """Text of a message, whose content may be a list of parts; a part without text is named by its type."""
+    content = turn.get("content")
+    if not isinstance(content, list | tuple):
+        return "" if content is None else str(content)
+    parts = [part if isinstance(part, Mapping) else {"text": part} for part in content]
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
 
 
 def _messages(row: Row, where: str) -> Any:
     prompt = required(row, "prompt", where)
-    if not isinstance(prompt, str | list | tuple):
+    is_list = isinstance(prompt, list | tuple) and all(isinstance(turn, Mapping) for turn in prompt)
+    if not is_list and not isinstance(prompt, str):
         raise UserError(f"{where}: prompt is {prompt!r:.60}; it is a text or a list of messages")
     return prompt
 
 
-def _points(item: Row, where: str, field: str = "points") -> tuple[dict[str, Any], dict[str, Any]]:
-    text, rule = split_negation(str(required(item, "criterion", where)))
-    fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, field, where)}
-    aside = {name: value for name, value in item.items() if name not in ("criterion", field) and value is not None}
-    return {**fields, "essential": False}, aside
+def _places(criteria: Any, where: str) -> Iterator[tuple[str, Row]]:
+    """Criteria, each with its place for messages."""
+    for number, item in enumerate(criteria_list(criteria, where), start=1):
+        yield f"{where}: criterion {number}", item
+
+
+def _points(criteria: Any, where: str, field: str = "points") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    read = []
+    for place, item in _places(criteria, where):
+        text, rule = split_negation(text_of(required(item, "criterion", place), "criterion", place))
+        fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, field, place), "essential": False}
+        aside = {name: value for name, value in item.items() if name not in ("criterion", field) and value is not None}
+        read.append((fields, aside))
+    return read
 
 
 def _pointed(criterion: Criterion) -> dict[str, Any]:
@@ -267,9 +295,8 @@ def _plain(weight: float) -> float | int:
     return int(weight) if weight.is_integer() else weight
 
 
-def _name_of(row: Row, field: str, number: int) -> Any:
-    name = row.get(field)
-    return row_name(number) if name is None or name == "" else name
+def _name_of(row: Row, field: str, number: int, where: str) -> str:
+    return text_of(row.get(field), field, where) or row_name(number)
 
 
 def row_name(number: int) -> str:

@@ -179,6 +179,85 @@ def test_wrong_shapes_are_refused_in_one_line(tmp_path, name, text):
     assert "\n" not in str(refusal.value)
 
 
+KIT = '[[criterion]]\ndescription = "c"\n'
+CHOICES = '[[criteria]]\nname = "a"\ntext = "t"\n'
+RAR, HEALTHBENCH, HUB = ROWS["rar"], ROWS["healthbench"], ROWS["rubrichub"]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({**OWN, "rubric": [{"criterion": "c", "weight": True}]}, "weight: is True; give a number"),
+        ({**OWN, "rubric": 5}, "its rubric is 5; it is a list of criteria"),
+        ({**OWN, "rubric": ["Names the cat"]}, "give a list of objects"),
+        ({**OWN, "reference": ["a", "b"]}, r"reference is \['a', 'b'\], not a text"),
+        ({**OWN, "prompt": {"a": 1}}, "a text or a list of messages"),
+        ({**OWN, "sample_id": True}, "sample_id is True, not a text"),
+        ({**OWN, "sample_id": ""}, "its sample_id is empty"),
+        ({**HEALTHBENCH, "rubrics": [{"criterion": ["a"], "points": 1}]}, "criterion 1: criterion is .*, not a text"),
+        ({**HEALTHBENCH, "rubrics": [{"criterion": "a", "points": "5"}]}, "criterion 1: points is '5', not a number"),
+        ({**HEALTHBENCH, "prompt": ["hi"]}, "a text or a list of messages"),
+        ({**HEALTHBENCH, "ideal_completions_data": {"ideal_completion": ["a"]}}, "ideal_completion is .*, not a text"),
+        ({**RAR, "rubric": [{"title": ["t"], "description": "d", "weight": 1}]}, "title is .*, not a text"),
+        ({**RAR, "question": ["q"]}, "question is .*, not a text"),
+        ({**HUB, "id": [1]}, "id is .*, not a text"),
+        (KIT + "weight = true", "criterion 1: weight: is True"),
+        (KIT + 'type = "likart"', "criterion 1: type is 'likart'; choose binary, likert, numeric or rubric"),
+        (KIT + 'type = "likert"\npoints = true', "points are True"),
+        (KIT + 'type = "numeric"\nmax = nan', "give numbers"),
+        (KIT + 'type = "rubric"\nlevels = []', "give a list of texts"),
+        (KIT + 'name = ["a"]', "name is .*, not a text"),
+        (CHOICES + "choices = [false, true]", "give a list of texts"),
+        (CHOICES + "weight = true", "weight: is True"),
+    ],
+)
+def test_values_of_another_type_are_refused_and_never_read_as_their_python_text(tmp_path, document, words):
+    path = tmp_path / ("a.toml" if isinstance(document, str) else "a.jsonl")
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    with pytest.raises(UserError, match=words):
+        list(read_rubric_set(path, note=str))
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        ([{"type": "text", "text": "What"}, {"type": "text", "text": "is it?"}], "What\nis it?"),
+        ([{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "And this?"}], "[image_url]\nAnd"),
+        (None, ""),
+    ],
+)
+@pytest.mark.parametrize("row", [OWN, HEALTHBENCH], ids=["ours", "healthbench"])
+def test_messages_in_parts_are_prompts_by_their_text(tmp_path, row, content, prompt):
+    (tmp_path / "a.jsonl").write_text(json.dumps({**row, "prompt": [{"role": "user", "content": content}]}))
+    (entry,) = read_rubric_set(tmp_path / "a.jsonl", note=str)
+    assert entry.prompt.startswith(prompt)
+    assert "{" not in entry.prompt
+
+
+def test_fields_that_are_null_are_not_there(tmp_path):
+    criteria = [{"criterion": "c", "weight": 1, "description": None}, {"criterion": "d", "weight": 2, "key": "k"}]
+    pq.write_table(pa.Table.from_pylist([{**OWN, "extras": "", "rubric": criteria}]), tmp_path / "a.parquet")
+    (entry,) = read_rubric_set(tmp_path / "a.parquet", note=str)
+    assert [(one.description, one.key) for one in entry.rubric.criteria] == [("", ""), ("", "k")]
+    item = {"name": "a", "text": "t", "weight": 1, "choices": None}
+    (tmp_path / "a.json").write_text(json.dumps({"criteria": [item]}))
+    (entry,) = read_rubric_set(tmp_path / "a.json", note=str)
+    assert entry.rubric.criteria[0].evaluation_rule == ""
+
+
+def test_tables_from_spreadsheets_may_have_empty_rows_and_are_told_their_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sample_id,criterion,weight\n,,\ns,c,1\n,,\n")
+    assert [entry.sample_id for entry in read_rubric_set(path, note=str)] == ["s"]
+    for text, words in (
+        ("sample_id;criterion;weight\ns;c;1", "only 'sample_id;criterion;weight'; it needs .* with commas between"),
+        ("sample_id,criterion,weight,weight\ns,c,1,2", "column 'weight' stands twice"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=words):
+            list(read_rubric_set(path, note=str))
+
+
 def test_dates_and_bytes_beside_a_rubric_are_written_as_text(tmp_path):
     dated = '[judge]\nsince = 2026-01-01\n[[criterion]]\ndescription = "c"\n'
     (tmp_path / "a.toml").write_text(dated)
