@@ -166,6 +166,24 @@ def test_a_person_is_led_through_groups_without_the_verdicts(caller):
     assert b"alpha" in exchange(f"{caller.pages}/runs/today-1/agreement/{STAGE}", **bearer())[2].lower()
 
 
+def test_a_person_reads_of_a_criterion_what_the_judge_reads(caller, folder):
+    rubric = {
+        "criteria": [
+            {"criterion": NAMES[0], "weight": 3.0, "description": "Is it <i>named</i>?", "evaluation_rule": "A star."},
+            {"criterion": NAMES[1], "weight": 1.0, "reference": "Crimson counts."},
+            {"criterion": NAMES[2], "weight": 1.0, "reference": "text_verify(target='one thing')"},
+        ]
+    }
+    rows = [{"sample_id": "a", "rubric": json.dumps(rubric)}]
+    write_table(folder / "today-1" / "synthesize_rubrics", "rubrics", rows)
+    place, key = f"{caller.pages}/runs/today-1", bearer(caller.secret("runner"))
+    wait_for(lambda: b">rubrics<" in exchange(place, **key)[2])
+    page = exchange(f"{place}/label/{STAGE}/1/a", **key)[2].decode()
+    for text in ("Is it &lt;i&gt;named&lt;/i&gt;?", "A star.", "Crimson counts.", "by text_verify: one thing"):
+        assert text in page
+    assert "weight" not in page.lower(), "the judge sees none"
+
+
 PAIRS = "/runs/today-1/compare?first=base&second=policy"
 
 

@@ -19,7 +19,7 @@ import pytest
 from odd_run import check_odd_run, write_odd_run
 from pydantic import SecretStr
 from served_api import ask, exchange, served, wait_for, wait_for_rollouts
-from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard
+from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard, write_table
 
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
@@ -120,6 +120,35 @@ def test_a_group_can_show_the_best_beside_the_worst_and_so_do_the_groups_that_it
     assert b"?order=ends" in exchange(page)[2]
     assert f"{STAGE}/1/b?order=ends".encode() in exchange(f"{page}?order=ends")[2]
     assert exchange(f"{page}?order=other")[0] == 422
+
+
+def test_a_group_shows_what_each_criterion_weighs_and_how_the_reward_follows(tmp_path):
+    run = write_run(tmp_path)
+    rubric = {
+        "criteria": [
+            {"criterion": NAMES[0], "weight": 3.0},
+            {"criterion": NAMES[1], "weight": 2.0, "essential": False},
+            {"criterion": NAMES[2], "weight": -1.0},
+        ]
+    }
+    write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(rubric)}])
+    earned = [
+        rollout(2, "a", "red", [1.0, 1.0, 1.0]) | {"reward": 4 / 5},
+        rollout(2, "a", "star", [1.0, 0.0, 0.0]) | {"reward": 3 / 5},
+    ]
+    write_shard(run, 1, [*earned, rollout(2, "b", "star", [1.0, 0.0, 0.0])])
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for_rollouts(url)
+        page, other, unknown = (
+            exchange(f"{url}/runs/today-1/rollouts/{STAGE}/{place}")[2].decode() for place in ("2/a", "1/a", "1/b")
+        )
+    assert "met weight divided by 5" in page
+    assert "<td>4 of 5</td><td>3 of 5</td>" in page
+    assert page.index("Weight </span>\N{MINUS SIGN}1") < page.index("takes away if met")
+    assert "additional</span>" in page
+    assert "this training remaps, gates or corrects" in other, "its rewards are means without weights"
+    assert "<td>5 of 5</td><td>2.5 of 5</td><td>\N{EN DASH}</td>" in other, "the last could not be judged"
+    assert "weight" not in unknown.partition("<main")[2], "no rubric is known"
 
 
 def test_criteria_that_never_vary_stand_first(url):

@@ -14,6 +14,7 @@ from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.routers.rollouts import SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import labels, preferences, rollouts, run_tables, runs
+from rubricworks.platform_api.services.rubrics.graded_rubrics import find_rubric, judged_words
 from rubricworks.platform_api.services.samples import find_sample
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -47,6 +48,7 @@ async def label_page(
 ) -> Response:
     record = await runs.get_run(session, run)
     member = await _member(session, store, run, stage, step, sample_id, response)
+    titles = [one["criterion"] for one in member["verdicts"]]
     counts = await labels.count_labels(session, run, stage)
     return draw_page(
         request,
@@ -58,6 +60,7 @@ async def label_page(
         sample_id=sample_id,
         sample=await find_sample(session, store, run, sample_id),
         member=member,
+        words=judged_words(await find_rubric(session, store, run, sample_id, titles)),
         digest=labels.response_digest(member["response"]),
         count=counts.get(runner.name, 0),
         credits=list(_CREDITS),

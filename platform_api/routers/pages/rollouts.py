@@ -14,6 +14,7 @@ from rubricworks.platform_api.routers.runs import RunName, StageName
 from rubricworks.platform_api.services import rollouts, runs
 from rubricworks.platform_api.services.judges import judge_requests
 from rubricworks.platform_api.services.labels import response_digest
+from rubricworks.platform_api.services.rubrics.graded_rubrics import find_rubric, met_weight
 from rubricworks.platform_api.services.samples import find_sample
 
 router = APIRouter(include_in_schema=False)
@@ -75,6 +76,10 @@ async def group_page(
 ) -> Response:
     record = await runs.get_run(session, run)
     members = await rollouts.get_group(session, store, run, stage, step, sample_id)
+    if order == "ends":
+        members = rollouts.ends_first(members)
+    criteria: list[dict[str, Any]] = next((one["verdicts"] for one in members if one["verdicts"]), [])
+    rubric = await find_rubric(session, store, run, sample_id, [one["criterion"] for one in criteria])
     before, after = await rollouts.neighbours(session, run, stage, step, sample_id)
     return draw_page(
         request,
@@ -85,9 +90,11 @@ async def group_page(
         step=step,
         sample_id=sample_id,
         sample=await find_sample(session, store, run, sample_id),
-        members=rollouts.ends_first(members) if order == "ends" else members,
+        members=members,
         order=order,
-        criteria=next((one["verdicts"] for one in members if one["verdicts"]), []),
+        criteria=criteria,
+        rubric=rubric,
+        weight=met_weight(rubric, members) if rubric else None,
         digests={one["response"]: response_digest(one["response"]) for one in members},
         before=before,
         after=after,

@@ -18,12 +18,11 @@ from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services import images, rollouts
 from rubricworks.platform_api.services.dead_letters import choose_letters, letters_of
 from rubricworks.platform_api.services.labels import response_digest
-from rubricworks.platform_api.services.rubrics import rubric_sets
+from rubricworks.platform_api.services.rubrics.graded_rubrics import find_rubric
 from rubricworks.platform_api.services.run_copies import run_folder
-from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.platform_api.services.samples import find_image, find_sample
 from rubricworks.redaction import HIDDEN, is_secret_name, redact
-from rubricworks.rubrics import ErrorClass, Response, Rubric
+from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote, local_path
 
@@ -161,7 +160,9 @@ async def _requests(
         NotFound: the run has no rubric with the criteria of the scorecard, or the image is gone.
     """
     config = await asyncio.to_thread(_stage_config, store, run, stage)
-    rubric = await _rubric(session, store, run, sample_id, [one["criterion"] for one in member["verdicts"]])
+    rubric = await find_rubric(session, store, run, sample_id, [one["criterion"] for one in member["verdicts"]])
+    if rubric is None:
+        raise NotFound(f"{run} has no rubric of sample {sample_id!r} with the criteria of this scorecard")
     sample = await _sample(session, store, run, sample_id)
     response = Response(member["response"])
     if member["response_type"]:
@@ -199,17 +200,6 @@ def _grader(config: Any, requests: list[_Request]) -> Any:
         options["repeats"] = escalation.repeats
     judges = [_NotingJudge(number, one, requests) for number, one in enumerate((config.judge, *config.more_judges))]
     return Grader(cast("Any", judges), **options)
-
-
-async def _rubric(session: AsyncSession, store: RunStore, run: str, sample_id: str, titles: list[str]) -> Rubric:
-    for table in await list_tables(session, rubric_sets.KIND, run=run):
-        try:
-            rubric, _ = await rubric_sets.stage_rubric(store, table, sample_id)
-        except NotFound:
-            continue
-        if [one.criterion for one in rubric.criteria] == titles:
-            return rubric
-    raise NotFound(f"{run} has no rubric of sample {sample_id!r} with the criteria of this scorecard")
 
 
 async def _sample(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> "Sample":
