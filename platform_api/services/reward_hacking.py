@@ -49,6 +49,13 @@ class Signals(NamedTuple):
     config: AlarmConfig
     traces: list[Trace]
     alarm: dict[str, Any] | None
+    steps: int
+    """Number of steps with statistics."""
+
+    @property
+    def least_steps(self) -> int:
+        """Number of steps before which the alarm cannot fire: two windows, the last `patience` of them suspicious."""
+        return 2 * self.config.window + self.config.patience - 1
 
 
 async def training_signals(session: AsyncSession, store: RunStore, run: str, stage: str) -> Signals:
@@ -72,6 +79,7 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
         config=config,
         traces=alarm_traces(steps, config, [known[name] for name in names if name in known]),
         alarm=alarm if isinstance(alarm, dict) and isinstance(alarm.get("step"), int) else None,
+        steps=len(steps),
     )
 
 

@@ -74,6 +74,19 @@ def test_the_page_shows_both_and_foreign_text_as_text(url):
     assert b"<i>3" not in body
 
 
+@pytest.mark.parametrize(("steps", "is_told"), [(43, True), (44, False)])
+def test_a_training_in_which_the_alarm_could_not_fire_yet_is_no_sign_of_health(tmp_path, steps, is_told):
+    run = write_run(tmp_path)
+    rows = [{"step": step, "reward": 0.5, "objects": 2.0, "held_out": 0.5} for step in range(1, steps + 1)]
+    (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups")[1].get("items"))
+        page = exchange(f"{url}/runs/today-1/hacking")[2].decode()
+    # Two windows of 20 steps, and the alarm's patience of 5: it fires at step 44 at the earliest.
+    assert ("Too short to tell: the alarm can fire from step 44 on, and this training has 43." in page) is is_told
+    assert ("The alarm did not fire" in page, "stayed within its limits" in page) == (not is_told, not is_told)
+
+
 def test_a_stage_without_steps_and_a_run_without_audit_are_told(url):
     assert ask(f"{url}/api/v1/runs/today-1/stages/prepare/signals")[0] == 404
     assert ask(f"{url}/api/v1/runs/today-1/stages/prepare/audit")[0] == 404
