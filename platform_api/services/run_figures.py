@@ -11,6 +11,7 @@ from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.services import budgets, rollouts, runs
 from rubricworks.platform_api.services.budgets import Spending
 from rubricworks.platform_api.services.charts import run_charts
+from rubricworks.platform_api.services.runs import WrittenPages
 from rubricworks.redaction import redact
 from rubricworks.reports.charts import LineChart
 from rubricworks.runs.store import RunStore
@@ -24,7 +25,7 @@ class RunFigures(NamedTuple):
     spending: Spending
     charts: list[tuple[str, LineChart | None]]
     """Each training with its reward over the steps; None if it is not known."""
-    has_report: bool
+    pages: WrittenPages
     links: dict[str, str]
     is_away: bool = False
     """The storage does not answer, so that trainings and links are those that the database knows."""
@@ -41,11 +42,12 @@ async def run_figures(session: AsyncSession, store: RunStore | None, run: Run) -
             return RunFigures(
                 spending=await budgets.run_spending(session, store, run),
                 charts=await run_charts.reward_charts(session, store, run.name),
-                has_report=await runs.has_report(store, run.name),
+                pages=await runs.written_pages(store, run.name),
                 links=await runs.outside_links(session, store, run.name),
             )
     except TransientError as error:
         _log.warning("%s", redact(str(error)))
     trainings = await rollouts.stages_with_rollouts(session, run.name)
     links = await runs.submission_links(session, run.name)
-    return RunFigures(Spending(Budget(), []), [(stage, None) for stage in trainings], False, links, is_away=True)
+    charts: list[tuple[str, LineChart | None]] = [(stage, None) for stage in trainings]
+    return RunFigures(Spending(Budget(), []), charts, WrittenPages(report=False, audits=[]), links, is_away=True)

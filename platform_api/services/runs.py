@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, func, select, tuple_
@@ -16,6 +16,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.tables import Run, Submission
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.redaction import redact
+from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.store import RunStore
 
@@ -24,6 +25,14 @@ _LOG_BYTES = 256 * 1024
 _COUNTED_FOR = 5.0
 _counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
 """Database → time until which its counts hold, and the counts."""
+
+
+class WrittenPages(NamedTuple):
+    """Pages among a run's files."""
+
+    report: bool
+    audits: list[str]
+    """Stages that audited rubrics (`rubric.audit`)."""
 
 
 async def list_runs(
@@ -115,10 +124,12 @@ async def _read_log_end(store: RunStore, run: str, stage: str, begin: int) -> tu
     return found[0][cut:], found[1] + cut
 
 
-async def has_report(store: RunStore, run: str) -> bool:
-    """Return True if the run has written its report."""
+async def written_pages(store: RunStore, run: str) -> WrittenPages:
+    """Find the pages that a run has written."""
     check_name(run)
-    return REPORT in await asyncio.to_thread(store.files, run)
+    files = await asyncio.to_thread(store.files, run)
+    audits = [path.removesuffix(f"/{AUDIT_PAGE}") for path in files if path.endswith(f"/{AUDIT_PAGE}")]
+    return WrittenPages(REPORT in files, sorted(stage for stage in audits if "/" not in stage))
 
 
 async def submission_links(session: AsyncSession, run: str) -> dict[str, str]:

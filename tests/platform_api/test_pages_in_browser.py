@@ -30,6 +30,7 @@ from rubricworks.platform_api.services.labels import response_digest
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
+from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import FINDINGS_TAG
@@ -208,6 +209,7 @@ ADDRESSES = {
     "/runs": ["/runs", "/runs?search=nothing-of-that-name"],
     "/runs/{run}": [RUN, f"/runs/{LONG_NAME}", f"/runs/{GOING}", "/runs/asked-1"],
     "/runs/{run}/report": [f"{RUN}/report"],
+    "/runs/{run}/rubric-audit/{stage}": [f"{RUN}/rubric-audit/synthesize_rubrics"],
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
     "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [f"{RUN}/rollouts/{STAGE}/1/a"],
@@ -311,6 +313,8 @@ def written_runs(folder: Path) -> Path:
     letter = {"sample_id": "a", "stage": "prepare", "purpose": "caption", "reason": "malformed", "message": "m " * 60}
     write_table(run / "prepare" / "dead_letters", "dead_letters", [letter | {"raw": "{" * 300, "request": "r"}])
     (run / "report.html").write_text("<!doctype html><html lang=en><title>Report</title><h1>Report</h1></html>")
+    page = "<!doctype html><html lang=en><title>Audit</title><h1>Audit</h1></html>"
+    (run / "synthesize_rubrics" / AUDIT_PAGE).write_text(page)
     registry.promote(connect(TrackingConfig(), folder), MODEL, add_version(folder), expected=None)
     figures = {"win_rate": {"low": 0.62, "high": 0.8, "samples": 40}, "benchmark_gain": {"low": -0.2, "samples": 40}}
     findings = Gate(no_alarm=True, forgetting_at_most=0.05).check(figures, watched=True).tags[FINDINGS_TAG]

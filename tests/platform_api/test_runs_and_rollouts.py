@@ -29,6 +29,7 @@ from rubricworks.platform_api.services import runs as runs_service
 from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.runs import get_run, log_after, read_log
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs import records
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.records import run_record
@@ -252,6 +253,28 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
     )
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def test_the_audit_of_a_runs_rubrics_is_a_page_that_can_do_as_little_as_the_report(tmp_path):
+    run = write_run(tmp_path)
+    (run / "synthesize_rubrics").mkdir()
+    (run / "synthesize_rubrics" / AUDIT_PAGE).write_text("<h1>21 % flagged</h1>")
+    message = "rubric.audit: 21 % are flagged; the page: file:///tmp/today-1/synthesize_rubrics/audit.html"
+    (run / "error.json").write_text(json.dumps({"stage": "synthesize_rubrics", "message": message}))
+    (run / "outcome.json").unlink()
+    (run / "report.html").write_text("<h1>Report</h1>")
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for_rollouts(url)
+        page = exchange(f"{url}/runs/today-1")[2].decode()
+        status, headers, body = exchange(f"{url}/runs/today-1/rubric-audit/synthesize_rubrics")
+        report = exchange(f"{url}/runs/today-1/report")
+        missing = exchange(f"{url}/runs/today-1/rubric-audit/prepare", Accept="text/html")
+    address = 'href="/runs/today-1/rubric-audit/synthesize_rubrics">'
+    assert f"{address}audit of the rubrics</a>" in page
+    assert f"{address}The page of the audit</a></aside>" in page
+    assert (status, body) == (200, b"<h1>21 % flagged</h1>")
+    assert headers["content-security-policy"] == report[1]["content-security-policy"]
+    assert (missing[0], b"has audited no rubrics" in missing[2]) == (404, True)
 
 
 @pytest.mark.parametrize(("column", "status"), [("image", 404), ("prompt", 200)])

@@ -20,6 +20,7 @@ from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.platform_api.services.run_figures import run_figures
 from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.storage import is_remote
 
 router = APIRouter(include_in_schema=False)
@@ -91,8 +92,18 @@ async def report_page(run: RunName, session: SessionOf, store: StoreOf, viewer: 
     content = await runs.read_file(store, run, runs.REPORT)
     if content is None:
         raise NotFound(f"{run} has no report yet")
-    # The report's own policy is in its head; it has no scripts but those that this policy names by digest.
-    return HTMLResponse(content, headers={"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"})
+    return _written_page(content)
+
+
+@router.get("/runs/{run}/rubric-audit/{stage}")
+async def rubric_audit_page(
+    run: RunName, stage: StageName, session: SessionOf, store: StoreOf, viewer: Viewer
+) -> Response:
+    await runs.get_run(session, run)
+    content = await runs.read_file(store, run, f"{stage}/{AUDIT_PAGE}")
+    if content is None:
+        raise NotFound(f"{stage} of {run} has audited no rubrics; rubric.audit in a recipe has it do so")
+    return _written_page(content)
 
 
 @router.get("/runs/{run}/log/{stage}")
@@ -104,3 +115,8 @@ async def log_page(
     if not text:
         text = await runs.read_log(store, run, stage)
     return draw_page(request, viewer, "log.html", run=record, stage=stage, text=text, size=size)
+
+
+def _written_page(content: bytes) -> Response:
+    """A page that the run wrote: its own policy is in its head, which names by digest the scripts that may run."""
+    return HTMLResponse(content, headers={"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"})
