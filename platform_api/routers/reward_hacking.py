@@ -22,6 +22,7 @@ from rubricworks.platform_api.schemas.reward_hacking import (
 )
 from rubricworks.platform_api.services import reward_hacking, run_tables, runs
 from rubricworks.platform_api.services.charts import reward_hacking_charts
+from rubricworks.platform_api.services.simulations import is_simulated
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["reward hacking"], responses=PROBLEMS, route_class=TaggedRoute)
 page_router = APIRouter(include_in_schema=False)
@@ -96,6 +97,7 @@ async def hacking_page(
         viewer,
         "hacking.html",
         run=record,
+        simulated=await is_simulated(store, record),
         trainings=await reward_hacking_charts.training_charts(session, store, run),
         audits=audits,
         next_cursors={

@@ -74,6 +74,9 @@ class ModelBody(BaseModel):
     champion: int | None = Field(examples=[3])
     previous: int | None = Field(examples=[2])
     challenger: ChallengerBody | None
+    newest: ChallengerBody | None = Field(
+        default=None, description="The newest version, where it is newer than both: as a rule its gate failed"
+    )
 
 
 class PromotionBody(BaseModel):

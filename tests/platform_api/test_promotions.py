@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
+from trained_run import write_run
 
 from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
@@ -484,6 +485,25 @@ def test_the_page_offers_no_second_request_and_shows_what_a_champion_without_cha
     assert "<button>Request" not in shown()
     assert service.post("approver", f"promotions/{number}/reject", {"reason": "no"})[0] == 200
     assert "waits for a decision" not in shown()
+
+
+def test_a_version_that_failed_its_gate_is_told_with_its_reason_and_its_run(service, tmp_path):
+    run = write_run(tmp_path)
+    (run / "recipe.yaml").write_text("name: quickstart\npipeline: rubicap\nworld: {scenes: 8}\n")
+    promote(service, tmp_path)
+    failed = Gate().check({"win_rate": {"low": 0.375, "high": 0.6, "samples": 8}})
+    connection = connect(TrackingConfig(), tmp_path)
+    tags = {**failed.tags, "run": "today-1", registry.DIGEST_TAG: "3f5a"}
+    connection.client.create_model_version(MODEL, source=str(tmp_path), tags=tags)
+    wait_for(lambda: ask(f"{service.url}/runs/today-1", **bearer())[0] == 200)
+    (standing,) = service.get("models")["items"]
+    assert (standing["champion"], standing["challenger"], standing["newest"]["version"]) == (1, None, 2)
+    assert standing["newest"]["findings"][0]["met"] is False
+    page = exchange(f"{service.pages}/promotions", **bearer())[2].decode()
+    gate = page.partition(f"{MODEL} version 2, the newest, not promoted")[2].partition("the champion")[0]
+    assert "of 8 samples" in gate
+    assert '<a href="/runs/today-1">run today-1</a>' in gate
+    assert "<strong>Simulated.</strong>" in page
 
 
 def test_on_a_service_without_tokens_the_second_person_is_led_to_the_login(tmp_path):

@@ -255,6 +255,19 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
     connection.close()
 
 
+@pytest.mark.parametrize("place", ["", f"/rollouts/{STAGE}", f"/rollouts/{STAGE}/1/a", "/hacking"])
+def test_pages_of_a_simulated_run_say_so(tmp_path, place):
+    run = write_run(tmp_path)
+    (run / "recipe.yaml").write_text("name: quickstart\npipeline: rubicap\nworld: {scenes: 8}\n")
+    write_run(tmp_path, "other-2")
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        for name in ("today-1", "other-2"):
+            wait_for_rollouts(url, name)
+        pages = [exchange(f"{url}/runs/{name}{place}") for name in ("today-1", "other-2")]
+    assert [status for status, _, _ in pages] == [200, 200]
+    assert [b"<strong>Simulated.</strong>" in body for _, _, body in pages] == [True, False]
+
+
 def test_the_audit_of_a_runs_rubrics_is_a_page_that_can_do_as_little_as_the_report(tmp_path):
     run = write_run(tmp_path)
     (run / "synthesize_rubrics").mkdir()

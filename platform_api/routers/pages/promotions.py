@@ -8,7 +8,15 @@ from fastapi.responses import RedirectResponse, Response
 from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.problems import BadRequest, Problem
-from rubricworks.platform_api.routers.dependencies import Approver, Cursor, IsResumed, Runner, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import (
+    Approver,
+    Cursor,
+    IsResumed,
+    Runner,
+    SessionOf,
+    StoreIfAny,
+    Viewer,
+)
 from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.pages.forms import form_fields
@@ -16,6 +24,7 @@ from rubricworks.platform_api.routers.promotions import Number, PromotionsOf, ne
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.services.promotion.drift import Reconciler
+from rubricworks.platform_api.services.simulations import simulated_runs
 from rubricworks.redaction import redact
 from rubricworks.tracking.gate import to_findings
 
@@ -28,6 +37,7 @@ async def promotions_page(
     request: Request,
     session: SessionOf,
     service: PromotionsOf,
+    store: StoreIfAny,
     viewer: Viewer,
     cursor: Cursor = None,
     models: Cursor = None,
@@ -41,11 +51,15 @@ async def promotions_page(
     found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
     page, next_cursor = newest_page(found, PAGE)
     requested = [one for one in page if one.state == "requested"]
+    shown = [one for found in standings.values() for one in (found.challenger, found.promoted, found.newest)]
+    known_runs = await simulated_runs(session, store, [one.run for one in shown if one])
     return draw_page(
         request,
         viewer,
         "promotions.html",
         standings=standings,
+        known_runs=known_runs,
+        simulated=any(known_runs.values()),
         open_requests=await promotions.open_requests(session, standings),
         problem=problem,
         drift=reconciler.found if reconciler else (),

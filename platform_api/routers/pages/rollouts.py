@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreOf, Viewer
+from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreIfAny, StoreOf, Viewer
 from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
 from rubricworks.platform_api.routers.rollouts import ResponseDigest, SampleId, Step
 from rubricworks.platform_api.routers.runs import RunName, StageName
@@ -16,6 +16,7 @@ from rubricworks.platform_api.services.judges import judge_requests
 from rubricworks.platform_api.services.labels import response_digest
 from rubricworks.platform_api.services.rubrics.graded_rubrics import find_rubric, met_weight
 from rubricworks.platform_api.services.samples import find_sample
+from rubricworks.platform_api.services.simulations import is_simulated
 
 router = APIRouter(include_in_schema=False)
 
@@ -26,6 +27,7 @@ async def rollouts_page(
     stage: StageName,
     request: Request,
     session: SessionOf,
+    store: StoreIfAny,
     viewer: Viewer,
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
@@ -51,6 +53,7 @@ async def rollouts_page(
         viewer,
         "rollouts.html",
         run=record,
+        simulated=await is_simulated(store, record),
         stage=stage,
         steps=steps,
         step=step,
@@ -86,6 +89,7 @@ async def group_page(
         viewer,
         "group.html",
         run=record,
+        simulated=await is_simulated(store, record),
         stage=stage,
         step=step,
         sample_id=sample_id,

@@ -20,6 +20,7 @@ from rubricworks.platform_api.services.judges import judge_preferences
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.platform_api.services.run_figures import run_figures
 from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.platform_api.services.simulations import is_simulated
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.storage import is_remote
 
@@ -75,6 +76,7 @@ async def run_page(
         run=record,
         figures=figures,
         is_away=figures.is_away,
+        simulated=await is_simulated(store, record),
         timeline=run_charts.timeline(record, figures.spending),
         progress={one["stage"]: one for one in record.progress or []},
         burn=run_charts.burn_chart(figures.spending),

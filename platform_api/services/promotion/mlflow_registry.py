@@ -41,7 +41,7 @@ class MlflowRegistry:
             if token is None:
                 raise
             raise BadRequest(FOREIGN_CURSOR) from error
-        return {model.name: _with_gate_of_champion(connection, model) for model in models}, following
+        return {model.name: _with_other_gates(connection, model) for model in models}, following
 
     def champion(self, model: str) -> int | None:
         """A model's champion; None if it has none, or there is no such model."""
@@ -83,11 +83,21 @@ def _standing(connection: Connection, model: RegisteredModel) -> Standing:
     )
 
 
-def _with_gate_of_champion(connection: Connection, model: RegisteredModel) -> Standing:
-    """Aliases of a model, with what the champion's gate found if there is no challenger whose gate is looked at."""
+def _with_other_gates(connection: Connection, model: RegisteredModel) -> Standing:
+    """Aliases of a model, with what other gates found.
+
+    The champion's is told if there is no challenger whose gate is looked at; the newest version's if it is newer than
+    both, as one that failed its gate is.
+    """
     standing = _standing(connection, model)
     champion = None if standing.challenger else registry.aliased_version(connection, model, registry.CHAMPION)
-    return standing._replace(promoted=_candidate(champion, None)) if champion else standing
+    if champion:
+        standing = standing._replace(promoted=_candidate(champion, None))
+    newest = max(model.latest, key=lambda one: one.version, default=None)
+    known = (standing.champion or 0, standing.challenger.version if standing.challenger else 0)
+    if newest is None or newest.version <= max(known):
+        return standing
+    return standing._replace(newest=_candidate(newest, None))
 
 
 def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
@@ -104,4 +114,4 @@ def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
     if findings or not digest:  # the rules of an older version stand in its sentence alone
         note = digest[:12] or "missing"
         findings = (*findings, GateFinding(rule="digest of its files", met=bool(digest), note=note))
-    return Candidate(version.version, digest, gate, waits, findings)
+    return Candidate(version.version, digest, gate, waits, findings, tags.get("run", ""))

@@ -55,6 +55,8 @@ class Candidate(NamedTuple):
     """It passed its gate against the champion of today, and a person has to decide."""
     findings: tuple[GateFinding, ...] = ()
     """What each rule of its gate found."""
+    run: str = ""
+    """Run that registered it; empty if its tags do not say."""
 
 
 class Standing(NamedTuple):
@@ -65,6 +67,8 @@ class Standing(NamedTuple):
     challenger: Candidate | None
     promoted: Candidate | None = None
     """The champion with what its gate found, where there is no challenger."""
+    newest: Candidate | None = None
+    """The newest version, where it is newer than both: it did not pass its gate, or was registered by hand."""
 
 
 class Registry(Protocol):
