@@ -1,6 +1,7 @@
 """Budget of a run: what its calls cost, what was planned, what its caps leave, and the time of its stages."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,7 @@ from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.store import RunStore
+from rubricworks.runtime.store.run_state import ERROR_FILE, STATE
 
 if TYPE_CHECKING:
     from rubricworks.recipe.estimate import CallEstimate
@@ -61,7 +63,8 @@ async def run_spending(session: AsyncSession, store: RunStore, run: Run) -> Spen
     """Spending of a run, from the ledgers in its folder and the plan of its recipe."""
     tables = await list_tables(session, "samples", run=run.name)
     items = next((one.rows for one in tables if one.path.startswith("prepare")), None)
-    return await asyncio.to_thread(_read, store, run.name, items)
+    unfinished = [one["stage"] for one in run.stages if not one["done"]] if run.state != "going" else []
+    return await asyncio.to_thread(_read, store, run.name, items, unfinished)
 
 
 def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[tuple[float, float]]] | None:
@@ -83,7 +86,7 @@ def burn_down(spending: Spending) -> tuple[str, list[tuple[float, float]], list[
     return (unit, planned, actual) if len(planned) > 1 else None
 
 
-def _read(store: RunStore, run: str, items: int | None) -> Spending:
+def _read(store: RunStore, run: str, items: int | None, unfinished: Sequence[str]) -> Spending:
     with run_folder(store, run) as folder:
         try:
             caps = read_budget(folder)
@@ -94,15 +97,17 @@ def _read(store: RunStore, run: str, items: int | None) -> Spending:
             caps, spent = Budget(), []
         planned = _plan(folder / "recipe.yaml", items)
         calls = model_calls(spent)
-        costs = {one.stage: one for one in stage_costs(read_ledger(folder), calls)}
+        seconds = {one.stage: one.seconds for one in stage_costs(read_ledger(folder), calls)}
+    for name, lost in _seconds_of_failures(store, run, unfinished).items():
+        seconds[name] = seconds.get(name, 0.0) + lost
     stages = []
-    for name in dict.fromkeys([*costs, *(one.stage for one in planned)]):
+    for name in dict.fromkeys([*seconds, *(one.stage for one in planned)]):
         mine = [one for one in calls if one.stage == name]
         plan = [one for one in planned if one.stage == name]
         stages.append(
             StageSpending(
                 stage=name,
-                seconds=costs[name].seconds if name in costs else 0.0,
+                seconds=seconds.get(name, 0.0),
                 calls=sum(one.calls for one in mine),
                 cached=sum(one.cached for one in mine),
                 tokens=sum(one.prompt_tokens + one.completion_tokens for one in mine),
@@ -113,6 +118,20 @@ def _read(store: RunStore, run: str, items: int | None) -> Spending:
             )
         )
     return Spending(caps, stages)
+
+
+def _seconds_of_failures(store: RunStore, run: str, unfinished: Sequence[str]) -> dict[str, float]:
+    """Time of the last attempt of each stage that failed: the ledger has finished ones alone."""
+    found: dict[str, float] = {}
+    for path in (ERROR_FILE, *(f"{STATE}/{stage}/{ERROR_FILE}" for stage in unfinished)) if unfinished else ():
+        try:
+            error = json.loads(store.read(run, path) or b"null")
+        except ValueError:
+            continue
+        if isinstance(error, dict) and error.get("stage") in unfinished:
+            seconds = error.get("seconds")
+            found[error["stage"]] = float(seconds) if isinstance(seconds, int | float) else 0.0
+    return found
 
 
 def _plan(recipe_file: Path, items: int | None) -> "Sequence[CallEstimate]":

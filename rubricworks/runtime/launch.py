@@ -61,7 +61,7 @@ def launch(
         lineage: called with the metadata of the stage's artifact.
         output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
-    run = fill(run, "the run's folder")
+    run, start = fill(run, "the run's folder"), _stage_start()
     uris = {name: uri for name, uri in inputs.items() if uri}
     workspace = Workspace(stage, run, uris)
     folder, paths = workspace.run, workspace.inputs
@@ -86,7 +86,7 @@ def launch(
             show_stage(finished, STAGES[stage].load_view, view, metrics)
         return workspace.uri_of(out)
     except BaseException as error:
-        _write_error(folder, stage, error)
+        _write_error(folder, stage, error, time.time() - start)
         workspace.upload_failure()
         raise
 
@@ -121,8 +121,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
             raise UserError(f"the processes ended, and {work.stage} is not done; see their log")
         _clear_error(run, work.stage)
         return job.out
-    # Counted from the start of the process if the runner passes it.
-    start = float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
+    start = _stage_start()
     try:
         telemetry.start_from_environment()
         require_accelerators()
@@ -135,6 +134,11 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
             close_job(job, time.time() - start)
         _clear_error(run, work.stage)
     return job.out
+
+
+def _stage_start() -> float:
+    """Return the start of the process if the runner passes it, else the time of now."""
+    return float(os.environ.get("RUBRICWORKS_STAGE_STARTED") or time.time())
 
 
 def _require_disk_space(run: Path) -> None:
@@ -178,10 +182,11 @@ def _clear_error(run: Path, stage: str) -> None:
     path.unlink(missing_ok=True)
 
 
-def _write_error(run: Path, stage: str, error: BaseException) -> None:
+def _write_error(run: Path, stage: str, error: BaseException, seconds: float) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
     message = redact(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
-    report = {"stage": stage, "message": "interrupted" if interrupted else message, **final_mark(error)}
+    report: dict[str, Any] = {"stage": stage, "message": "interrupted" if interrupted else message}
+    report |= {"seconds": round(seconds, 3), **final_mark(error)}
     if isinstance(error, StoppedAtBudget):
         report["more"] = error.more
     if not isinstance(error, UserError) and not interrupted:

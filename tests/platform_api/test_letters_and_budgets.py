@@ -70,6 +70,28 @@ def test_a_budget_is_the_sum_of_the_ledger(caller):
     assert b"of $2.00 allowed" in body
 
 
+@pytest.mark.parametrize("path", ["error.json", f"state/{STAGE}/error.json"])
+def test_a_stage_that_failed_has_its_time_on_the_page_and_in_the_budget(tmp_path, path):
+    run = write_run(tmp_path)
+    write_letters(run)
+    (run / "outcome.json").unlink()
+    (run / STAGE / "done.json").unlink()
+    (run / "ledger.jsonl").write_text('{"stage": "prepare", "seconds": 2.5}\n')
+    row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
+    merge_spending(
+        run / SPENDING_FILE, [{"stage": STAGE, "purpose": "caption", "model": "m", "seconds": 1.0, "errors": {}, **row}]
+    )
+    write_budget(run, Budget(dollars=2.0))
+    (run / path).parent.mkdir(parents=True, exist_ok=True)
+    (run / path).write_text(json.dumps({"stage": STAGE, "message": "no room", "seconds": 7.5}))
+    with served_letters(tmp_path) as caller:
+        stages = {one["stage"]: one["seconds"] for one in caller.get("runs/today-1/budget")["stages"]}
+        page = exchange(f"{caller.pages}/runs/today-1", **bearer())[2].decode()
+    assert (stages["prepare"], stages[STAGE]) == (2.5, 7.5)
+    assert '<span class="failed" style="left:25.00%;width:75.00%">' in page
+    assert '<span class="tile-name">Time</span><span class="tile-value">10 s</span>' in page
+
+
 def test_a_run_of_a_method_that_plans_no_calls_has_a_page(caller, folder):
     recipe = folder / "today-1" / "recipe.yaml"
     before = recipe.read_bytes()

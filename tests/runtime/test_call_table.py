@@ -64,7 +64,8 @@ def test_prepare_without_usable_images_fails_with_reasons_and_succeeds_once_ther
         (source / name).write_text("text")
     with pytest.raises(UserError, match=r"a\.jpg: not an image"):
         stage(run, "prepare", {"source": str(source)})
-    assert json.loads((run / "error.json").read_text())["stage"] == "prepare"
+    error = json.loads((run / "error.json").read_text())
+    assert (error["stage"], error["seconds"] > 0) == ("prepare", True)
     assert len(list(read_rows(run / "prepare" / "rejected"))) == 2
 
     draw(source, ["c.png", "d.png"])
