@@ -71,6 +71,8 @@ class Row(BaseModel):
     """Words per response."""
     dollars: float | None = None
     """Cost of a response, of models at endpoints whose price is known."""
+    evaluations: tuple[str, ...] = Field(default=(), examples=[["monday-1"]])
+    """Names of the evaluations that scored it."""
 
     @property
     def label(self) -> str:
@@ -191,6 +193,7 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
                 cells={number: cells[model, number] for number in range(len(columns)) if (model, number) in cells},
                 words=collected.words_of(model),
                 dollars=collected.dollars.get(model[0]),
+                evaluations=tuple(collected.evaluations[model]),
             )
             for model in models
         ),
@@ -236,6 +239,7 @@ class _Collected:
         self.values: dict[Instrument, dict[_Model, dict[str, float | None]]] = {}
         self.corpus: dict[Instrument, dict[_Model, Interval]] = defaultdict(dict)
         self.dollars: dict[str, float] = {}
+        self.evaluations: dict[_Model, dict[str, None]] = defaultdict(dict)
         self._titles: dict[str, str] = {}
         self._heads: dict[str, str] = {}
         self._shown: set[str] = set()
@@ -254,6 +258,7 @@ class _Collected:
         revisions = {row["model"]: row["revision"] for row in rows}
         compared = [row for row in rows if row["scorer"] in COMPARISONS]
         for row in rows:
+            self.evaluations[_model(row)][source.name] = None
             if row["scorer"] not in _OF_LENGTH and row["scorer"] != TOURNAMENT:
                 self._add_score(row, revisions)
         self._add_ratings(compared)

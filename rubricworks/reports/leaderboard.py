@@ -103,6 +103,7 @@ def board_parts(board: Leaderboard, agreements: Sequence[Agreement] = ()) -> dic
     return {
         "board": board,
         "legend": legend(board, "▲", "▼"),
+        "tells_evaluations": len({row.evaluations for row in board.rows}) > 1,
         "radar": _radar(board),
         "trajectories": _trajectories(board),
         "cells": [[_page_cell(row.cells.get(at)) for at in range(len(board.columns))] for row in board.rows],

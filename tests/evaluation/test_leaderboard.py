@@ -60,7 +60,20 @@ def test_two_judges_or_versions_are_two_columns_and_the_board_says_so(apart):
 
 def test_two_revisions_of_a_name_are_two_models():
     sources = [Source("a", scores("policy", 0.5)), Source("b", scores("policy", 0.7, revision="policy-2"))]
-    assert [row.model for row in leaderboard(sources).rows] == ["policy (policy-1)", "policy (policy-2)"]
+    board = leaderboard(sources)
+    assert [row.model for row in board.rows] == ["policy (policy-1)", "policy (policy-2)"]
+    assert [row.evaluations for row in board.rows] == [("a",), ("b",)]
+
+
+def test_the_page_says_which_evaluation_scored_each_model_if_they_differ():
+    sources = [
+        Source("monday", scores("base", 0.4) + scores("policy", 0.5)),
+        Source("tuesday", scores("base", 0.4) + scores("policy", 0.7, revision="policy-2")),
+    ]
+    page = leaderboard_page(leaderboard(sources), title="T")
+    assert "<strong>base</strong><small>monday, tuesday</small>" in page
+    assert "<strong>policy (policy-2)</strong><small>tuesday</small>" in page
+    assert "<small>monday" not in leaderboard_page(leaderboard(sources[:1]), title="T")
 
 
 def test_missing_scores_and_other_samples_are_reported():
