@@ -81,6 +81,11 @@ def folder(tmp_path_factory):
     apart = write_run(folder, "apart-4")
     write_table(apart / STAGE / "scorecards", "scorecards", of_training)
     write_scores(apart, [card("z", "lone", [1.0, 1.0], "alone")])
+    unlike = write_run(folder, "unlike-5")
+    trained = card("a", "judge", [1.0, 1.0], "told")
+    row = {"step": 1, "sample_id": "a", "response": trained["response"], "judge": "judge"}
+    write_table(unlike / STAGE / "scorecards", "scorecards", [row | {"scorecard": json.dumps(trained)}])
+    write_scores(unlike, [card("z", "judge", [1.0, 1.0], "alone")])
     write_scores(other, [card(one, "careful", [1.0, 1.0], "with care") for one in "abx"])
     return folder
 
@@ -89,7 +94,7 @@ def folder(tmp_path_factory):
 def caller(folder):
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
         caller = Caller(url)
-        for run in ("today-1", "other-2", "voted-3", "apart-4"):
+        for run in ("today-1", "other-2", "voted-3", "apart-4", "unlike-5"):
             wait_for(lambda run=run: caller.get(f"runs/{run}/judge-preferences/judges").get("judges"))
         yield caller
 
@@ -212,6 +217,13 @@ def test_a_page_begins_with_two_judges_that_have_responses_in_common(caller):
         f"{name} in apart-4/train_policy" for name in ("fast", "strong")
     ]
     assert "a star of" in body
+
+
+def test_a_page_says_at_once_that_no_two_judges_of_a_run_judged_the_same(caller):
+    body = look(caller, "/runs/unlike-5/compare-judges")
+    assert "No two of these judges have judged the same response" in body
+    asked = look(caller, "/runs/unlike-5/compare-judges?first=judge+in+unlike-5/score")
+    assert "These two judges have judged no response in common" in asked
 
 
 def test_the_standing_is_told_after_enough_choices_or_at_a_wish(caller, monkeypatch):

@@ -40,7 +40,8 @@ async def compare_judges_page(
     record = await runs.get_run(session, run)
     others = [one for one in others if one]
     judges = list(await judge_preferences.judges_of_runs(session, store, [run, *others]))
-    if not first and not second:
+    chosen_pair = (first, second) if first or second else None
+    if chosen_pair is None:
         first, second = await judge_preferences.first_common_pair(session, store, run, judges) or ("", "")
     left = first or next(iter(judges), "")
     right = second or next((one for one in judges if one != left), left)
@@ -63,6 +64,7 @@ async def compare_judges_page(
         common=await judge_preferences.count_common(pair) if pair else 0,
         source=pair.first if pair else None,
         sample=await find_sample(session, store, pair.first.table.run, judged.sample_id) if pair and judged else None,
+        no_pair=chosen_pair is None and not first,
         sides=_SIDES,
         mine=mine,
         needed=judge_preferences.ENOUGH,
