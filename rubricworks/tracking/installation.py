@@ -35,6 +35,10 @@ class Event(NamedTuple):
     data: Any
 
 
+class WrongToken(UserError):
+    """The API knows no such token, or asks for one."""
+
+
 class ApiClient:
     """One installation and a token for it."""
 
@@ -197,7 +201,7 @@ class ApiClient:
             return answer
         detail = str(answer.get("detail") if isinstance(answer, dict) else "") or f"HTTP {status}"
         if status == 401:
-            raise UserError(f"{self.url}: the token is missing, unknown or expired; run: rubricworks login {self.url}")
+            raise WrongToken(f"{self.url}: the token is missing, unknown or expired; run: rubricworks login {self.url}")
         raise (TransientError if status >= 500 else UserError)(f"{self.url}: {detail}")
 
 

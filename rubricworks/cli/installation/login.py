@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from rubricworks.tracking.installation import VARIABLE, ApiClient, store_token
+from rubricworks.errors import UserError
+from rubricworks.tracking.installation import VARIABLE, ApiClient, WrongToken, store_token
 
 
 @click.command()
@@ -22,8 +23,20 @@ def login(url: str, forget: bool) -> None:
         click.echo(f"no token of {address} is left in {store_token(address, None)}")
         return
     token: str = click.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
-    caller = ApiClient(address, token.strip()).get("caller")
+    try:
+        caller = ApiClient(address, token.strip()).get("caller")
+    except WrongToken as error:
+        raise UserError(_advice(address)) from error
     path = store_token(address, token.strip())
     click.echo(
         f"{caller['name']} ({caller['scope']}) is logged in; the token is in {path}\nexport {VARIABLE}={address}"
     )
+
+
+def _advice(address: str) -> str:
+    """What to do instead of logging in with a token that the installation does not know."""
+    try:
+        ApiClient(address, None).get("caller")
+    except WrongToken:
+        return f"{address}: the token is unknown or expired; an admin makes another with: rubricworks tokens create"
+    return f"{address} knows no such token, and asks programs of this machine for none: export {VARIABLE}={address}"

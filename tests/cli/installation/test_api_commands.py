@@ -72,7 +72,14 @@ def test_a_login_stores_the_token_for_its_user_alone_and_can_be_forgotten(url, h
 
 def test_a_wrong_token_is_not_stored(url, home):
     code, _, error = invoke("login", url, given="rw_of-nobody-0123456789\n")
-    assert (code, "run: rubricworks login" in str(error), list(home.iterdir())) == (1, True, [])
+    assert (code, "rubricworks tokens create" in str(error), list(home.iterdir())) == (1, True, [])
+
+
+def test_a_login_at_an_installation_that_asks_for_no_token_says_so(tmp_path, home):
+    with served(ApiSettings(storage=str(tmp_path / "runs"))) as url:
+        code, _, error = invoke("login", url, given="rw_of-nobody-0123456789\n")
+    assert (code, f"asks programs of this machine for none: export RUBRICWORKS_API={url}" in str(error)) == (1, True)
+    assert not (home / "config").exists()
 
 
 def test_runs_are_those_of_the_installation_that_is_named(url, home, monkeypatch):
