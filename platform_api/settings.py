@@ -33,7 +33,7 @@ class ApiSettings(BaseModel):
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the internet that the consumer may lie in, as 10.1.0.0/16."""
     self_approval: tuple[str, ...] = ()
-    """RUBRICWORKS_SELF_APPROVAL: models whose requests the requester may approve, as `captioner-staging, *-test`."""
+    """RUBRICWORKS_SELF_APPROVAL: what one person alone may approve, as `captioner-staging, *-test, rubrics:*`."""
     submissions: str | None = None
     """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
     kubeflow: str | None = None

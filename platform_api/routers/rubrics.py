@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from rubricworks.platform_api.cursors import (
@@ -240,9 +240,10 @@ async def list_versions(
 
 @router.post("/rubric-versions/{number}/approve", summary="Approve a version that somebody else proposed")
 async def approve_version(
-    number: Number, decision: Decision, session: SessionOf, approver: Approver
+    number: Number, decision: Decision, session: SessionOf, approver: Approver, request: Request
 ) -> RubricVersionBody:
-    version = await rubric_versions.review(session, approver, number, "approved", decision.reason)
+    waived = request.app.state.settings.self_approval
+    version = await rubric_versions.review(session, approver, number, "approved", decision.reason, self_approval=waived)
     return RubricVersionBody.model_validate(version)
 
 

@@ -90,6 +90,26 @@ def test_an_admin_who_proposed_a_version_does_not_approve_it(caller):
     assert caller.post("admin", f"rubric-versions/{number}/reject", {"reason": "mine"})[1]["state"] == "rejected"
 
 
+@pytest.mark.parametrize(
+    ("patterns", "status"), [(("*",), 403), (("rubrics:other-*/*",), 403), (("m", "rubrics:today-*/synthesize_*"), 200)]
+)
+def test_who_proposed_approves_where_the_installation_waives_the_second_person_for_the_set(tmp_path, patterns, status):
+    """A pattern of models is none of rubric sets."""
+    write_rubrics(write_run(tmp_path))
+    settings = ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN), index_seconds=0.05, self_approval=patterns)
+    with served(settings) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/rubric-sets", **bearer())[1].get("items"))
+        caller = Caller(url)
+        number = propose(caller, "a", ["Names all"], who="admin")[1]["id"]
+        page = exchange(f"{url}/{SET}/a", **bearer(caller.secret("admin")))[2].decode()
+        assert (f'action="/rubric-versions/{number}/approve"' in page) is (status == 200)
+        answered, answer = caller.post("admin", f"rubric-versions/{number}/approve")
+        assert answered == status
+        assert status == 200 or "RUBRICWORKS_SELF_APPROVAL" in answer["detail"]
+        log = caller.get("changes?action=rubric.approve")["items"]
+        assert [one["details"].get("self_approved") for one in log] == ([True] if status == 200 else [])
+
+
 def test_of_two_versions_of_one_rubric_that_are_approved_at_once_one_stands(caller):
     numbers = [propose(caller, "c", [f"Names {n}"])[1]["id"] for n in range(2)]
     caller.post("approver-2", "rubric-versions/999/approve")  # makes the token

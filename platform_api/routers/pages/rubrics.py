@@ -28,6 +28,7 @@ from rubricworks.platform_api.routers.rubrics import (
 )
 from rubricworks.platform_api.services import rollouts, run_tables
 from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.access.self_approval import waives_for_rubrics
 from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
 from rubricworks.platform_api.services.rubrics.rubric_mistakes import form_mistakes
 from rubricworks.rubrics import Rubric
@@ -143,6 +144,9 @@ async def rubric_page(
         trained=await rollouts.stages_with_rollouts(session, rubric_set.run),
         may_edit=viewer.may(Right.RUN),
         may_review=viewer.may(Right.APPROVE),
+        waives_second_person=waives_for_rubrics(
+            request.app.state.settings.self_approval, rubric_set.run, rubric_set.path
+        ),
     )
 
 
@@ -233,7 +237,8 @@ async def _other_sets(session: AsyncSession, rubric_set: RunTable) -> list[str]:
 
 async def _review(number: int, request: Request, session: Any, approver: Any, decision: str) -> Response:
     reason = (await form_fields(request)).get("reason", "")[:2000]
-    version = await rubric_versions.review(session, approver, number, decision, reason)
+    waived = request.app.state.settings.self_approval
+    version = await rubric_versions.review(session, approver, number, decision, reason, self_approval=waived)
     target = request.url_for("rubric_page", run=version.run, stage=version.stage, sample_id=version.sample_id)
     return RedirectResponse(target.path, status_code=303)
 

@@ -19,7 +19,6 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import case, exists, select, update
@@ -35,6 +34,7 @@ from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Pr
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import submitters_of
+from rubricworks.platform_api.services.access.self_approval import waives_for_model
 from rubricworks.tracking.gate import GateFinding
 
 RECOVERED_AFTER = timedelta(minutes=2)
@@ -103,14 +103,14 @@ class Promotions:
         """
         Args:
             has_consumer: a message is written for each change, see `webhooks`.
-            self_approval: models, or patterns of their names, whose requests the requester may approve.
+            self_approval: patterns of what one person alone may approve, see `self_approval`.
         """
         self._database, self._registry, self._has_consumer = database, registry, has_consumer
         self._self_approval = tuple(self_approval)
 
     def waives_second_person(self, model: str) -> bool:
         """Return True if who requested a promotion of the model may approve it too."""
-        return any(fnmatchcase(model, pattern) for pattern in self._self_approval)
+        return waives_for_model(self._self_approval, model)
 
     async def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
         """Models of a page with their aliases, and the registry's token of the next page.

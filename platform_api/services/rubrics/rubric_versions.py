@@ -17,6 +17,7 @@ from rubricworks.platform_api.db.tables import RubricVersion, RunTable, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.access.self_approval import waives_for_rubrics
 from rubricworks.platform_api.services.rubrics.rubric_sets import FIRST, stage_rubric
 from rubricworks.rubrics import Rubric
 from rubricworks.runs.store import RunStore
@@ -128,19 +129,34 @@ async def propose(
     return version
 
 
-async def review(session: AsyncSession, by: Principal, number: int, decision: str, reason: str) -> RubricVersion:
+async def review(
+    session: AsyncSession,
+    by: Principal,
+    number: int,
+    decision: str,
+    reason: str,
+    *,
+    self_approval: Sequence[str] = (),
+) -> RubricVersion:
     """Approve or reject a version that somebody else proposed.
 
     Args:
         decision: `approved` or `rejected`.
+        self_approval: patterns of what one person alone may approve, see `self_approval`.
     Raises:
         NotFound: there is no such version.
-        Problem: the caller proposed it (403).
+        Problem: the caller proposed it, and no pattern waives the second person (403).
         Conflict: it is decided already, or another version stands by now.
     """
     version = await get_version(session, number)
-    if decision == "approved" and version.proposed_by == by.name:
-        raise Problem(403, "Forbidden", "who proposed a rubric does not approve it; ask another approver")
+    is_own = decision == "approved" and version.proposed_by == by.name
+    if is_own and not waives_for_rubrics(self_approval, version.run, version.stage):
+        raise Problem(
+            403,
+            "Forbidden",
+            "who proposed a rubric does not approve it; ask another approver, or start the service with "
+            "RUBRICWORKS_SELF_APPROVAL='rubrics:*' where one person decides alone",
+        )
     if decision == "approved":
         others = await versions_of(session, RunTable(run=version.run, path=version.stage), version.sample_id)
         if (standing := standing_version(others)) != version.replaces and version.state == "proposed":
@@ -158,7 +174,8 @@ async def review(session: AsyncSession, by: Principal, number: int, decision: st
         raise Conflict(f"rubric version {number} is {version.state} already")
     await session.refresh(version)
     action = "rubric.approve" if decision == "approved" else "rubric.reject"
-    record(session, by, action, _subject(version), version=version.number, reason=reason)
+    details = {"self_approved": True} if is_own else {}
+    record(session, by, action, _subject(version), version=version.number, reason=reason, **details)
     return version
 
 
