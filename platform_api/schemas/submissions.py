@@ -40,6 +40,11 @@ class SubmissionBody(BaseModel):
     state: Literal["starting", "going", "stopping", "ended"] = Field(
         description="Of the process here; a run on Kubeflow is `going` until it is stopped"
     )
+    overrides: list[str] | None = Field(
+        description="Fields changed beside the recipe; null for a submission of an older version",
+        examples=[["policy.steps=50"]],
+    )
+    arm: str | None
     submitted_by: str = Field(examples=["ada"])
     submitted_at: datetime
     ended_at: datetime | None

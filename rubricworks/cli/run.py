@@ -169,9 +169,17 @@ def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     lines = [f"done in {seconds:.0f} s", *recipe.success_lines(folder)]
     if (report := folder / "report.html").is_file():
         lines.append(f"report: {report}")
+    if report.is_file() and not _is_submitted(folder):
         server = f"{shlex.quote(own_command())} server --runs {shlex.quote(os.path.relpath(folder.parent))}"
         lines.append(f"each rollout with its verdicts: {server}")
     click.echo("\n".join(lines))
+
+
+def _is_submitted(folder: Path) -> bool:
+    """Return True for a run that a server over the same folder of runs has started."""
+    from rubricworks.platform_api.services.submission.local_runs import FOLDER
+
+    return (folder.parent / FOLDER / folder.name).is_dir()
 
 
 def _dry_run(recipe: Recipe, runs: Path) -> None:

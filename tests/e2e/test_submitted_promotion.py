@@ -100,6 +100,8 @@ def test_a_submitted_run_is_promoted_by_another_person_served_confirmed_and_roll
             assert team.post("admin", "submissions", body)[0] == 201
             wait_for(lambda: team.get("submissions/live")["state"] == "ended", 600)
             wait_for(lambda: team.get("runs/live")["state"] == "done")
+            output = (runs / ".submitted" / "live" / "output").read_text()
+            assert ("report: " in output, " server --runs" in output) == (True, False), "a server shows it already"
 
             (request,) = team.pages("promotions")
             assert request["requested_by"].startswith("run:live:")

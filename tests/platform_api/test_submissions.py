@@ -99,6 +99,17 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         assert [one for one in log if one[0].startswith("run.")] == [("run.stop", "first"), ("run.submit", "first")]
 
 
+def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
+    with served(settings(stand_in)) as url:
+        changes = ["world.scenes=2400", "description=<i>small</i>"]
+        status, body = submit(url, "first", overrides=changes)
+        assert (status, body["overrides"], body["arm"]) == (201, changes, None)
+        page = exchange(f"{url}/submissions/first", **bearer())[2].decode()
+        stop(url, "first")
+    assert "<code>--set world.scenes=2400</code>" in page
+    assert "<code>--set description=&lt;i&gt;small&lt;/i&gt;</code>" in page
+
+
 def test_a_run_calls_its_service_as_a_runner_until_it_ends(stand_in):
     with served(settings(stand_in)) as url:
         submit(url, "first")

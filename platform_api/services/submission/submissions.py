@@ -12,7 +12,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,8 @@ class Submissions:
             chosen, page = self._choose_place(place), None
             name = await self._choose_name(run, recipe, chosen)
         if page is None:
-            await self._take_name(by, name, chosen, text, request)
+            values = {"recipe": text, "overrides": list(overrides), "arm": arm, "place": chosen, "request": request}
+            await self._take_name(by, name, values)
             try:
                 page = await self._start(by, name, recipe, chosen)
             except BaseException:
@@ -333,14 +334,13 @@ class Submissions:
         has_begun = self._local is not None and await asyncio.to_thread(self._local.has_begun, submission.run)
         return "" if has_begun else None
 
-    async def _take_name(self, by: Principal, name: str, place: str, text: str, request: str) -> None:
+    async def _take_name(self, by: Principal, name: str, submitted: Mapping[str, Any]) -> None:
         """Take the name of a run; that of a request whose run never began is taken again."""
-        values: dict[str, Any] = {"place": place, "recipe": text, "submitted_by": by.name, "request": request}
-        values |= {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
+        values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
         try:
             async with self._database.session() as session:
-                await session.execute(delete(Submission).where(Submission.request == request))
-                session.add(Submission(run=name, **values))
+                await session.execute(delete(Submission).where(Submission.request == submitted["request"]))
+                session.add(Submission(run=name, submitted_by=by.name, **submitted, **values))
         except IntegrityError as error:
             taken = f"a run {name} was submitted already; choose another name"
             raise _bad_name(409, "Conflict", taken) from error
