@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from rubricworks.platform_api.cursors import decode_cursor, encode_cursor, page_of
@@ -14,6 +14,7 @@ from rubricworks.platform_api.schemas.rollouts import (
     CriterionPage,
     ExchangeBody,
     FlipBody,
+    FlipPage,
     GroupBody,
     GroupDetail,
     GroupPage,
@@ -105,18 +106,17 @@ async def list_flips(
     session: SessionOf,
     viewer: Viewer,
     criterion: Annotated[str, Query(min_length=1, max_length=2000)],
-    request: Request,
-    response: Response,
-    after: Annotated[int | None, Query(ge=0, lt=1 << 31, description="Step after which to look")] = None,
+    cursor: Cursor = None,
     limit: Limit = 50,
-) -> list[FlipBody]:
-    """Where many rollouts have no such group, the search ends at a step, and the header `Link` leads on from there."""
+) -> FlipPage:
+    """Where many rollouts have no such group, a search ends early: a page with few groups or none may have a next."""
     await runs.get_run(session, run)
-    found = await rollouts.flips(session, run, stage, criterion, limit, after=-1 if after is None else after)
-    if found.until is not None:
-        rest = request.url.include_query_params(after=found.until)
-        response.headers["Link"] = f'<{rest.path}?{rest.query}>; rel="next"'
-    return [FlipBody(step=step, sample_id=sample_id, credit=credit) for step, sample_id, credit in found.groups]
+    after: Any = decode_cursor(cursor, int, str) if cursor is not None else None
+    found = await rollouts.flips(session, run, stage, criterion, after=after, limit=limit)
+    return FlipPage(
+        items=[FlipBody(step=step, sample_id=sample_id, credit=credit) for step, sample_id, credit in found.groups],
+        next_cursor=encode_cursor(*found.last) if found.last else None,
+    )
 
 
 @router.get("/samples/{sample_id}/image", summary="Image of a sample", response_class=Response, responses=_PICTURE)

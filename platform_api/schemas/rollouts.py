@@ -137,3 +137,10 @@ class FlipBody(BaseModel):
     step: int = Field(examples=[40])
     sample_id: str = Field(examples=["2b71b300c10aae76"])
     credit: float = Field(examples=[0.5])
+
+
+class FlipPage(BaseModel):
+    """A page of groups that differ on a criterion."""
+
+    items: list[FlipBody]
+    next_cursor: str | None

@@ -62,8 +62,8 @@ class Flips(NamedTuple):
 
     groups: list[tuple[int, str, float]]
     """Step, sample and the share of credit."""
-    until: int | None
-    """Step after which nobody looked, as it would take too long; None if all were looked at, or enough were found."""
+    last: tuple[int, str] | None
+    """Step and sample after which the search goes on, as enough were found or it took too long; None at its end."""
 
 
 async def stages_with_rollouts(session: AsyncSession, run: str) -> Sequence[str]:
@@ -182,37 +182,43 @@ async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[Cri
     return sorted(figures, key=lambda one: (one.state == "varies", -one.graded, one.criterion))
 
 
-async def flips(session: AsyncSession, run: str, stage: str, criterion: str, limit: int, *, after: int = -1) -> Flips:
+async def flips(
+    session: AsyncSession, run: str, stage: str, criterion: str, *, after: tuple[int, str] | None, limit: int
+) -> Flips:
     """Groups in which a criterion was met by some rollouts and not by others, the first steps first.
 
     Args:
+        after: step and sample after which to look.
         limit: number of groups.
-        after: step after which to look.
     """
     graded = select(CriterionCredits.shard_id).where(CriterionCredits.digest == names_digest([criterion]))
     query = (
         select(Rollout.step, Rollout.sample_id, Rollout.credits, RubricCriteria.names)
         .join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
-        .where(Rollout.run == run, Rollout.stage == stage, Rollout.step > after, Rollout.shard_id.in_(graded))
+        .where(Rollout.run == run, Rollout.stage == stage, Rollout.shard_id.in_(graded))
         .order_by(Rollout.step, Rollout.sample_id, Rollout.row)
     )
+    if after is not None:
+        query = query.where(tuple_(Rollout.step, Rollout.sample_id) > after)
     found: list[tuple[int, str, float]] = []
-    place, credits, rows = (after, ""), list[float](), 0
+    last: tuple[int, str] | None = None
+    place, credits, rows = (-1, ""), list[float](), 0
     async for step, sample_id, values, names in await session.stream(query.execution_options(yield_per=500)):
         if (step, sample_id) != place:
             found += _mixed(place, credits)
-            if rows >= _MOST_SEARCHED and step != place[0]:
-                return Flips(found, place[0])
+            if len(found) > limit or rows >= _MOST_SEARCHED:
+                last = place
+                break
             place, credits = (step, sample_id), []
-        if len(found) == limit:
-            return Flips(found, None)
         rows += 1
         credits += [
             credit
             for name, credit in zip(names, values or [], strict=False)
             if name == criterion and credit is not None
         ]
-    return Flips(found + _mixed(place, credits), None)
+    else:
+        found += _mixed(place, credits)
+    return Flips(found, last) if len(found) <= limit else Flips(found[:limit], found[limit - 1][:2])
 
 
 def _mixed(place: tuple[int, str], credits: list[float]) -> list[tuple[int, str, float]]:

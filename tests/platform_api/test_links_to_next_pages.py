@@ -3,12 +3,12 @@
 import json
 import re
 from html.parser import HTMLParser
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qs, quote, urljoin, urlsplit
 
 import pytest
 from served_api import ask, exchange, served, wait_for_rollouts
 from stored_audit import write_audit
-from trained_run import STAGE, rubric, write_rubrics, write_run, write_table
+from trained_run import NAMES, STAGE, rubric, write_rubrics, write_run, write_table
 
 from rubricworks.platform_api.routers import dead_letters
 from rubricworks.platform_api.routers.pages import access, rollouts, rubrics, runs
@@ -39,6 +39,7 @@ def url(tmp_path_factory):
         for module in (access, dead_letters, rollouts, rubrics, runs):
             patch.setattr(module, "PAGE", 1)
         patch.setattr(reward_hacking_charts, "_CASES", 1)
+        patch.setattr(rollouts, "_FLIPS", 1)
         for name in ("first", "second", "third"):
             assert ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"})[0] == 201
         wait_for_rollouts(url)
@@ -65,6 +66,11 @@ class NextLink(HTMLParser):
         (f"/runs/today-1/rollouts/{STAGE}?step=1", rf'{STAGE}/(\d/\w)"', ["1/a", "1/b"]),
         (f"/runs/today-1/rollouts/{STAGE}?sample_id=a", rf'{STAGE}/(\d/\w)"', ["1/a", "2/a"]),
         (f"/runs/today-1/rollouts/{STAGE}?step=2&sample_id=b", rf'{STAGE}/(\d/\w)"', ["2/b"]),
+        (
+            f"/runs/today-1/rollouts/{STAGE}?criterion={quote(NAMES[2])}",
+            rf'{STAGE}/(\d/\w)"',
+            ["1/a", "1/b", "2/a", "2/b"],
+        ),
         ("/runs/today-1/hacking?mode=wrong_but_plausible", r"sample (\w)</a>", ["w", "y"]),
         ("/runs/today-1/hacking", r"sample (\w)</a>", ["w", "x", "y"]),
         ("/runs/today-1/dead-letters", r"\b(s\d)\b", ["s0", "s1", "s2"]),

@@ -12,7 +12,6 @@ from rubricworks.platform_api.settings import ApiSettings
 WHOLE = {
     "/runs/{run}": "stages of a run's recipe",
     "/runs/{run}/stages/{stage}/steps": "its cursor is the step: `after`",
-    "/runs/{run}/stages/{stage}/flips": "its cursor is the step: `after`, which the header `Link` names",
     "/runs/{run}/stages/{stage}/groups/{step}/{sample_id}": "rollouts of one group",
     "/runs/{run}/stages/{stage}/groups/{step}/{sample_id}/exchange": "calls about one response",
     "/runs/{run}/rubrics/{stage}/{sample_id}": "versions of one rubric",

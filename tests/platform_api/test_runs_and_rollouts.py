@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
+from itertools import chain
 from types import SimpleNamespace
 from urllib.parse import quote, urlsplit
 
@@ -166,25 +167,29 @@ def test_criteria_that_never_vary_stand_first(url):
 
 def test_groups_in_which_a_criterion_was_met_by_some(url):
     place = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion="
-    assert ask(place + "Names%20the%20star")[1] == []
-    assert [(one["step"], one["sample_id"]) for one in ask(place + "Names%20nothing%20else&limit=3")[1]] == [
-        *((1, "a"), (1, "b"), (2, "a"))
-    ]
+    assert ask(place + "Names%20the%20star")[1] == {"items": [], "next_cursor": None}
+    assert ask(place + "Names%20nothing%20else&limit=4")[1]["next_cursor"] is None
 
 
-def test_a_search_among_many_rollouts_ends_at_a_step_and_goes_on_from_there(url, monkeypatch):
+@pytest.mark.parametrize(("searched", "limit"), [(50_000, 1), (50_000, 3), (1, 50), (4, 50), (4, 1)])
+def test_a_search_that_ends_early_goes_on_within_its_step(url, monkeypatch, searched, limit):
+    monkeypatch.setattr(rollouts_service, "_MOST_SEARCHED", searched)
+    address, seen, cursor = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion=Names%20nothing%20else", [], ""
+    while cursor is not None:
+        page = ask(f"{address}&limit={limit}" + (f"&cursor={cursor}" if cursor else ""))[1]
+        seen.append([(one["step"], one["sample_id"]) for one in page["items"]])
+        cursor = page["next_cursor"]
+    assert list(chain(*seen)) == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+    assert len(seen) > 1
+    assert all(len(page) <= limit for page in seen)
+
+
+def test_a_page_without_groups_that_differ_leads_on_where_the_search_ended_early(url, monkeypatch):
     monkeypatch.setattr(rollouts_service, "_MOST_SEARCHED", 2)
-    place = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}?criterion=Names%20nothing%20else"
-    address, seen = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion=Names%20nothing%20else", []
-    _, headers, body = exchange(address)
-    seen += json.loads(body)
-    rest = headers["link"].removeprefix("<").partition(">")[0]
-    _, headers, body = exchange(url.removesuffix("/api/v1") + rest)
-    seen += json.loads(body)
-    assert [(one["step"], one["sample_id"]) for one in seen] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
-    assert "link" not in headers
-    assert b"&amp;after=1" in exchange(place)[2]
-    assert b"after step" not in exchange(f"{place}&after=1")[2]
+    page = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}?criterion=Names%20the%20star"
+    body = exchange(page)[2].decode()
+    assert "others did not, as far as step 1." in body
+    assert "look further, from step 1</a>" in body
 
 
 def test_a_list_of_some_groups_says_of_which_and_leads_to_all(url):

@@ -19,6 +19,8 @@ from rubricworks.platform_api.services.samples import find_sample
 from rubricworks.platform_api.services.simulations import is_simulated
 
 router = APIRouter(include_in_schema=False)
+_FLIPS = 100
+"""Groups of a page that differ on a criterion, which have no images."""
 
 
 @router.get("/runs/{run}/rollouts/{stage}")
@@ -32,18 +34,16 @@ async def rollouts_page(
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
     criterion: Annotated[str | None, Query(max_length=2000)] = None,
-    after: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     cursor: Cursor = None,
 ) -> Response:
     record = await runs.get_run(session, run)
     steps = await rollouts.step_range(session, run, stage)
     if steps is None:
         raise NotFound(f"{stage} of {run} has no rollouts yet")
-    from_step = -1 if after is None else after
-    flips = await rollouts.flips(session, run, stage, criterion, 100, after=from_step) if criterion else None
+    place: Any = decode_cursor(cursor, int, str) if cursor is not None else None
+    flips = await rollouts.flips(session, run, stage, criterion, after=place, limit=_FLIPS) if criterion else None
     if step is None and sample_id is None and cursor is None and flips is None:
         step = steps[1]
-    place: Any = decode_cursor(cursor, int, str) if cursor is not None else None
     groups = await rollouts.list_groups(
         session, run, stage, step=step, sample_id=sample_id, after=place, limit=PAGE + 1
     )
@@ -60,6 +60,7 @@ async def rollouts_page(
         sample_id=sample_id,
         criterion=criterion,
         flips=flips,
+        flips_cursor=encode_cursor(*flips.last) if flips and flips.last else None,
         groups=groups[:PAGE],
         next_cursor=encode_cursor(last.step, last.sample_id) if last else None,
     )
