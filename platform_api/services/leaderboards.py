@@ -13,6 +13,7 @@ from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import list_tables
+from rubricworks.platform_api.services.runs import get_run
 from rubricworks.reports.leaderboard_files import SAMPLE_STAGES, is_simulated_evaluation, read_source
 from rubricworks.runs.store import RunStore
 
@@ -43,7 +44,7 @@ async def build(
     """The board of some runs, and whether the scene world stood in for images and judges in any of them.
 
     Raises:
-        NotFound: a run has no scores.
+        NotFound: there is no such run, or it has no scores.
         BadRequest: too many runs, or no model is called `against`.
     """
     names = list(dict.fromkeys(runs))
@@ -62,6 +63,7 @@ async def build(
 async def _table(session: AsyncSession, run: str) -> RunTable:
     table = await session.get(RunTable, (run, STAGE))
     if table is None or table.kind != KIND:
+        await get_run(session, run)  # is it the run that is unknown?
         raise NotFound(f"{run} has no scores yet")
     return table
 

@@ -22,6 +22,8 @@ from rubricworks.runs.store import RunStore
 
 REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
+_SHORTEST_PART = 3
+"""Characters of a part of a name by which a run is known; a shorter part is in many names."""
 _COUNTED_FOR = 5.0
 _counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
 """Database → time until which its counts hold, and the counts."""
@@ -75,9 +77,8 @@ async def get_run(session: AsyncSession, name: str) -> Run:
     """
     run = await session.get(Run, name)
     if run is None:
-        alike = (await session.scalars(select(Run.name).order_by(Run.changed.desc()).limit(200))).all()
-        hint = _nearest(name, alike)
-        raise NotFound(f"there is no run {name!r}" + (f"; did you mean {hint}?" if hint else ""))
+        hint = await _name_like(session, name)
+        raise NotFound(f"there is no run {name!r}; " + (f"did you mean {hint}?" if hint else "/runs lists all"))
     return run
 
 
@@ -189,7 +190,14 @@ def check_name(run: str) -> None:
         raise NotFound(f"there is no run {run!r}") from error
 
 
-def _nearest(name: str, names: Sequence[str]) -> str | None:
+async def _name_like(session: AsyncSession, name: str) -> str | None:
+    """Name of the run that was meant: the last changed that begins with `name`, has it inside, or resembles it."""
     import difflib
 
+    recent = select(Run.name).order_by(Run.changed.desc())
+    if len(name) >= _SHORTEST_PART:
+        for is_part in (Run.name.istartswith(name, autoescape=True), Run.name.icontains(name, autoescape=True)):
+            if (found := await session.scalar(recent.where(is_part).limit(1))) is not None:
+                return found
+    names = (await session.scalars(recent.limit(200))).all()
     return next(iter(difflib.get_close_matches(name, names, n=1)), None)

@@ -79,8 +79,19 @@ def test_a_run_is_as_its_files_say(url):
     assert [stage["stage"] for stage in run["stages"]] == ["prepare", STAGE]
 
 
-def test_an_unknown_run_is_told_with_the_name_that_is_alike(url):
-    assert ask(f"{url}/runs/today-2")[1]["detail"] == "there is no run 'today-2'; did you mean today-1?"
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("today-2", "did you mean today-1?"),
+        ("Tod", "did you mean today-1?"),
+        ("her", "did you mean other-2?"),
+        ("a", "/runs lists all"),
+        ("nope", "/runs lists all"),
+    ],
+)
+def test_an_unknown_run_is_told_with_the_name_that_was_meant(url, name, hint):
+    assert ask(f"{url}/runs/{name}")[1]["detail"] == f"there is no run {name!r}; {hint}"
+    assert ask(f"{url}/leaderboard?run={name}")[1]["detail"] == f"there is no run {name!r}; {hint}"
 
 
 def test_half_a_line_of_statistics_waits_and_a_log_shows_no_password(url):
