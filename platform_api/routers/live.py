@@ -45,7 +45,7 @@ async def _lines(request: Request, store: RunStore, run: str, stage: str, begin:
     for _ in range(int(_FOR_SECONDS / _SECONDS)):
         async with request.app.state.database.session() as session:
             is_going = (await runs.get_run(session, run)).state == "going"
-        text, begin = await runs.log_after(store, run, stage, begin)
+        text, begin = await runs.log_after(store, run, stage, begin, is_going=is_going)
         yield f"id: {begin}\nevent: lines\ndata: {json.dumps(text)}\n\n" if text else None
         if not is_going:
             yield "event: end\ndata: {}\n\n"

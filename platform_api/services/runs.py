@@ -108,10 +108,14 @@ async def read_log(store: RunStore, run: str, stage: str) -> str:
     return redact(found[0].decode(errors="replace"))
 
 
-async def log_after(store: RunStore, run: str, stage: str, begin: int) -> tuple[str, int]:
-    """Whole lines of a stage's log after so many bytes, without secrets, and the bytes that are known then."""
+async def log_after(store: RunStore, run: str, stage: str, begin: int, *, is_going: bool = True) -> tuple[str, int]:
+    """Lines of a stage's log after so many bytes, without secrets, and the bytes that are known then.
+
+    Args:
+        is_going: whether the run may write on: a last line without its end is left for the next call.
+    """
     content, begin = await _read_log_end(store, run, stage, begin) or (b"", begin)
-    length = content.rfind(b"\n") + 1
+    length = content.rfind(b"\n") + 1 if is_going else len(content)
     return redact(content[:length].decode(errors="replace")), begin + length
 
 

@@ -502,6 +502,15 @@ def test_a_log_is_read_from_what_is_known_on_and_at_first_its_last_whole_lines(t
     assert asyncio.run(log_after(store, "today-1", STAGE, 58)) == ("anew\n", 5)
 
 
+def test_the_last_words_of_a_killed_stage_are_shown_though_their_line_has_no_end(tmp_path):
+    (write_run(tmp_path) / "logs" / f"{STAGE}.log").write_text("step 1\nout of memo")
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[0] == 200)
+        assert "step 1\nout of memo</pre>" in exchange(f"{url}/runs/today-1/log/{STAGE}")[2].decode()
+        events = exchange(f"{url}/api/v1/runs/today-1/stages/{STAGE}/log/events?after=7")[2].decode()
+        assert events.split("\n\n")[:2] == ['id: 18\nevent: lines\ndata: "out of memo"', "event: end\ndata: {}"]
+
+
 def test_a_storage_that_comes_later_is_opened_when_it_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(run_storage, "_AGAIN_AFTER", 0.02)
     database = SecretStr(f"sqlite:///{tmp_path}/x.db")

@@ -294,9 +294,10 @@ def test_a_log_comes_as_events_and_goes_on_where_it_stopped(stand_in):
         wait_for(lambda: ask(f"{url}/api/v1/runs/today", **bearer())[0] == 200)
         place = f"{url}/api/v1/runs/today/stages/score/log/events"
         events = exchange(place, **bearer())[2].decode().split("\n\n")
-        assert events[0].splitlines() == ["id: 28", "event: lines", 'data: "one\\nkey ***\\n"']
+        assert events[0].splitlines() == ["id: 32", "event: lines", 'data: "one\\nkey ***\\nhalf"']
         assert events[1].startswith("event: end")
-        assert exchange(place, **bearer(), **{"Last-Event-ID": "28"})[2].decode().startswith("event: end")
+        assert b'data: "half"' in exchange(place, **bearer(), **{"Last-Event-ID": "28"})[2]
+        assert exchange(place, **bearer(), **{"Last-Event-ID": "32"})[2].decode().startswith("event: end")
 
 
 @pytest.mark.parametrize("path", ["stages/score/log/events", "events"])

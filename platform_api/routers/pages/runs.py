@@ -113,7 +113,7 @@ async def log_page(
     run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
 ) -> Response:
     record = await runs.get_run(session, run)
-    text, size = await runs.log_after(store, run, stage, 0)
+    text, size = await runs.log_after(store, run, stage, 0, is_going=record.state == "going")
     if not text:
         text = await runs.read_log(store, run, stage)
     return draw_page(request, viewer, "log.html", run=record, stage=stage, text=text, size=size)
