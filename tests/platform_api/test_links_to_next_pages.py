@@ -1,7 +1,9 @@
 """Links to next pages: each list, followed from link to link as a browser does, is the whole list under its filters."""
 
+import contextlib
 import json
 import re
+import sqlite3
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, quote, urljoin, urlsplit
 
@@ -43,7 +45,19 @@ def url(tmp_path_factory):
         for name in ("first", "second", "third"):
             assert ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"})[0] == 201
         wait_for_rollouts(url)
+        add_run_tokens(folder / "platform.db")
         yield url
+
+
+def add_run_tokens(path):
+    """Tokens as two submitted runs have them."""
+    columns = "scope, created_at, created_by, expires_at"
+    with contextlib.closing(sqlite3.connect(path, timeout=20)) as database, database:
+        for run in ("run:a", "run:b"):
+            database.execute(
+                f"INSERT INTO tokens (name, digest, {columns}) SELECT ?, ?, {columns} FROM tokens WHERE name = 'first'",
+                (run, run),
+            )
 
 
 class NextLink(HTMLParser):
@@ -77,6 +91,8 @@ class NextLink(HTMLParser):
         ("/runs/today-1/dead-letters?stage=judge&reason=slow", r"\b(s\d)\b", ["s0", "s2"]),
         ("/dead-letters", r'"/runs/(\w+-\d)/dead-letters', ["bad-2", "today-1"]),
         ("/changes", r"<td>token.create</td><td>(\w+)</td>", ["first", "second", "third"]),
+        ("/tokens", r'title">([\w:]+)</span>', ["first", "second", "third"]),
+        ("/tokens?runs=true", r'title">([\w:]+)</span>', ["first", "run:a", "run:b", "second", "third"]),
         ("/rubrics", rf'"/runs/(\w+-\d)/rubrics/{SET}"', ["bad-1", "bad-2", "good-1", "today-1"]),
         (f"/runs/today-1/rubrics/{SET}", rf'{SET}/(\w)"', ["a", "b", "c"]),
         (f"/runs/today-1/rubrics/{SET}/compare?before_set=good-1/{SET}", rf"{SET}/(\w)/diff", ["a", "b", "c"]),

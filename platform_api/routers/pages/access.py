@@ -17,8 +17,12 @@ router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/tokens")
-async def tokens_page(request: Request, session: SessionOf, admin: Admin) -> Response:
-    return draw_page(request, admin, "tokens.html", tokens=await tokens.list_tokens(session))
+async def tokens_page(
+    request: Request, session: SessionOf, admin: Admin, runs: bool = False, cursor: Cursor = None
+) -> Response:
+    found = await tokens.list_tokens(session, before=before_row(cursor), limit=PAGE + 1, with_runs=runs)
+    page, next_cursor = newest_page(found, PAGE)
+    return draw_page(request, admin, "tokens.html", tokens=page, next_cursor=next_cursor, with_runs=runs)
 
 
 @router.get("/changes")

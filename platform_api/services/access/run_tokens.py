@@ -10,9 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.tokens import add_token, digest_of, revoke_token
+from rubricworks.platform_api.services.access.tokens import RUN_TOKEN_PREFIX, add_token, digest_of, revoke_token
 
-_BEGINNING = "run:"
 _DAYS = 30
 _SERVICE = Principal("service", "admin")
 
@@ -38,7 +37,7 @@ async def submitters_of(session: AsyncSession, name: str) -> set[str]:
     """
     people: set[str] = set()
     names = {name}
-    while runs := {one.rpartition(":")[0] + ":" for one in names if one.startswith(_BEGINNING)}:
+    while runs := {one.rpartition(":")[0] + ":" for one in names if one.startswith(RUN_TOKEN_PREFIX)}:
         is_of_run = or_(*(Token.name.startswith(run, autoescape=True) for run in runs))
         names = set(await session.scalars(select(Token.created_by).where(is_of_run).distinct())) - people
         people |= names
@@ -47,4 +46,4 @@ async def submitters_of(session: AsyncSession, name: str) -> set[str]:
 
 def _prefix(run: str) -> str:
     """Beginning of the names of a run's tokens, which a column of 100 characters holds."""
-    return f"{_BEGINNING}{run[:60]}:{digest_of(run)[:12]}:"
+    return f"{RUN_TOKEN_PREFIX}{run[:60]}:{digest_of(run)[:12]}:"

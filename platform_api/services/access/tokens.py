@@ -23,6 +23,8 @@ from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NA
 PREFIX = "rw_"
 """Beginning of every token, by which scanners of secrets know it."""
 SESSION_HOURS = 12
+RUN_TOKEN_PREFIX = "run:"
+"""Beginning of the names of submitted runs' tokens; people's tokens have no colon."""
 
 
 async def create_token(session: AsyncSession, by: Principal, name: str, scope: str, days: int) -> tuple[Token, str]:
@@ -64,9 +66,17 @@ async def add_token(session: AsyncSession, by: Principal, name: str, scope: str,
     return token, secret
 
 
-async def list_tokens(session: AsyncSession, *, before: int | None = None, limit: int | None = None) -> Sequence[Token]:
-    """Tokens, the newest first; all of them without a limit."""
+async def list_tokens(
+    session: AsyncSession, *, before: int | None = None, limit: int | None = None, with_runs: bool = True
+) -> Sequence[Token]:
+    """Tokens, the newest first; all of them without a limit.
+
+    Args:
+        with_runs: whether tokens of submitted runs are among them.
+    """
     query = select(Token).order_by(Token.id.desc()).limit(limit)
+    if not with_runs:
+        query = query.where(Token.name.not_like(f"{RUN_TOKEN_PREFIX}%"))
     if before is not None:
         query = query.where(Token.id < before)
     return (await session.scalars(query)).all()
