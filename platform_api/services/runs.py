@@ -24,6 +24,8 @@ REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
 _SHORTEST_PART = 3
 """Characters of a part of a name by which a run is known; a shorter part is in many names."""
+_LARGEST = 1e100
+"""Figure of a step beyond which sums and ticks of a chart are no numbers any more."""
 _COUNTED_FOR = 5.0
 _counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
 """Database → time until which its counts hold, and the counts."""
@@ -83,17 +85,29 @@ async def get_run(session: AsyncSession, name: str) -> Run:
 
 
 async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[dict[str, Any]]:
-    """Statistics of a training's steps after the given one, as it wrote them."""
+    """Statistics of a training's steps after the given one, as it wrote them; figures that are not finite are null."""
     content = await read_file(store, run, f"{stage}/steps.jsonl")
     steps = []
     for line in (content or b"").splitlines():
         try:
-            row = json.loads(line)
+            row = _STEPS.decode(line.decode())
         except ValueError:  # the last line may be half written
             continue
         if isinstance(row, dict) and isinstance(row.get("step"), int) and row["step"] > after:
             steps.append(row)
     return steps
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if abs(number) < _LARGEST else None
+
+
+def _finite_integer(text: str) -> int | None:
+    return int(text) if _finite(text) is not None else None
+
+
+_STEPS = json.JSONDecoder(parse_float=_finite, parse_int=_finite_integer, parse_constant=_finite)
 
 
 async def read_log(store: RunStore, run: str, stage: str) -> str:

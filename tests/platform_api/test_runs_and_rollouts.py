@@ -99,6 +99,19 @@ def test_half_a_line_of_statistics_waits_and_a_log_shows_no_password(url):
     assert ask(f"{url}/runs/today-1/stages/{STAGE}/log")[1]["text"] == "asked https://***@host/v1\nended\n"
 
 
+@pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999", "1e308", "9" * 400])
+def test_figures_of_a_step_that_no_chart_can_hold_are_left_out(tmp_path, figure):
+    run = write_run(tmp_path)
+    steps = f'{{"step": 1, "reward": 0.5}}\n{{"step": 2, "reward": {figure}}}\n{{"step": 3, "reward": 1}}'
+    (run / STAGE / "steps.jsonl").write_text(steps)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
+        wait_for_rollouts(url)
+        known = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/steps?after=1")[1]
+        assert known == [{"step": 2, "reward": None}, {"step": 3, "reward": 1}]
+        assert b"<path" in exchange(f"{url}/runs/today-1")[2]
+        assert exchange(f"{url}/runs/today-1/hacking")[0] == 200
+
+
 def test_groups_have_the_figures_of_their_rollouts(url):
     groups = ask(f"{url}/runs/today-1/stages/{STAGE}/groups?step=2")[1]["items"]
     assert [group["sample_id"] for group in groups] == ["a", "b"]
