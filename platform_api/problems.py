@@ -92,7 +92,12 @@ def _methods(request: Request) -> list[str]:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = [{"field": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()]
+    problems: dict[str, str] = {}
+    for one in error.errors():
+        # A choice among words that may also be empty is named as a type, once for the words and once for the empty one.
+        field = ".".join(part for part in map(str, one["loc"]) if not part.startswith("literal["))
+        problems.setdefault(field, one["msg"])
+    fields = [{"field": field, "problem": problem} for field, problem in problems.items()]
     listed = "; ".join(f"{one['field']}: {one['problem']}" for one in fields)
     return _answer(request, 422, "Invalid request", listed, fields=fields)
 

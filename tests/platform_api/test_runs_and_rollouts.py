@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import http.client
 import json
 import os
@@ -71,6 +72,13 @@ def test_runs_are_filtered(url, query, names):
 def test_any_state_can_be_chosen_again_on_the_page(url):
     status, _, body = exchange(url.removesuffix("/api/v1") + "/runs?search=&state=")
     assert (status, b'<option value="" selected>any<' in body, b"today-1" in body) == (200, True, True)
+
+
+def test_a_state_that_no_run_has_is_told_with_those_that_there_are(url):
+    status, _, body = exchange(url.removesuffix("/api/v1") + "/runs?state=bogus", Accept="text/html")
+    assert status == 422
+    states = "'done', 'going', 'stopped', 'failed' or 'unfinished'"
+    assert f">query.state: Input should be {states}<" in html.unescape(body.decode())
 
 
 def test_a_run_is_as_its_files_say(url):
