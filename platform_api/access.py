@@ -150,10 +150,9 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
     """The caller of a request; None if it is unknown."""
     state = scope["app"].state
     settings: ApiSettings = state.settings
-    kind, _, secret = headers.get("authorization", "").partition(" ")
-    if kind:
-        secret = secret.strip()
-        if kind.lower() != "bearer" or not secret:
+    if headers.get("authorization"):
+        secret = bearer_secret(headers)
+        if not secret:
             return None
         if settings.token and hmac.compare_digest(secret.encode("latin-1"), settings.token.get_secret_value().encode()):
             return Principal("environment", "admin")
@@ -171,6 +170,8 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
 
 def refusal_of(settings: ApiSettings, headers: dict[str, str]) -> str:
     """Reason to refuse a request without a principal."""
+    if bearer_secret(headers):
+        return "the token is unknown, revoked or expired; an admin makes a new one: `rubricworks tokens create NAME`"
     if settings.token is None and is_passed_on(headers):
         return (
             "a proxy passed this request on, and this service has no token, so it answers only programs of its own "
@@ -179,6 +180,12 @@ def refusal_of(settings: ApiSettings, headers: dict[str, str]) -> str:
     if settings.token is None:
         return "this service has no token, so it answers only programs of its own machine; set RUBRICWORKS_API_TOKEN"
     return "a token is needed: send `Authorization: Bearer <RUBRICWORKS_API_TOKEN>`"
+
+
+def bearer_secret(headers: dict[str, str]) -> str:
+    """Secret of a bearer token; empty if the request has none."""
+    kind, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""
 
 
 def session_cookie(headers: dict[str, str]) -> str | None:
