@@ -35,7 +35,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.access import Access, is_open
 from rubricworks.platform_api.db.engine import Database, open_probe
 from rubricworks.platform_api.db.migrate import migrate
-from rubricworks.platform_api.limits import BodyLimit, SecurityHeaders
+from rubricworks.platform_api.limits import BodyLimit, HeadRequests, SecurityHeaders
 from rubricworks.platform_api.openapi import describe_with_examples
 from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
@@ -147,6 +147,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.add_middleware(Access)
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(HeadRequests)
     _require_rights()
     _require_keys()
     return app

@@ -1,4 +1,4 @@
-"""Limits and headers of every answer."""
+"""Limits and headers of every answer, and answers that are headers alone."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -51,6 +51,24 @@ class BodyLimit:
             return message
 
         await self.app(scope, receive_some, send)
+
+
+class HeadRequests:
+    """ASGI middleware that answers HEAD as GET, with every check and without the body; streams end at once."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            return await self.app(scope, receive, send)
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body"})  # a stream sees a caller who has hung up
+
+        await self.app({**scope, "method": "GET"}, receive, send_head)
 
 
 class SecurityHeaders:

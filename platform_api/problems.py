@@ -87,7 +87,8 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Methods of every route with the request's path; the router names those of the first one alone."""
     routes = [route for router in request.app.state.routers for route in router.routes]
-    return sorted({method for route in routes if route.path_regex.match(request.url.path) for method in route.methods})
+    found = {method for route in routes if route.path_regex.match(request.url.path) for method in route.methods}
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -63,7 +63,7 @@ def test_a_path_that_is_not_there_and_a_wrong_method_have_the_same_form(url):
     missing = {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "there is no /run"}
     assert ask(url + "/run", **bearer()) == (404, missing)
     assert ask(url + "/version", method="POST", **bearer())[1]["title"] == "Method Not Allowed"
-    assert exchange(url + "/api/v1/tokens", method="PATCH", **bearer())[1]["allow"] == "GET, POST"
+    assert exchange(url + "/api/v1/tokens", method="PATCH", **bearer())[1]["allow"] == "GET, HEAD, POST"
 
 
 def test_without_a_token_programs_of_this_machine_may_call(open_url):
