@@ -1,5 +1,6 @@
 """The platform in a real browser: from a recipe to a rolled back champion, every page on a desk and on a phone."""
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from kubeflow_api import FakeKubeflow
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, bearer, served, wait_for, wait_for_rollouts
 from stored_audit import write_audit
@@ -195,6 +196,33 @@ def test_a_run_that_fails_while_it_is_watched_says_so_and_is_asked_for_no_more(b
         expect(page.locator(".state").first).to_have_text("failed")
         expect(page.get_by_text("stop it there")).to_have_count(0)
         assert page.locator("[hx-get]").count() == 0, "it would poll for ever"
+
+
+def test_a_run_that_ends_before_its_events_are_followed_shows_its_last_step(browser, tmp_path):
+    with served(settings(tmp_path)) as url, contextlib.ExitStack() as lock:
+        caller = Caller(url)
+        page = log_in(browser, caller, "runner-anna")
+        lock.enter_context(lock_folder(tmp_path / "short-1"))
+        run = write_run(tmp_path, "short-1")
+        last = [run / STAGE / table / "part-00001.parquet" for table in ("scorecards", "rollouts")]
+        written = {path: path.read_bytes() for path in (*last, run / "outcome.json")}
+        for path in written:
+            path.unlink()
+        groups = f"runs/short-1/stages/{STAGE}/groups"
+        wait_for(lambda: len(caller.get(groups).get("items", [])) == 2)
+
+        def end(route: Route) -> None:
+            for path, content in written.items():
+                path.write_bytes(content)
+            lock.close()
+            wait_for(lambda: len(caller.get(groups)["items"]) == 4)
+            wait_for(lambda: caller.get("runs/short-1")["state"] == "done")
+            route.continue_()
+
+        page.route("**/events", end)
+        page.goto(f"{url}/runs/short-1/rollouts/{STAGE}")
+        expect(page.locator("tbody tr td").first).to_have_text("2")
+        expect(page.get_by_text("The run is going")).to_have_count(0)
 
 
 RUN = "/runs/today-1"

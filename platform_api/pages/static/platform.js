@@ -179,8 +179,10 @@ if (live) {
   const events = new EventSource(live.dataset.events);
   let isFirst = true;
   events.addEventListener("run", async (event) => {
-    if (JSON.parse(event.data).state !== "going") events.close();
-    if (isFirst) return (isFirst = false);
+    const isGoing = JSON.parse(event.data).state === "going";
+    if (!isGoing) events.close();
+    // The first event tells what the page shows, unless the run has ended since.
+    if (isFirst && isGoing) return (isFirst = false);
     const answer = await fetch(location.href);
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(live.id);
