@@ -265,6 +265,8 @@ class Promotion(Table):
     version: Mapped[int]
     digest: Mapped[str] = mapped_column(String(100), default="", server_default="")
     """Digest of its files, as the registry had it at the request."""
+    run: Mapped[str | None] = mapped_column(String(200))
+    """Run that registered it; None if its tags do not say, or the version before took the request."""
     kind: Mapped[str] = mapped_column(String(20))
     """`promotion`, or `rollback` to the champion before."""
     champion: Mapped[int | None]

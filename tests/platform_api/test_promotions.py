@@ -23,6 +23,7 @@ from trained_run import write_run
 
 from rubricworks.cli import cli
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.tables import Submission
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token
 from rubricworks.platform_api.services.access.tokens import principal_of_secret
@@ -184,6 +185,20 @@ def test_who_submitted_a_run_does_not_approve_though_others_resumed_it_or_it_was
     number = service.request(add_version(tmp_path), who="run")[1]["id"]
     assert [service.post(who, f"promotions/{number}/approve")[0] for who in ("boss", "chief")] == [403, 403]
     assert service.post("other", f"promotions/{number}/approve")[1]["state"] == "applied"
+
+
+def test_who_submitted_a_run_on_kubeflow_does_not_approve_though_its_token_is_shared(service, tmp_path):
+    async def submit():
+        database = Database(f"sqlite+aiosqlite:///{tmp_path}/platform.db")
+        async with database.session() as session:
+            fields = {"recipe": "", "service": "s", "submitted_by": "boss", "request": "r"}
+            session.add(Submission(run="on-kfp", place="kubeflow", state="going", **fields))
+        await database.close()
+
+    asyncio.run(submit())
+    number = service.request(add_version(tmp_path, run="on-kfp"), who="runner-of-all")[1]["id"]
+    assert service.post("boss", f"promotions/{number}/approve")[0] == 403
+    assert service.post("approver", f"promotions/{number}/approve")[1]["state"] == "applied"
 
 
 @pytest.mark.parametrize("standing", ["rejected", "refused"])

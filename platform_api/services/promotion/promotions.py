@@ -29,7 +29,7 @@ from sqlalchemy.orm import aliased
 from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
-from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
+from rubricworks.platform_api.db.tables import Delivery, Promotion, Submission, utc_now
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
@@ -309,6 +309,7 @@ class Promotions:
                 model=model,
                 version=candidate.version,
                 digest=candidate.digest,
+                run=candidate.run[:200] or None,
                 kind=kind,
                 champion=champion,
                 gate=candidate.gate,
@@ -462,8 +463,14 @@ async def get_promotion(session: AsyncSession, number: int) -> Promotion:
 
 
 async def requesters_of(session: AsyncSession, promotion: Promotion) -> set[str]:
-    """Who may not approve a promotion as a second person: its requester, and who submitted or resumed its run."""
-    return {promotion.requested_by, *await submitters_of(session, promotion.requested_by)}
+    """Who may not approve a promotion as a second person: its requester, and who submitted or resumed its run.
+
+    Runs on Kubeflow request with one token, so the run is known by its name, too.
+    """
+    people = {promotion.requested_by, *await submitters_of(session, promotion.requested_by)}
+    if promotion.run is not None:
+        people |= set(await session.scalars(select(Submission.submitted_by).where(Submission.run == promotion.run)))
+    return people
 
 
 async def list_promotions(
