@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 
 from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor
-from rubricworks.platform_api.problems import BadRequest, NotFound, Problem
+from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     Cursor,
@@ -29,7 +29,12 @@ from rubricworks.platform_api.schemas.submissions import (
     SubmissionRequest,
 )
 from rubricworks.platform_api.services.submission import submissions
-from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, RemoteList, RemoteQuery
+from rubricworks.platform_api.services.submission.kubeflow_runs import (
+    KubeflowRuns,
+    KubeflowUnavailable,
+    RemoteList,
+    RemoteQuery,
+)
 from rubricworks.platform_api.services.submission.remote_run_details import run_details
 from rubricworks.platform_api.services.submission.submissions import Submissions
 
@@ -143,7 +148,7 @@ async def show_remote_run(
 ) -> RemoteRunDetailBody:
     answer = await service.show(run)
     if answer.run is None:
-        raise Problem(503, "Kubeflow unavailable", answer.problem)
+        raise KubeflowUnavailable(answer.problem)
     details = await run_details(session, store, answer.run)
     return RemoteRunDetailBody.model_validate(
         {

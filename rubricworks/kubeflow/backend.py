@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.redaction import foreign_line
 
 OLDEST, TOO_NEW = (2, 16), (3, 0)
@@ -22,6 +22,15 @@ SUPPORTED = f"{OLDEST[0]}.{OLDEST[1]} or later, before {TOO_NEW[0]}"
 
 _HEALTH = "/apis/v2beta1/healthz"
 _CHECK_SECONDS = 10
+
+
+class KubeflowAway(TransientError):
+    """Kubeflow does not answer, fails, or refuses this client, whatever is asked of it."""
+
+
+def is_away(status: int) -> bool:
+    """Return True for an HTTP status that tells of the installation, and nothing of the request."""
+    return not 400 <= status < 500 or status in (401, 403, 408, 429)
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,8 @@ def read_backend(url: str, headers: dict[str, str], ca_file: str | None) -> Back
         headers: authentication headers.
         ca_file: certificates that verify the server's; None for the system's.
     Raises:
-        UserError: the backend does not answer, refuses access, or has an unsupported version.
+        KubeflowAway: the backend does not answer, or refuses access.
+        UserError: it has an unsupported version, or is none.
     """
     health = _health(url, headers, ca_file)
     return Backend(_supported_version(url, health), bool(_field(health, "multi_user", "apiServerMultiUser")))
@@ -67,7 +77,8 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
         with opener.open(urllib.request.Request(url + _HEALTH, headers=headers), timeout=_CHECK_SECONDS) as answer:
             return _object(url, answer.read(100_000))
     except urllib.error.HTTPError as error:
-        raise UserError(_refusal(url, error.code, bool(headers))) from None
+        kind = KubeflowAway if is_away(error.code) else UserError
+        raise kind(_refusal(url, error.code, bool(headers))) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -76,14 +87,14 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
             hint = (
                 "check cluster.kubeflow.url, or forward it: kubectl -n kubeflow port-forward svc/ml-pipeline-ui 8080:80"
             )
-        raise UserError(f"no Kubeflow Pipelines at {url} ({one_line(reason)}); {hint}") from None
+        raise KubeflowAway(f"no Kubeflow Pipelines at {url} ({one_line(reason)}); {hint}") from None
 
 
 def _object(url: str, body: bytes) -> dict[str, Any]:
     try:
         health = json.loads(body)
     except (ValueError, RecursionError):
-        raise UserError(_refusal(url, 302, False)) from None
+        raise KubeflowAway(_refusal(url, 302, False)) from None
     if not isinstance(health, dict):
         raise UserError(f"{url} is not Kubeflow Pipelines; check cluster.kubeflow.url")
     return health

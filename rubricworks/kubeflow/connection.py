@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.backend import one_line, read_backend
+from rubricworks.kubeflow.backend import KubeflowAway, is_away, one_line, read_backend
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.redaction import foreign_line
 
@@ -52,7 +52,12 @@ class Kubeflow:
 
     @contextlib.contextmanager
     def request(self, action: str) -> Iterator["Client"]:
-        """Lend the client for one request and turn its errors into a UserError that names the action."""
+        """Lend the client for one request and name the action in its errors.
+
+        Raises:
+            KubeflowAway: it does not answer, fails, or refuses access.
+            UserError: it refuses the request.
+        """
         import urllib3
         from kfp_server_api import ApiException
 
@@ -61,9 +66,10 @@ class Kubeflow:
                 warnings.simplefilter("ignore")
                 yield self.client
         except ApiException as error:
-            raise UserError(f"Kubeflow at {self.url} cannot {action}: {_reason(error)}") from error
+            kind = KubeflowAway if is_away(error.status or 0) else UserError
+            raise kind(f"Kubeflow at {self.url} cannot {action}: {_reason(error)}") from error
         except urllib3.exceptions.HTTPError as error:
-            raise UserError(
+            raise KubeflowAway(
                 f"Kubeflow at {self.url} cannot {action}: it does not answer ({one_line(error)}); try again"
             ) from error
 
@@ -76,7 +82,7 @@ class Kubeflow:
         except UserError:
             raise
         except (ValueError, TypeError, AttributeError, RecursionError) as error:  # kfp takes answers unchecked
-            raise UserError(
+            raise KubeflowAway(
                 f"Kubeflow at {self.url} cannot {action}: its answer is none of Kubeflow's; look at what answers there"
             ) from error
 
@@ -87,7 +93,8 @@ def connect(config: KubeflowConfig, namespace: str | None = None) -> Kubeflow:
     Args:
         namespace: default profile, if the configuration names none.
     Raises:
-        UserError: the installation does not answer, refuses access, or has an unsupported version.
+        KubeflowAway: the installation does not answer, or refuses access.
+        UserError: it has an unsupported version, or the configuration has a mistake.
     """
     url = fill(config.url, "cluster.kubeflow.url, where Kubeflow Pipelines answers").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):

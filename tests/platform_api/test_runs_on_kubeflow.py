@@ -6,6 +6,7 @@ import http.client
 import json
 import sqlite3
 import time
+from urllib.parse import urlencode
 
 import pytest
 from forked import Forked
@@ -18,6 +19,7 @@ from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.services.submission import kubeflow_runs
 from rubricworks.platform_api.serving import listening_socket
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.recipe.files import recipe_path
 
 pytestmark = pytest.mark.e2e
 
@@ -280,6 +282,46 @@ def test_a_stopped_backend_is_a_banner_and_refuses_a_recipe_which_may_come_again
     assert (status, b'class="banner alarm"' in page, b"monday" in page) == (200, True, True)
     assert ask(f"{url}/api/v1/kubeflow/runs", **bearer())[1]["problem"]
     assert exchange(f"{url}/runs", **bearer())[0] == 200
-    assert post(url, "submissions", {"recipe": RECIPE, "run": "tuesday"})[0] == 422
+    for path, body in (("submissions", {"recipe": RECIPE, "run": "tuesday"}), ("runs/monday/stop", {})):
+        status, problem = post(url, path, body)
+        assert (status, problem["title"]) == (503, "Kubeflow unavailable")
+        assert "HTTP 503" in problem["detail"]
     kubeflow.answer_instead = lambda method, path: None
     assert post(url, "submissions", {"recipe": RECIPE, "run": "tuesday"})[0] == 201
+
+
+def submit_form(url, **fields):
+    head = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": f"key-{time.monotonic_ns()}"}
+    status, _, page = exchange(f"{url}/new-run", method="POST", body=urlencode(fields).encode(), **head, **bearer())
+    return status, html.unescape(page.decode())
+
+
+@pytest.mark.parametrize(
+    ("moment", "status", "words"),
+    [
+        ("away", 503, "HTTP 503"),
+        ("log in", 503, "a page to log in"),
+        ("away at the start", 503, "start run tuesday: no healthy upstream (HTTP 503)"),
+        ("refuses", 422, "start run tuesday: too many parameters (HTTP 400)"),
+    ],
+)
+def test_a_form_that_kubeflow_does_not_take_keeps_its_recipe(url, kubeflow, moment, status, words):
+    def refuse(content):
+        raise Refusal(503, 14, "no healthy upstream") if status == 503 else Refusal(400, 3, "too many parameters")
+
+    if "start" in moment or moment == "refuses":
+        kubeflow._make_run = refuse
+    else:
+        answer = (302, "text/html", b"") if moment == "log in" else (503, "text/plain", b"no healthy upstream")
+        kubeflow.answer_instead = lambda method, path: answer
+    found, page = submit_form(url, recipe=f"{RECIPE}# edited", run="tuesday", overrides="seed=7", place="kubeflow")
+    assert (found, words in page) == (status, True), page
+    assert "# edited</textarea>" in page
+    assert ('value="tuesday"' in page, "seed=7</textarea>" in page) == (True, True)
+    assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"] == []
+
+
+def test_a_recipe_that_no_cluster_runs_is_refused_by_the_name_that_its_reader_knows(url, kubeflow):
+    status, page = submit_form(url, recipe=recipe_path("quickstart").read_text(), place="kubeflow")
+    assert (status, "recipe.yaml: world: is a simulation on this machine" in page) == (422, True), page
+    assert "tmp" not in page

@@ -24,7 +24,7 @@ from rubricworks.platform_api.routers.submissions import (
 from rubricworks.platform_api.schemas.submissions import RemoteState
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.submission import submissions
-from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, state_word
+from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, KubeflowUnavailable, state_word
 from rubricworks.platform_api.services.submission.remote_run_details import run_details
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
@@ -116,7 +116,7 @@ async def kubeflow_run_page(
 ) -> Response:
     answer = await service.show(run)
     if answer.run is None:
-        raise Problem(503, "Kubeflow unavailable", answer.problem)
+        raise KubeflowUnavailable(answer.problem)
     return draw_page(
         request,
         viewer,

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.kubeflow.backend import KubeflowAway
+from rubricworks.platform_api.problems import BadRequest, NotFound, Problem
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.kubeflow import KubeflowConfig
@@ -58,6 +59,13 @@ class RemoteAnswer(NamedTuple):
 
     run: "RemoteRun | None"
     problem: str = ""
+
+
+class KubeflowUnavailable(Problem):
+    """Kubeflow does not answer, or refuses this service: nothing that the caller can mend."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(503, "Kubeflow unavailable", detail)
 
 
 def state_word(state: str) -> str:
@@ -129,34 +137,45 @@ class KubeflowRuns:
         """Start a run of a recipe where the installation places runs.
 
         Raises:
-            UserError: Kubeflow refuses it or does not answer.
+            KubeflowUnavailable: Kubeflow does not answer; the run may have been made all the same.
+            UserError: it refuses the run, or no cluster can run the recipe.
         """
         self._expire()
-        return await asyncio.to_thread(self._start, recipe, run)
+        return await self._call(partial(self._start, recipe, run))
 
     async def page_of(self, run: str) -> str | None:
         """Page of the newest run of a name; None if there is none.
 
         Raises:
-            UserError: Kubeflow does not answer.
+            KubeflowUnavailable: Kubeflow does not answer.
+            UserError: it refuses the request.
         """
         from rubricworks.kubeflow.remote_runs import list_runs
 
-        found = await asyncio.to_thread(lambda: list_runs(self._connect(), limit=1, name=run))
+        found = await self._call(lambda: list_runs(self._connect(), limit=1, name=run))
         return found[0].page if found else None
 
     async def stop(self, run: str) -> "RemoteRun":
         """Stop a run by its name or Kubeflow's id.
 
         Raises:
+            KubeflowUnavailable: Kubeflow does not answer.
             UserError: there is no such run, or it is not going.
         """
         from rubricworks.kubeflow.remote_runs import stop_run
 
         try:
-            return await asyncio.to_thread(lambda: stop_run(self._connect(), run))
+            return await self._call(lambda: stop_run(self._connect(), run))
         finally:
             self._expire()
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """Do work at Kubeflow in a thread; connect anew the next time if it is away."""
+        try:
+            return await asyncio.to_thread(work)
+        except KubeflowAway as error:
+            self._kubeflow = None
+            raise KubeflowUnavailable(redact(str(error))) from error
 
     async def _ask(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Ask Kubeflow once for all who wait for the same, and no longer than callers wait."""
@@ -221,14 +240,24 @@ class KubeflowRuns:
         with TemporaryDirectory() as folder:
             source = Path(folder) / "recipe.yaml"
             source.write_text(recipe_yaml(placed), encoding="utf-8")
-            return start_recipe(self._connect(), placed, str(source), run, lambda _: None)
+            kubeflow = self._connect()
+            try:
+                return start_recipe(kubeflow, placed, str(source), run, lambda _: None)
+            except KubeflowAway:
+                raise
+            except UserError as error:
+                raise UserError(str(error).replace(str(source), source.name)) from error
 
     def _connect(self) -> "Kubeflow":
+        """Raises KubeflowAway for whatever is wrong: who calls the service can mend none of it."""
         from rubricworks.kubeflow.connection import connect
 
         if self._kubeflow is None:
             config = self._cluster.kubeflow if self._cluster else KubeflowConfig()
-            self._kubeflow = connect(config, self._cluster.namespace if self._cluster else None)
+            try:
+                self._kubeflow = connect(config, self._cluster.namespace if self._cluster else None)
+            except UserError as error:
+                raise KubeflowAway(str(error)) from error
         return self._kubeflow
 
 

@@ -26,11 +26,11 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
-from rubricworks.platform_api.problems import Conflict, NotFound, Problem
+from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
 from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
-from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, KubeflowUnavailable
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
 from rubricworks.recipe import Recipe
@@ -131,6 +131,7 @@ class Submissions:
         Raises:
             BadRecipe: it has mistakes, or reaches what no admin admitted.
             Conflict: the name is taken, another run is going here, or there is no place to run it.
+            KubeflowUnavailable: it goes to Kubeflow, which does not answer.
         """
         recipe = await asyncio.to_thread(self._check, text, overrides, arm)
         async with self._database.session() as looking:
@@ -164,6 +165,7 @@ class Submissions:
             within: the request's session, in which the stop is written.
         Raises:
             Conflict: it is not going, is being stopped, or was started in a terminal.
+            KubeflowUnavailable: it is none of this machine, and Kubeflow does not answer.
         """
         async with self._database.session() as session:
             submission = await _find(session, run)
@@ -350,10 +352,12 @@ class Submissions:
             assert self._kubeflow is not None
             try:
                 return (await self._kubeflow.start(recipe, name)).page
-            except UserError:
-                if (page := await self._kubeflow.page_of(name)) is None:
+            except (UserError, KubeflowUnavailable) as error:
+                if (page := await self._kubeflow.page_of(name)) is not None:
+                    return page  # it was made, and the answer was lost
+                if isinstance(error, KubeflowUnavailable):
                     raise
-                return page  # it was made, and the answer was lost
+                raise BadRequest(redact(str(error))) from error
         assert self._local is not None
         environment = await self._environment(by, name)
         try:
