@@ -31,6 +31,8 @@ from rubricworks.platform_api.settings import ApiSettings
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths of the kubelet's probes, which have no token."""
 LOGIN, LOGOUT = "/login", "/logout"
+LONGEST_RETURN = 2_000
+"""Characters of the address that a login leads back to; of a longer one the query is left out."""
 STATIC = "/static/"
 SESSION_COOKIE = "rubricworks_session"
 LOCAL = Principal("local", "admin")
@@ -82,7 +84,7 @@ class Access:
             if (answer := self._too_many_refusals(scope)) is not None:
                 return answer
         elif is_page and not (settings.token is None and is_passed_on(headers)):
-            return RedirectResponse(f"{LOGIN}?next={quote(scope['path'])}", status_code=303)
+            return RedirectResponse(f"{LOGIN}?next={quote(_own_address(scope))}", status_code=303)
         detail = refusal_of(settings, headers)
         return problem_response(401, "Unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
@@ -154,7 +156,7 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
         secret = bearer_secret(headers)
         if not secret:
             return None
-        if settings.token and hmac.compare_digest(secret.encode("latin-1"), settings.token.get_secret_value().encode()):
+        if is_environment_token(settings, secret.encode("latin-1")):
             return Principal("environment", "admin")
         if not secret.startswith(tokens.PREFIX):
             return None
@@ -166,6 +168,11 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
     if settings.token is None and is_local(scope, headers):
         return LOCAL
     return None
+
+
+def is_environment_token(settings: ApiSettings, secret: bytes) -> bool:
+    """Return True for the token of the service's environment, which is an admin and opens no session of a browser."""
+    return settings.token is not None and hmac.compare_digest(secret, settings.token.get_secret_value().encode())
 
 
 def refusal_of(settings: ApiSettings, headers: dict[str, str]) -> str:
@@ -228,6 +235,13 @@ def binds_to_loopback(host: str) -> bool:
         OSError: the name cannot be resolved.
     """
     return bool(host) and all(is_loopback(address[4][0]) for address in socket.getaddrinfo(host, None))
+
+
+def _own_address(scope: Scope) -> str:
+    """Path and query of a request, as a link of this service has them."""
+    path, query = quote(scope["path"]), scope["query_string"].decode("latin-1")
+    address = f"{path}?{query}" if query else path
+    return address if len(address) <= LONGEST_RETURN else path
 
 
 def _address(scope: Scope) -> str:

@@ -1,7 +1,9 @@
 """Tokens, their rights on every route, sessions of browsers, and the log of changes."""
 
+import html
 import re
 import sqlite3
+from urllib.parse import urlencode
 
 import pytest
 from pydantic import SecretStr
@@ -165,6 +167,38 @@ def test_a_browser_is_led_to_the_login_and_out_again(url, secrets):
     assert exchange(f"{url}/tokens", Cookie=cookie)[0] == 403
     assert exchange(f"{url}/logout", method="POST", Cookie=cookie)[0] == 303
     assert exchange(f"{url}/runs", Accept="text/html", Cookie=cookie)[1]["location"] == "/login?next=/runs"
+
+
+@pytest.mark.parametrize(
+    ("asked", "led_to"),
+    [
+        ("/runs?state=failed&search=a%26b", "/runs?state=failed&search=a%26b"),
+        ("/runs?cursor=" + "x" * 2_000, "/runs"),
+        ("/runs%3Fx=1", "/runs%3Fx%3D1"),
+        ("//evil.example/?x", "/"),
+        ("/%5Cevil.example?x", "/%5Cevil.example?x"),
+        ("/runs?x=%0d%0aSet-Cookie:a", "/runs?x=%0d%0aSet-Cookie:a"),
+    ],
+)
+def test_a_login_leads_to_the_page_that_was_asked_for_with_its_query(url, secrets, asked, led_to):
+    login = exchange(f"{url}{asked}", Accept="text/html")[1]["location"]
+    status, _, page = exchange(f"{url}{login}", Accept="text/html")
+    (target,) = re.findall(r'name="next" value="(.*?)"', page.decode())
+    form = urlencode({"token": secrets["viewer"], "next": html.unescape(target)}).encode()
+    head = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": "return-to-page"}
+    _, headers, _ = exchange(f"{url}/login", method="POST", body=form, **head)
+    assert (status, headers["location"]) == (200, led_to)
+
+
+@pytest.mark.parametrize(
+    ("secret", "words"), [(TOKEN, "This is RUBRICWORKS_API_TOKEN"), ("wrong", "unknown"), ("\udcff", "unknown")]
+)
+def test_a_login_that_is_refused_is_told_the_reason(url, secret, words):
+    form = urlencode({"token": secret}, errors="surrogatepass").encode()
+    head = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": "refused-login"}
+    status, headers, page = exchange(f"{url}/login", method="POST", body=form, **head)
+    assert (status, words in page.decode(), headers.get("set-cookie")) == (401, True, None)
+    assert exchange(f"{url}/api/v1/caller", **bearer())[0] == 200
 
 
 @pytest.mark.parametrize(

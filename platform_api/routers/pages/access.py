@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from rubricworks.platform_api.access import SESSION_COOKIE, session_cookie
+from rubricworks.platform_api.access import LONGEST_RETURN, SESSION_COOKIE, is_environment_token, session_cookie
 from rubricworks.platform_api.cursors import before_row, newest_page
 from rubricworks.platform_api.routers.dependencies import Admin, Cursor, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute
@@ -14,6 +14,11 @@ from rubricworks.platform_api.routers.pages.forms import form_fields
 from rubricworks.platform_api.services.access import audit_log, tokens
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
+_UNKNOWN = "This token is unknown, revoked or expired."
+_NOBODY = (
+    "This is RUBRICWORKS_API_TOKEN, with which programs call and nobody logs in. The command above makes a token with "
+    "a name, which the log of changes tells; with --scope admin it has all rights."
+)
 
 
 @router.get("/tokens")
@@ -34,8 +39,8 @@ async def changes_page(request: Request, session: SessionOf, viewer: Viewer, cur
 
 
 @router.get("/login")
-async def login_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
-    return draw_page(request, None, "login.html", next=_own_path(next), wrong=False)
+async def login_page(request: Request, next: Annotated[str, Query(max_length=LONGEST_RETURN)] = "/") -> Response:
+    return draw_page(request, None, "login.html", next=_own_path(next), problem="")
 
 
 @router.post("/login")
@@ -44,7 +49,9 @@ async def log_in(request: Request, session: SessionOf) -> Response:
     secret, target = fields.get("token", ""), _own_path(fields.get("next", "/"))
     principal = await tokens.principal_of_secret(session, secret)
     if principal is None:
-        return draw_page(request, None, "login.html", status=401, next=target, wrong=True)
+        is_of_programs = is_environment_token(request.app.state.settings, secret.encode("utf-8", "surrogatepass"))
+        problem = _NOBODY if is_of_programs else _UNKNOWN
+        return draw_page(request, None, "login.html", status=401, next=target, problem=problem)
     key = await FormRoute.key_of(request) or ""
     cookie = await tokens.open_session(session, principal, secret, key)
     answer = RedirectResponse(target, status_code=303)
