@@ -155,14 +155,20 @@ def ask_again(run: str, stage: str, place: str) -> None:
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.steps=50.")
 @click.option("--arm", metavar="NAME", help="Run one of the recipe's arms.")
 @click.option("--run", "run_id", metavar="ID", help="Name of the run; by default recipe, date and time.")
-def submit(recipe: str, overrides: tuple[str, ...], arm: str | None, run_id: str | None) -> None:
+@click.option(
+    "--place",
+    "where",
+    type=click.Choice(["here", "kubeflow"]),
+    help="Run it on the service's own machine (here) or on Kubeflow; by default where the installation runs recipes.",
+)
+def submit(recipe: str, overrides: tuple[str, ...], arm: str | None, run_id: str | None, where: str | None) -> None:
     """Submit RECIPE to the installation that RUBRICWORKS_API names, which runs it."""
     from rubricworks.cli.installation.api_runs import submit_run
 
     api = _api()
     if api is None:
         raise UserError("name the installation by RUBRICWORKS_API, or run it yourself: rubricworks run")
-    submit_run(api, recipe, overrides, arm, run_id)
+    submit_run(api, recipe, overrides, arm, run_id, where)
 
 
 @runs.command()

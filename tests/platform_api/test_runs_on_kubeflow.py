@@ -9,11 +9,13 @@ import time
 from urllib.parse import urlencode
 
 import pytest
+from click.testing import CliRunner
 from forked import Forked
 from kubeflow_api import FakeKubeflow, Refusal
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 
+from rubricworks.cli import cli
 from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.services.submission import kubeflow_runs
@@ -319,6 +321,23 @@ def test_a_form_that_kubeflow_does_not_take_keeps_its_recipe(url, kubeflow, mome
     assert "# edited</textarea>" in page
     assert ('value="tuesday"' in page, "seed=7</textarea>" in page) == (True, True)
     assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"] == []
+
+
+def test_the_command_line_chooses_the_place_of_a_run_as_the_page_does(tmp_path, kubeflow, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(RECIPE)
+    submissions, runs = str(tmp_path / "policy.yaml"), str(tmp_path / "runs")
+    settings = ApiSettings(storage=runs, token=SecretStr(TOKEN), submissions=submissions, local_runs=True)
+    monkeypatch.setenv("RUBRICWORKS_API_TOKEN", TOKEN)
+    submit = ["runs", "submit", str(tmp_path / "mine.yaml"), "--run", "monday", "--place"]
+    with served(settings) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        printed = CliRunner().invoke(cli, [*submit, "kubeflow"]).output
+    assert printed.startswith("run monday on Kubeflow\n"), printed
+    assert kubeflow.only("runs")["display_name"] == "monday"
+    with served(settings.model_copy(update={"local_runs": False})) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        refused = CliRunner().invoke(cli, [*submit, "here"])
+    assert "a service that listens on loopback alone" in str(refused.exception)
 
 
 def test_a_recipe_that_no_cluster_runs_is_refused_by_the_name_that_its_reader_knows(url, kubeflow):

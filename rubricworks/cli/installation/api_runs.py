@@ -45,13 +45,15 @@ def print_run(api: ApiClient, run: str) -> None:
         click.echo(f"failed in {found['message']}" if found["state"] == "failed" else found["message"])
 
 
-def submit_run(api: ApiClient, recipe: str, overrides: tuple[str, ...], arm: str | None, run: str | None) -> None:
+def submit_run(
+    api: ApiClient, recipe: str, overrides: tuple[str, ...], arm: str | None, run: str | None, place: str | None
+) -> None:
     """Submit a recipe and print where its run is."""
     text = Path(recipe_path(recipe)).read_text(encoding="utf-8")
-    body = {"recipe": text, "overrides": list(overrides), "arm": arm, "run": run}
+    body = {"recipe": text, "overrides": list(overrides), "arm": arm, "run": run, "place": place}
     submission = api.post("submissions", body)
-    place = submission["page"] or f"{api.url}/submissions/{submission['run']}"
-    click.echo(f"run {submission['run']} {'on Kubeflow' if submission['place'] == 'kubeflow' else 'there'}\n{place}")
+    page = submission["page"] or f"{api.url}/submissions/{submission['run']}"
+    click.echo(f"run {submission['run']} {'on Kubeflow' if submission['place'] == 'kubeflow' else 'there'}\n{page}")
 
 
 def stop_run(api: ApiClient, run: str) -> None:
