@@ -1,12 +1,13 @@
 """Administration of an installation on its own machine: migrations and tokens, in the database that the server uses."""
 
+import contextlib
 import getpass
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.db.tables import Token
 from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.services.access import tokens
@@ -74,7 +75,8 @@ async def _database(runs: str) -> AsyncIterator[Database]:
 
 async def _migrate_sqlite(database: Database) -> None:
     if database.is_sqlite:
-        await migrate(database)
+        with contextlib.suppress(NewerDatabase):  # the server works on it, too
+            await migrate(database)
 
 
 def _operator() -> Principal:

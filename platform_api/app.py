@@ -34,7 +34,7 @@ from rubricworks import __version__
 from rubricworks.errors import UserError
 from rubricworks.platform_api.access import Access, is_open
 from rubricworks.platform_api.db.engine import Database, open_probe
-from rubricworks.platform_api.db.migrate import migrate
+from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.limits import BodyLimit, HeadRequests, SecurityHeaders
 from rubricworks.platform_api.openapi import describe_with_examples
 from rubricworks.platform_api.problems import add_problem_handlers
@@ -161,8 +161,8 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`
-    if state.database.is_sqlite and not await _prepare_sqlite(settings, state.database):
-        stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database)))
+    if state.database.is_sqlite and (problem := await _prepare_sqlite(settings, state.database)):
+        stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database, problem)))
     if settings.database is not None or has_own_file(settings):
         probe = open_probe(state.database)
         stack.callback(probe.dispose)
@@ -194,24 +194,30 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
         stack.push_async_callback(_end, following)
 
 
-async def _prepare_sqlite(settings: ApiSettings, database: Database) -> bool:
-    """Migrate a database that is a file; return False, and log the reason, if it cannot be written."""
+async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str = "") -> str:
+    """Migrate a database that is a file; return the reason, and log it, if it cannot be done.
+
+    Args:
+        told: reason that is logged already; /readyz says it too.
+    """
     try:
         make_database_folder(settings)
         await migrate(database)
-    except UserError as error:  # /readyz says so too
-        _log.error("%s", error)
-        return False
-    return True
+    except NewerDatabase as error:  # migrations add before they remove, so this version still finds its tables
+        _log.warning("%s; until then this version works on it", error)
+    except UserError as error:
+        if str(error) != told:
+            _log.error("%s", error)
+        return str(error)
+    return ""
 
 
-async def _prepare_sqlite_later(settings: ApiSettings, database: Database) -> None:
+async def _prepare_sqlite_later(settings: ApiSettings, database: Database, problem: str) -> None:
     """Migrate a database whose folder was not there at the start, once it is."""
-    while True:
+    while problem:
         await asyncio.sleep(_AGAIN_AFTER)
-        if await _prepare_sqlite(settings, database):
-            _log.info("the database is ready now")
-            return
+        problem = await _prepare_sqlite(settings, database, problem)
+    _log.info("the database is ready now")
 
 
 def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:

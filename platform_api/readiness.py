@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.faults import fault_of, reason_of
-from rubricworks.platform_api.db.migrate import check_revision
+from rubricworks.platform_api.db.migrate import REVISIONS, check_revision
 
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
@@ -82,16 +82,17 @@ def check_database(engine: Engine) -> str:
     """Compare the database's revision with this version's.
 
     Raises:
-        UserError: the database does not answer, refuses, or has not been migrated.
+        UserError: the database does not answer, refuses, has not been migrated, or is another program's.
     """
     try:
         with engine.connect() as connection:
-            check_revision(connection)
+            revision = check_revision(connection)
     except SQLAlchemyError as error:
         fault = fault_of(error)
         said = fault.line(reason_of(error)) if fault and fault.remedy else reason_of(error)
         raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {said}") from error
-    return f"{engine.dialect.name} answers"
+    newer = "" if revision == REVISIONS[-1] else f"; a newer version has migrated it to revision {revision}"
+    return f"{engine.dialect.name} answers{newer}"
 
 
 def check_storage_access(uri: str) -> str:

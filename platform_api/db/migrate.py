@@ -21,11 +21,23 @@ _LOCK = 7_278_364_101
 """Key of the lock under which Postgres is migrated: two pods that start together do not both migrate."""
 
 
+class NewerDatabase(UserError):
+    """A newer version has migrated the database, in which this one finds its tables as long as none is removed."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(
+            f"the database is at revision {revision}, which this version does not know: a newer version has migrated "
+            "it; install that version, or name another database by RUBRICWORKS_DATABASE_URL"
+        )
+        self.revision = revision
+
+
 async def migrate(database: Database) -> str:
     """Bring the database to the newest revision and return that.
 
     Raises:
-        UserError: the database cannot be reached, or a newer version of Rubricworks has migrated it.
+        NewerDatabase: a newer version of Rubricworks has migrated it.
+        UserError: the database cannot be reached, or is another program's.
     """
     try:
         async with database.engine.begin() as connection:
@@ -38,8 +50,8 @@ async def migrate(database: Database) -> str:
         raise UserError(f"the database {url} cannot be opened: {reason_of(error)}{advice}") from error
 
 
-def check_revision(connection: Connection) -> None:
-    """Check that the tables of this version are there. A newer version's hold them as well.
+def check_revision(connection: Connection) -> str:
+    """Check that the tables of this version are there, and return the revision. A newer version's hold them as well.
 
     Raises:
         UserError: they are not.
@@ -47,6 +59,20 @@ def check_revision(connection: Connection) -> None:
     now = _current_revision(connection)
     if now is None or now in REVISIONS[:-1]:
         raise UserError(f"the database is at revision {now or 'none'}: migrate it with: rubricworks server migrate")
+    if now != REVISIONS[-1] and not _is_newer(now):
+        raise _foreign(now)
+    return now
+
+
+def _is_newer(revision: str) -> bool:
+    return len(revision) == len(REVISIONS[-1]) and revision.isdecimal() and revision > REVISIONS[-1]
+
+
+def _foreign(revision: str) -> UserError:
+    return UserError(
+        f"the database is at revision {revision}, which is none of Rubricworks: another program uses it; name another "
+        "database by RUBRICWORKS_DATABASE_URL"
+    )
 
 
 def _current_revision(connection: Connection) -> str | None:
@@ -61,10 +87,7 @@ def _upgrade(connection: Connection) -> str:
     if now == REVISIONS[-1]:
         return now
     if now is not None and now not in REVISIONS:
-        raise UserError(
-            f"the database is at revision {now}, which this version does not know: a newer version has migrated it; "
-            "install that version, or name another database by RUBRICWORKS_DATABASE_URL"
-        )
+        raise NewerDatabase(now) if _is_newer(now) else _foreign(now)
     from alembic import command
     from alembic.config import Config
 

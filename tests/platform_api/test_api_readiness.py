@@ -2,11 +2,17 @@
 
 import asyncio
 import logging
+import sqlite3
 import threading
+import time
+from contextlib import closing
 
+import pytest
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, served, wait_for
+from trained_run import write_run
 
+from rubricworks.cli import main
 from rubricworks.errors import UserError
 from rubricworks.platform_api import app, readiness
 from rubricworks.platform_api.readiness import Dependency
@@ -74,6 +80,37 @@ def test_a_database_in_a_folder_that_comes_later_is_told_and_made_once_it_is_the
         in_the_way.unlink()
         wait_for(lambda: ask(url + "/api/v1/runs", **bearer()) == (200, {"items": [], "next_cursor": None}))
         wait_for(lambda: ask(url + "/readyz")[0] == 200)
+
+
+def set_revision(file, revision):
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = ?", [revision])
+
+
+@pytest.mark.parametrize(
+    ("revision", "status", "told", "level"),
+    [
+        ("9999", 200, "sqlite answers; a newer version has migrated it to revision 9999", logging.WARNING),
+        ("3500859a5d39", 503, "none of Rubricworks: another program uses it", logging.ERROR),
+    ],
+)
+def test_a_database_that_this_version_did_not_migrate_is_told_once(
+    tmp_path, monkeypatch, caplog, capsys, revision, status, told, level
+):
+    monkeypatch.setattr(app, "_AGAIN_AFTER", 0.02)
+    write_run(tmp_path)
+    with served(settings(storage=str(tmp_path))):
+        pass
+    set_revision(tmp_path / "platform.db", revision)
+    with served(settings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        wait_for(lambda: ask(f"{url}/api/v1/runs", **bearer())[1]["items"], 5)
+        found, body = ask(f"{url}/readyz", **bearer())
+        time.sleep(0.2)
+    with pytest.raises(SystemExit) as end:
+        main(["tokens", "create", "ada", "--scope", "viewer", "--runs", str(tmp_path)])
+    assert (found, told in body["checks"]["database"]["detail"]) == (status, True), body
+    assert (end.value.code == 0) == (status == 200), capsys.readouterr()
+    assert [one.levelno for one in caplog.records if one.name == app.__name__] == [level]
 
 
 def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:
