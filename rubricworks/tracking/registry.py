@@ -42,6 +42,10 @@ _PAGE = 1_000
 """Models of one search, as many as MLflow gives; it gives 100 if it is not asked for more."""
 
 
+class UnknownVersion(UserError):
+    """The registry has no such version of a model."""
+
+
 class ChampionMoved(UserError):
     """A promotion came too late: another version is the champion now than the one that the decision was about."""
 
@@ -166,10 +170,17 @@ def get_version(connection: Connection, name: str, version: int) -> ModelVersion
     """Return one version of a model.
 
     Raises:
-        UserError: there is no such version.
+        UnknownVersion: there is no such version.
     """
+    from mlflow.exceptions import MlflowException
+
     with report_mlflow_errors(connection.uri):
-        return _to_model_version(connection.client.get_model_version(name, str(version)))
+        try:
+            return _to_model_version(connection.client.get_model_version(name, str(version)))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            raise UnknownVersion(f"the registry at {connection.safe_uri} has no {name} version {version}") from error
 
 
 def aliased_version(connection: Connection, model: RegisteredModel, alias: str) -> ModelVersion | None:

@@ -206,7 +206,14 @@ def test_what_did_not_pass_its_gate_is_not_requested(service, tmp_path, standing
     version = add_version(tmp_path, standing=standing, gate="worse by 0.1")
     status, body = service.request(version)
     assert (status, "does not wait for a decision: worse by 0.1" in body["detail"]) == (422, True)
-    assert service.request(99)[0] == 422
+    assert service.request(99)[0] == 404
+
+
+@pytest.mark.parametrize(("model", "version"), [(MODEL, 9), ("nobody", 1)])
+def test_a_version_that_is_not_there_is_told_without_the_place_of_the_registry(service, tmp_path, model, version):
+    add_version(tmp_path)
+    status, body = service.post("runner", "promotions", {"model": model, "version": version, "reason": "x"})
+    assert (status, body["detail"]) == (404, f"the registry has no {model} version {version}")
 
 
 def test_a_version_without_a_digest_is_not_promoted(service, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.cursors import FOREIGN_CURSOR
-from rubricworks.platform_api.problems import BadRequest
+from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.services.promotion.promotions import Candidate, Standing
 from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import GateFinding, read_findings
@@ -53,10 +53,17 @@ class MlflowRegistry:
         return _standing(connection, RegisteredModel(name=model, aliases=registry.aliases(connection, model)))
 
     def candidate(self, model: str, version: int) -> Candidate:
-        """A version of a model."""
+        """A version of a model.
+
+        Raises:
+            NotFound: there is none; where the registry lies is no caller's concern.
+        """
         connection = self._connect()
         champion = registry.aliases(connection, model).get(registry.CHAMPION)
-        return _candidate(registry.get_version(connection, model, version), champion)
+        try:
+            return _candidate(registry.get_version(connection, model, version), champion)
+        except registry.UnknownVersion as error:
+            raise NotFound(f"the registry has no {model} version {version}") from error
 
     def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
         """Make a version the champion in place of the expected one."""

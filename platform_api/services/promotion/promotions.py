@@ -84,7 +84,7 @@ class Registry(Protocol):
         """Aliases of a model. Raises UserError if there is no such model."""
 
     def candidate(self, model: str, version: int) -> Candidate:
-        """A version of a model. Raises UserError if there is none."""
+        """A version of a model. Raises NotFound if there is none."""
 
     def move(self, model: str, version: int, expected: int | None, decided_by: str) -> None:
         """Make a version the champion in place of the expected one. Raises UserError if another one is it."""
@@ -137,7 +137,7 @@ class Promotions:
         """Request that a version becomes the champion.
 
         Raises:
-            UserError: there is no such version.
+            NotFound: there is no such version.
             BadRequest: it did not pass its gate, passed against another champion than today's, or has no digest.
             Conflict: another request for the model is open.
         """
