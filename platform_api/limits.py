@@ -4,9 +4,10 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rubricworks.platform_api.problems import problem_response
+from rubricworks.platform_api.problems import problem_answer, problem_response
 
 MAX_BODY = 2 * 1024 * 1024
 """Bytes of a request's body."""
@@ -39,7 +40,8 @@ class BodyLimit:
             return await problem_response(400, "Bad request", _TWO_LENGTHS, headers=close)(scope, receive, send)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > MAX_BODY:
-            return await problem_response(413, "Body too large", _TOO_LARGE)(scope, receive, send)
+            answer = problem_answer(Request(scope), 413, "Body too large", _TOO_LARGE)
+            return await answer(scope, receive, send)
         count = 0
 
         async def receive_some() -> Message:

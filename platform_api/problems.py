@@ -74,14 +74,14 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return _answer(request, error.status, error.title, error.detail, **error.more)
+    return problem_answer(request, error.status, error.title, error.detail, **error.more)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = f"there is no {request.url.path}" if error.status_code == 404 else str(error.detail)
     headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
-    return _answer(request, error.status_code, str(error.detail), detail, headers=headers)
+    return problem_answer(request, error.status_code, str(error.detail), detail, headers=headers)
 
 
 def _methods(request: Request) -> list[str]:
@@ -100,22 +100,22 @@ async def _invalid(request: Request, error: Exception) -> Response:
         problems.setdefault(field, one["msg"])
     fields = [{"field": field, "problem": problem} for field, problem in problems.items()]
     listed = "; ".join(f"{one['field']}: {one['problem']}" for one in fields)
-    return _answer(request, 422, "Invalid request", listed, fields=fields)
+    return problem_answer(request, 422, "Invalid request", listed, fields=fields)
 
 
 async def _user_error(request: Request, error: Exception) -> Response:
-    return _answer(request, 422, "Invalid request", str(error))
+    return problem_answer(request, 422, "Invalid request", str(error))
 
 
 async def _registry_away(request: Request, error: Exception) -> Response:
     detail = f"the registry does not answer: {error}"
-    return _answer(request, 503, "Registry unavailable", detail, headers={"Retry-After": "5"})
+    return problem_answer(request, 503, "Registry unavailable", detail, headers={"Retry-After": "5"})
 
 
 async def _service_away(request: Request, error: Exception) -> Response:
     _log.warning("%s", redact(str(error)))
     detail = "a service behind this one, such as the storage of runs, does not answer; /readyz says which"
-    return _answer(request, 503, "Service unavailable", detail, headers={"Retry-After": "5"})
+    return problem_answer(request, 503, "Service unavailable", detail, headers={"Retry-After": "5"})
 
 
 async def database_fault(request: Request, error: Exception) -> Response:
@@ -125,27 +125,29 @@ async def database_fault(request: Request, error: Exception) -> Response:
     _log.warning("%s %s: %s", request.method, request.url.path, describe_fault(error))
     again = "; /readyz says why, ask again in a moment" if fault.retry_seconds else "; /readyz and the log say more"
     headers = {"Retry-After": str(fault.retry_seconds)} if fault.retry_seconds else None
-    return _answer(request, 503, "Database unavailable", fault.problem + again, headers=headers)
+    return problem_answer(request, 503, "Database unavailable", fault.problem + again, headers=headers)
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
     """A value that SQLite takes and Postgres does not: a NUL character, a text longer than its column."""
     assert isinstance(error, DataError)
     reason = str(error.orig).splitlines()[0]
-    return _answer(request, 422, "Invalid request", f"a value cannot be stored or looked for: {redact(reason)}")
+    return problem_answer(request, 422, "Invalid request", f"a value cannot be stored or looked for: {redact(reason)}")
 
 
 async def _caller_gone(request: Request, error: Exception) -> Response:
     """The answer to a request whose body ended early; nobody gets it."""
-    return _answer(request, 400, "Incomplete request", "the connection ended before the body did")
+    return problem_answer(request, 400, "Incomplete request", "the connection ended before the body did")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _answer(request, 500, "Internal error", "the service's log has the reason")
+    return problem_answer(request, 500, "Internal error", "the service's log has the reason")
 
 
-def _answer(request: Request, status: int, title: str, detail: str, *, headers: Any = None, **more: Any) -> Response:
+def problem_answer(
+    request: Request, status: int, title: str, detail: str, *, headers: Any = None, **more: Any
+) -> Response:
     """A page for people in a browser, a body for programs."""
     draw = getattr(request.app.state, "problem_page", None)
     is_page = not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")

@@ -57,6 +57,18 @@ def built_in_recipes() -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
+def recipe_text(path: Path) -> str:
+    """Text of a recipe's file.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+
+
 def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = None) -> Recipe:
     """Read and check a recipe.
 
@@ -66,10 +78,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
     Raises:
         UserError: names file and line, or the override, of all mistakes at once.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
+    text = recipe_text(path)
     try:
         tree, value = parse_yaml(text, _MAX_VALUES)
     except YamlError as error:
@@ -77,7 +86,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
         raise RecipeError([Mistake(where, f"not YAML: {error}")]) from error
     data = _copy(value)
     if not isinstance(data, dict):
-        raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {type(data).__name__}")
+        found = "empty" if data is None else type(data).__name__
+        raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {found}")
     _check_arms(path, tree, data)
     if arm is not None:
         data = _with_arm(path, data, arm)

@@ -92,7 +92,12 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         wait_for(lambda: state(url, "first")["state"] == "ended")
         assert state(url, "first")["message"] == "stopped"
         assert b'class="state">ended' in exchange(f"{url}/submissions/first", **bearer())[2], "and not failed"
-        assert stop(url, "first", key="stop-again")[0] == 409
+        status, body = stop(url, "first", key="stop-again")
+        assert (status, "first has ended already" in body["detail"]) == (409, True)
+        with lock_folder(stand_in / "first"):
+            assert "goes on in a terminal" in stop(url, "first", key="stop-resumed")[1]["detail"]
+        status, body = stop(url, "fisrt", key="stop-nothing")
+        assert (status, "there is no run 'fisrt'" in body["detail"]) == (404, True)
         assert submit(url, "first")[1]["state"] == "going", "the same request again is not made again"
         assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"][0]["run"] == "first"
         log = [(one["action"], one["subject"]) for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
@@ -228,6 +233,7 @@ def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
     [
         ("", "at least 1 character"),
         ("[1]", "a recipe is a mapping"),
+        ("# nothing\n", "this is empty"),
         ("a: [", "not YAML"),
         ("!!python/object/apply:os.system ['touch /tmp/owned']", "could not determine a constructor"),
         ("a: &a [*a]", "stands inside"),
@@ -262,6 +268,13 @@ def test_a_form_is_held_to_the_same_lengths(quiet_url, fields, problem):
     status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form, **head, **bearer())
     assert (status, problem in page.decode()) == (422, True)
     assert page.count(b"<li") < 5_200, "each line has its number on the page, and no more than 5,000 have"
+
+
+def test_a_form_that_is_too_large_is_refused_on_a_page(quiet_url):
+    head = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+    form = urlencode({"recipe": "\n" * 1_000_000}).encode()
+    status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form, **head, **bearer())
+    assert (status, b"<h1>Body too large" in page) == (413, True)
 
 
 def test_of_many_places_that_are_not_admitted_the_first_are_listed_and_the_others_counted(quiet_url):

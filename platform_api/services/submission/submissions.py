@@ -30,6 +30,7 @@ from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Pr
 from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
+from rubricworks.platform_api.services.runs import get_run
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, KubeflowUnavailable
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
@@ -39,6 +40,7 @@ from rubricworks.recipe.files import field_places, load_recipe
 from rubricworks.recipe.mistakes import Mistake, RecipeError, first_mistakes
 from rubricworks.recipe.models import unpinned_models
 from rubricworks.redaction import redact
+from rubricworks.runs.folder_lock import is_locked
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
 
@@ -164,7 +166,8 @@ class Submissions:
         Args:
             within: the request's session, in which the stop is written.
         Raises:
-            Conflict: it is not going, is being stopped, or was started in a terminal.
+            Conflict: it is not going, is being stopped, or was started or resumed in a terminal.
+            NotFound: there is none of that name.
             KubeflowUnavailable: it is none of this machine, and Kubeflow does not answer.
         """
         async with self._database.session() as session:
@@ -176,7 +179,11 @@ class Submissions:
         going = update(Submission).where(Submission.run == run, Submission.state == "going")
         stopping = await within.scalar(going.values(state="stopping").returning(Submission.run))
         if stopping is None:
-            raise Conflict(f"{run} is {submission.state} already; only a run that is going is stopped")
+            assert self._runs is not None
+            if submission.state == "ended" and await asyncio.to_thread(is_locked, self._runs / run):
+                raise Conflict(f"{run} goes on in a terminal, where it was resumed: stop it there, with Ctrl-C")
+            state = "has ended" if submission.state == "ended" else f"is {submission.state}"
+            raise Conflict(f"{run} {state} already; only a run that is going is stopped")
         record(within, by, "run.stop", run, place="here")
         await asyncio.to_thread(self._local.stop, run)
         return "here"
@@ -388,6 +395,8 @@ class Submissions:
 
     async def _stop_on_kubeflow(self, by: Principal, run: str, within: AsyncSession) -> str:
         if self._kubeflow is None:
+            if await _find(within, run) is None:
+                await get_run(within, run)
             raise Conflict(f"{run} was not started by this service; stop it where it was started")
         try:
             stopped = await self._kubeflow.stop(run)

@@ -1,13 +1,12 @@
 """Runs of an installation, through its API: what `rubricworks runs` prints where one is named."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rubricworks.errors import UserError
-from rubricworks.recipe.files import recipe_path
+from rubricworks.recipe.files import recipe_path, recipe_text
 from rubricworks.tracking.installation import VARIABLE, ApiClient, named_api, path_of
 
 
@@ -49,7 +48,9 @@ def submit_run(
     api: ApiClient, recipe: str, overrides: tuple[str, ...], arm: str | None, run: str | None, place: str | None
 ) -> None:
     """Submit a recipe and print where its run is."""
-    text = Path(recipe_path(recipe)).read_text(encoding="utf-8")
+    path = recipe_path(recipe)
+    if not (text := recipe_text(path)).strip():
+        raise UserError(f"{path} is empty; a recipe is a mapping such as `name: quickstart`")
     body = {"recipe": text, "overrides": list(overrides), "arm": arm, "run": run, "place": place}
     submission = api.post("submissions", body)
     page = submission["page"] or f"{api.url}/submissions/{submission['run']}"

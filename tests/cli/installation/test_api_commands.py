@@ -94,6 +94,11 @@ def test_runs_are_those_of_the_installation_that_is_named(url, home, monkeypatch
     assert "stop it where it was started" in str(invoke("runs", "stop", "today-1")[2])
     refused = str(invoke("runs", "submit", "quickstart", "--set", "policy.group_size=1")[2])
     assert "policy.group_size" in refused
+    (home / "latin.yaml").write_bytes("name: caf\xe9".encode("latin-1"))
+    (home / "empty.yaml").write_text("\n")
+    for name, words in (("latin", "cannot be read ('utf-8' codec"), ("empty", "empty.yaml is empty")):
+        error = invoke("runs", "submit", str(home / f"{name}.yaml"))[2]
+        assert (type(error), words in str(error)) == (UserError, True)
     assert "listens beyond loopback" in str(invoke("runs", "submit", "quickstart")[2])
 
 
