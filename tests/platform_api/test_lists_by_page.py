@@ -17,6 +17,7 @@ WHOLE = {
     "/runs/{run}/rubrics/{stage}/{sample_id}": "versions of one rubric",
     "/runs/{run}/rubrics/{stage}/{sample_id}/diff": "criteria of two versions of one rubric",
     "/kubeflow/runs/{run}": "tasks of a pipeline",
+    "/submissions/{run}": "changes that one recipe was submitted with",
     "/runs/{run}/stages/{stage}/signals": "curves, whose points a chart needs whole",
     "/runs/{run}/stages/{stage}/audit": "patterns of an audit, a fixed set",
     "/runs/{run}/budget": "stages of a run's recipe",

@@ -1,5 +1,6 @@
 """The command line in this process: what it prints, and the code it ends with."""
 
+import logging
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -23,7 +24,7 @@ def tell(capsys, monkeypatch, tmp_path) -> Callable[..., Told]:
 
     def run(*arguments: object) -> Told:
         with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+            _main(arguments)
         captured = capsys.readouterr()
         assert "Traceback" not in captured.out + captured.err
         return Told(ended.value.code or 0, captured.out, captured.err)
@@ -34,6 +35,13 @@ def tell(capsys, monkeypatch, tmp_path) -> Callable[..., Told]:
 def run_cli(*arguments: object) -> Told:
     """Run a command in this folder; for fixtures of a whole module, where there is no capsys."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err, pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
+        _main(arguments)
     assert "Traceback" not in out.getvalue() + err.getvalue()
     return Told(ended.value.code or 0, out.getvalue(), err.getvalue())
+
+
+def _main(arguments: tuple[object, ...]) -> None:
+    try:
+        main([str(argument) for argument in arguments])
+    finally:  # a process would end here, and with it the log lines' way to this command's standard error
+        logging.getLogger("rubricworks").handlers.clear()

@@ -202,7 +202,8 @@ def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
         except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
-        raise UserError(f"{where}: its criteria are {value!r:.60}; give a list of objects, at least one")
+        given = "it has no criteria" if value is None else f"its criteria are {value!r:.60}"
+        raise UserError(f"{where}: {given}; give a list of objects, at least one")
     return value
 
 

@@ -192,7 +192,7 @@ def test_grade_again_asks_the_judge_only_for_what_it_could_not_judge(tell, table
         ),
         (
             lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["a"], "rubric": ["{}"]}), rubrics),
-            "rubrics.parquet: row 1: criteria: Field required",
+            "rubrics.parquet: row 1: it has no criteria",
         ),
         (
             lambda captions, rubrics: pq.write_table(pa.table({"sample_id": ["z"], "caption": [""]}), captions),
