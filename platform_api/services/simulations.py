@@ -37,6 +37,6 @@ def _reads_simulated(store: RunStore, run: str) -> bool:
         if (source := store.read(run, SOURCE)) is not None:
             return bool(json.loads(source)["simulated"])
         recipe = parse_yaml((store.read(run, "recipe.yaml") or b"").decode()).value
-    except (ValueError, KeyError, TypeError):  # damaged: a report of the run says so
+    except (ValueError, KeyError, TypeError, RecursionError):  # damaged: a report of the run says so
         return False
     return isinstance(recipe, dict) and bool(recipe.get("world"))

@@ -71,5 +71,6 @@ class RubricMetric:
 
 def _reference_answer(value: Any) -> str | None:
     """The answer as words; several right ones, as of data sets that asked many people, each once."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # numpy's
     answers = value if isinstance(value, list | tuple) else [value]
     return "; ".join(dict.fromkeys(str(one) for one in answers if one not in (None, ""))) or None

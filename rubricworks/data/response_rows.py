@@ -27,7 +27,7 @@ def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
     Raises:
         UserError: no row has one of the columns, or a response is no text; as for `iter_rows`.
     """
-    has_column = False
+    has_column, number = False, 0
     for number, row in enumerate(iter_rows(place, ["sample_id"], optional=TEXT_COLUMNS), start=1):
         columns = [name for name in TEXT_COLUMNS if name in row]
         has_column |= bool(columns)
@@ -38,5 +38,5 @@ def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
                 f"{place}: row {number}, of {row['sample_id']}: the {column} is {text!r:.60}, and not a text"
             )
         yield ResponseRow(str(row["sample_id"]), column, text)
-    if not has_column:
+    if number and not has_column:
         raise UserError(f"{place}: no column {' or '.join(TEXT_COLUMNS)} with the responses")

@@ -85,6 +85,11 @@ def read_identities(file: Path) -> dict[str, list[PinnedEntry]]:
     return entries
 
 
+def read_identity(file: Path, endpoint: Endpoint) -> PinnedEntry | None:
+    """Entry of one endpoint, or None."""
+    return _read(file).get(_key(endpoint))
+
+
 class IdentityPin:
     """Identities of one endpoint, and versions of its prompts; a second one is an alarm, or the end of the run."""
 
@@ -95,8 +100,7 @@ class IdentityPin:
         """
         self._endpoint = endpoint
         self._name = f"{purpose} {endpoint.label}".strip()
-        # No URL in the file, as in the cache beside it.
-        self._key = f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
+        self._key = _key(endpoint)
         self._file = folder / IDENTITY_FILE if folder is not None else None
         self._known: set[Identity] = set()
         self._others: list[Identity] = []
@@ -189,6 +193,11 @@ class IdentityPin:
             if entry != before:
                 _write(self._file, entries | {self._key: entry})
             return entry
+
+
+def _key(endpoint: Endpoint) -> str:
+    """Name of an endpoint's entry; no URL is in the file, as in the cache beside it."""
+    return f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
 
 
 def _joined(first: tuple[Value, ...], second: tuple[Value, ...]) -> tuple[Value, ...]:

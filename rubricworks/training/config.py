@@ -189,7 +189,7 @@ class SelectionOptions(_Options):
 
 
 class RefillOptions(_Options):
-    """Other prompts in the place of those whose rollouts all pass or all fail (DAPO, section 3.2)."""
+    """Other prompts in the place of those whose rollouts all pass, all fail or earn the same (DAPO, section 3.2)."""
 
     rounds: int = Field(3, ge=1)
     """Draws of other prompts in a step; a group that is still missing after them is not trained on."""

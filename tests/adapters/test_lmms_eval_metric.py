@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from scripted_server import say
 from test_trl_reward import RUBRIC, word_judge
@@ -47,6 +48,8 @@ def test_what_a_document_gives_can_be_written_as_a_sample(judged):
         ({"answer": 4}, "4"),
         ({"answer": ["grey", "gray", "grey"]}, "grey; gray"),
         ({}, None),
+        ({"answer": np.array(["grey", "gray"])}, "grey; gray"),
+        ({"answer": np.int64(4)}, "4"),
         ({"answer": None}, None),
         ({"answer": ""}, None),
     ],

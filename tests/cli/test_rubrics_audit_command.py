@@ -102,6 +102,26 @@ def test_a_rewrite_of_a_rubric_alone_is_kept(tell, tmp_path, serve):
     assert "<li>gap with it: " in page
 
 
+def test_a_writer_of_the_judges_name_is_no_change_of_the_judge(tell, tmp_path, serve):
+    flagged = {"sample_id": "s1", "rubric": {"criteria": [{"criterion": "names a zebra", "weight": 3}]}}
+
+    def as_model(name, answer):
+        said = json.loads(answer.body) | {"model": name}
+        return Said(json.dumps(said).encode())
+
+    judging = serve(lambda number, body: as_model("j-1", word_judge(number, body)))
+    writing = serve(lambda number, body: as_model("w-9", say(json.dumps({"replace": [], "add": []}))))
+    rubrics, responses = write(tmp_path / "rubrics.jsonl", [flagged]), write(tmp_path / "responses.jsonl", RESPONSES)
+    told = tell(
+        *("rubrics", "audit", rubrics, "--responses", responses),
+        *("--judge", f"j@{judging.url}", "--fix", f"j@{writing.url}"),
+    )
+    assert told.code == 0, told.err
+    assert "w-9" in (tmp_path / "rubric-audit" / "identities.json").read_text()
+    assert "w-9" not in (tmp_path / "rubric-audit" / "audit.json").read_text()
+    assert "several models" not in told.out
+
+
 def test_what_is_missing_is_named_before_anything_is_paid_for(tell, tmp_path, serve):
     server = serve(word_judge)
     rubrics = write(tmp_path / "rubrics.jsonl", ROWS)

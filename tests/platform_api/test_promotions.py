@@ -528,6 +528,15 @@ def test_a_version_that_failed_its_gate_is_told_with_its_reason_and_its_run(serv
     assert "<strong>Simulated.</strong>" in page
 
 
+def test_a_version_that_was_rolled_back_is_no_version_that_was_not_promoted(service, tmp_path):
+    promote(service, tmp_path)
+    second = promote(service, tmp_path, against=1)
+    body = {"model": MODEL, "champion": second, "reason": "it stutters"}
+    assert service.post("approver", "rollbacks", body)[0] in (200, 201)
+    (standing,) = service.get("models")["items"]
+    assert (standing["champion"], standing["previous"], standing["newest"]) == (1, second, None)
+
+
 def test_on_a_service_without_tokens_the_second_person_is_led_to_the_login(tmp_path):
     add_version(tmp_path)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:

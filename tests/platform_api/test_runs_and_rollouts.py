@@ -165,7 +165,10 @@ def test_a_group_shows_what_each_criterion_weighs_and_how_the_reward_follows(tmp
             {"criterion": NAMES[2], "weight": -1.0},
         ]
     }
-    write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(rubric)}])
+    # A weight that was one before rubrics refused it.
+    old = {"criteria": [one | {"weight": True} for one in rubric["criteria"]]}
+    rubrics = [{"sample_id": name, "rubric": json.dumps(one)} for name, one in (("a", rubric), ("b", old))]
+    write_table(run / "synthesize_rubrics", "rubrics", rubrics)
     earned = [
         rollout(2, "a", "red", [1.0, 1.0, 1.0]) | {"reward": 4 / 5},
         rollout(2, "a", "star", [1.0, 0.0, 0.0]) | {"reward": 3 / 5},
@@ -296,7 +299,7 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
 def test_pages_of_a_simulated_run_say_so(tmp_path, place):
     run = write_run(tmp_path)
     (run / "recipe.yaml").write_text("name: quickstart\npipeline: rubicap\nworld: {scenes: 8}\n")
-    write_run(tmp_path, "other-2")
+    (write_run(tmp_path, "other-2") / "source.json").write_text("[" * 100_000)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         for name in ("today-1", "other-2"):
             wait_for_rollouts(url, name)

@@ -107,10 +107,14 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
 def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
     with served(settings(stand_in)) as url:
         changes = ["world.scenes=2400", "description=<i>small</i>"]
-        status, body = submit(url, "first", overrides=changes)
-        assert (status, body["overrides"], body["arm"]) == (201, changes, None)
+        # The last one counts, so that the secret is in no recipe that would be refused for it.
+        secret = ["policy.judge.url=https://me:hunter2@host/v1", "policy.judge.url=${RUBRICWORKS_WORLD_URL}"]
+        status, body = submit(url, "first", overrides=[*changes, *secret])
+        assert (status, body["overrides"][:2], body["overrides"][3:], body["arm"]) == (201, changes, secret[1:], None)
+        assert "hunter2" not in json.dumps(body)
         page = exchange(f"{url}/submissions/first", **bearer())[2].decode()
         stop(url, "first")
+    assert "hunter2" not in page
     assert "<code>--set world.scenes=2400</code>" in page
     assert "<code>--set description=&lt;i&gt;small&lt;/i&gt;</code>" in page
 

@@ -93,16 +93,16 @@ def _standing(connection: Connection, model: RegisteredModel) -> Standing:
 def _with_other_gates(connection: Connection, model: RegisteredModel) -> Standing:
     """Aliases of a model, with what other gates found.
 
-    The champion's is told if there is no challenger whose gate is looked at; the newest version's if it is newer than
-    both, as one that failed its gate is.
+    The champion's is told if there is no challenger whose gate is looked at; the newest version's if no alias was on a
+    newer one, as where it failed its gate.
     """
     standing = _standing(connection, model)
     champion = None if standing.challenger else registry.aliased_version(connection, model, registry.CHAMPION)
     if champion:
         standing = standing._replace(promoted=_candidate(champion, None))
     newest = max(model.latest, key=lambda one: one.version, default=None)
-    known = (standing.champion or 0, standing.challenger.version if standing.challenger else 0)
-    if newest is None or newest.version <= max(known):
+    aliased = (standing.champion, standing.previous, standing.challenger and standing.challenger.version)
+    if newest is None or newest.version <= max(version or 0 for version in aliased):
         return standing
     return standing._replace(newest=_candidate(newest, None))
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.grading.requests import describe_target
@@ -36,7 +37,7 @@ async def find_rubric(
     for table in await list_tables(session, rubric_sets.KIND, run=run):
         try:
             rubric, _ = await rubric_sets.stage_rubric(store, table, sample_id)
-        except NotFound:
+        except (NotFound, ValidationError):  # a rubric of an older version may hold what none may now
             continue
         if [one.criterion for one in rubric.criteria] == list(titles):
             return rubric

@@ -144,7 +144,13 @@ class Submissions:
             chosen, page = self._choose_place(place), None
             name = await self._choose_name(run, recipe, chosen)
         if page is None:
-            values = {"recipe": text, "overrides": list(overrides), "arm": arm, "place": chosen, "request": request}
+            values = {
+                "recipe": text,
+                "overrides": list(map(redact, overrides)),
+                "arm": arm,
+                "place": chosen,
+                "request": request,
+            }
             await self._take_name(by, name, values)
             try:
                 page = await self._start(by, name, recipe, chosen)

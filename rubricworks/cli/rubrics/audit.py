@@ -33,7 +33,7 @@ from rubricworks.evaluation.rubric_audit import (
 )
 from rubricworks.grading import Grader, Subject
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.identity import IDENTITY_FILE, read_identities
+from rubricworks.llm.identity import IDENTITY_FILE, read_identity
 from rubricworks.reports.formats import counted
 from rubricworks.reports.rubric_audit import (
     AUDIT_FILE,
@@ -138,7 +138,8 @@ def audit(
 
     def with_record(found: RubricAudit, client: ChatClient, start: float) -> RubricAudit:
         """The audit with its judge's cost so far, and the models that answered: of the cache's answers too."""
-        identities = tuple(read_identities(out / IDENTITY_FILE).get(endpoint.model, ()))
+        entry = read_identity(out / IDENTITY_FILE, endpoint)
+        identities = () if entry is None else (entry,)
         cost = AuditCost.of(client, time.monotonic() - start)
         return found.model_copy(update={"identities": identities, "cost": cost})
 

@@ -61,7 +61,7 @@ def csv_entry(rows: Mapping[int, Mapping[str, str]], where: str) -> RubricEntry:
             raise UserError(f"{where}: line {line} has more cells than there are columns; quote texts with commas")
         cells = {name: unguard_cell(text or "") for name, text in row.items()}
         if not cells["sample_id"]:
-            raise UserError(f"{where}: line {line} has no sample_id; each row names its sample")
+            raise UserError(f"{where}: it has no sample_id; each row names its sample")
         essential = cells.get("essential", "").strip().lower()
         if essential not in _TRUTH:
             raise UserError(f"{where}: essential is {essential!r} in line {line}; write yes or no")

@@ -250,7 +250,8 @@ def _content(turn: Row) -> str:
     if not isinstance(content, list | tuple):
         return "" if content is None else str(content)
     parts = [part if isinstance(part, Mapping) else {"text": part} for part in content]
-    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
+    texts = (part["text"] if part.get("text") is not None else f"[{part.get('type')}]" for part in parts)
+    return "\n".join(map(str, texts))
 
 
 def _messages(row: Row, where: str) -> Any:

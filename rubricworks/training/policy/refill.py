@@ -79,20 +79,21 @@ def split_groups(
     group_size: int,
     *,
     first: int,
-    reward_of: Callable[[Tensor], list[float | None]],
+    rewards_of: Callable[[Tensor], list[list[float | None]]],
 ) -> list[Group]:
     """Groups of a generation's rows.
 
     Args:
         generated: what TRL's `_generate` returned: lists with an entry per row, mappings of them, or None.
         first: position of the first row among all that this process drew for the step.
-        reward_of: rewards of rows of `rewards_NK`.
+        rewards_of: rewards of rows of `rewards_NK` that are compared within the group: their weighted sum, or, where
+            each is normalised by itself, each function's. A group has a signal if one of them has.
     """
     groups = []
     for start in range(0, len(rows), group_size):
         part = slice(start, start + group_size)
         passes = None if passes_N is None else passes_N[part]
-        signal = has_signal(reward_of(rewards_NK[part]), passes)
+        signal = any(has_signal(rewards_G, passes) for rewards_G in rewards_of(rewards_NK[part]))
         parts = tuple(_part(field, part) for field in generated)
         groups.append(Group(list(rows[part]), parts, rewards_NK[part], first + start, signal))
     return groups

@@ -265,8 +265,8 @@ class PolicyTrainer(GRPOTrainer):
         if total_missing and not self._said_missing and self.accelerator.is_main_process:
             self._said_missing = True
             logger.warning(
-                "step %d: %d of %d groups all pass or all fail, and %d rounds of refill found no others; it trains on "
-                "fewer. Later steps are counted in refill/missing",
+                "step %d: %d of %d groups all pass, all fail or all earn the same, and %d rounds of refill found no "
+                "others; it trains on fewer. Later steps are counted in refill/missing",
                 step, total_missing, needed * processes, done,
             )  # fmt: skip
         places = [here * len(rows) + group.first + at for group in groups for at in range(self.num_generations)]
@@ -296,11 +296,19 @@ class PolicyTrainer(GRPOTrainer):
         local_NK = self._scored.rewards_NK[here]
         groups = split_groups(
             inputs, generated, local_NK, passes, self.num_generations,
-            first=len(rows), reward_of=lambda rewards_NK: _values(self._weighted(rewards_NK)),
+            first=len(rows), rewards_of=self._compared,
         )  # fmt: skip
         rows += self._scored.rows[here]
         rewards.append(local_NK)
         return [one for one in groups if one.has_signal], [one for one in groups if not one.has_signal]
+
+    def _compared(self, rewards_NK: Tensor) -> list[list[float | None]]:
+        """Rewards from whose differences advantages come: each function's where they are decoupled, or their sums."""
+        if self.multi_objective_aggregation != "normalize_then_sum":
+            return [_values(self._weighted(rewards_NK))]
+        judged_NK = rewards_NK.cpu().double()
+        judged_NK = judged_NK.masked_fill(judged_NK.isnan().any(dim=1, keepdim=True), math.nan)
+        return [_values(column) for column in judged_NK.T]
 
     def _weighted(self, rewards_NK: Tensor) -> Tensor:
         """Weighted sums of the reward functions' values; NaN where one is missing."""
@@ -358,8 +366,8 @@ class PolicyTrainer(GRPOTrainer):
         if drawn is not None:
             raise UserError(
                 f"no prompt is left: in the last {self._idle_steps} steps (up to step {step}) the rollouts of every "
-                "prompt all pass or all fail, also of those that policy.refill drew; name another criterion, or leave "
-                "refill out"
+                "prompt all pass, all fail or all earn the same, also of those that policy.refill drew; name another "
+                "criterion, or leave refill out"
             )
         if self._idle_steps == limit and self.accelerator.is_main_process:
             logger.warning(

@@ -9,11 +9,11 @@ from safetensors.torch import load_file
 
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
-from rubricworks.rl import group_advantages
+from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 from rubricworks.training.config import PolicyConfig, RefillOptions, SelectionOptions
 from rubricworks.training.policy.grpo import train_policy
-from rubricworks.training.policy.refill import has_signal, other_prompts
+from rubricworks.training.policy.refill import has_signal, other_prompts, split_groups
 from rubricworks.training.policy.rollouts import PolicyTrainer
 
 pytestmark = pytest.mark.e2e
@@ -48,6 +48,20 @@ def test_a_group_without_advantages_has_no_signal(rewards):
     values = torch.tensor([float("nan") if one is None else one for one in rewards])
     assert group_advantages(values, 4).tolist() == [0.0] * 4
     assert not has_signal(rewards, None)
+
+
+def test_rewards_that_are_normalised_one_by_one_give_a_signal_though_their_sums_are_equal():
+    """c-gdpo: the sums by weight are all 0.2, and three advantages are not 0."""
+    rewards = torch.tensor([[2.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [1.0, 0.1, 0.2333333]])
+    weights = torch.tensor([0.1, 0.3, 0.3])
+    rewards[3, 2] = (0.2 - (rewards[3, :2] * weights[:2]).sum()) / weights[2]
+    assert (rewards * weights).sum(dim=1).tolist() == pytest.approx([0.2] * 4)
+    assert decoupled_advantages(rewards, weights, 4).abs().max() > 1
+    for columns, expected in (([(rewards * weights).sum(dim=1)], False), (list(rewards.T), True)):
+        (group,) = split_groups(
+            [{}] * 4, (None,), rewards, None, 4, first=0, rewards_of=lambda _, c=columns: [one.tolist() for one in c]
+        )
+        assert group.has_signal is expected
 
 
 def test_other_prompts_are_the_unused_ones_in_an_order_of_the_step():
