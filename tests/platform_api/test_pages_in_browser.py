@@ -140,6 +140,7 @@ def test_from_a_recipe_to_a_champion_and_back(browser, consumer, tmp_path, monke
         expect(anna.get_by_text("because").first).to_be_visible()
         # Label by keys, without the verdicts.
         anna.get_by_role("link", name="label a response").click()
+        anna.wait_for_url("**/label/**")  # keys before the page's script is loaded are nobody's
         expect(anna.get_by_text("because")).to_have_count(0)
         for key in ("j", "y", "j", "n"):
             anna.keyboard.press(key)
