@@ -34,7 +34,7 @@ test: test-fast  ## Every test that needs Python alone
 test-fast: $(VENV)/installed  ## Without the end-to-end tests
 	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' --ignore tests/e2e --ignore tests/cluster -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 
-test-long: $(VENV)/installed  ## Whole runs of four more recipes, killed and resumed (twenty minutes)
+test-long: $(VENV)/installed  ## Whole runs of four more recipes, killed and resumed (ten minutes)
 	$(RUN) pytest -m long -n auto --dist loadfile
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)

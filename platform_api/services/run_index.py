@@ -170,7 +170,10 @@ class RunIndex:
         await asyncio.sleep(seconds)
 
     async def _index_run(self, name: str, files: dict[str, StoredFile]) -> bool:
-        """Index what is new of a run, shard by shard: other writers wait for one at most, and none for the storage."""
+        """Index what is new of a run, shard by shard: other writers wait for one at most, and none for the storage.
+
+        How the run stands comes last: a page that stops following a run that has ended has all of its steps.
+        """
         record = await asyncio.to_thread(run_record, self._store, name, files=files)
         if record is None:
             return False
@@ -186,7 +189,8 @@ class RunIndex:
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
-            await session.merge(_row(record))
+            if await session.get(Run, name) is None:
+                session.add(_row(record))
             for table in changed:
                 await session.merge(table)
             for path in tables:
@@ -206,8 +210,11 @@ class RunIndex:
             if not _is_of(shards.pop(place, None), file) and not await self._index_shard(name, *place, file):
                 return False
         async with self._database.session() as session:
+            if not await self._is_ours(session):
+                return False
             for shard in shards.values():
                 await session.execute(delete(Shard).where(Shard.id == shard.id))
+            await session.merge(_row(record))
         return True
 
     def _changed_tables(self, run: str, files: dict[str, StoredFile], known: dict[str, RunTable]) -> list[RunTable]:

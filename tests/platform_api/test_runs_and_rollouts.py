@@ -485,6 +485,42 @@ def test_other_writers_work_while_a_run_is_indexed(tmp_path):
     assert asyncio.run(look()) > 4, "the rollouts and scorecards of two shards"
 
 
+def test_a_run_has_ended_in_the_index_once_its_last_shard_is_there(tmp_path):
+    run, path = write_run(tmp_path), tmp_path / "x.db"
+    ends = [run / STAGE / table / "part-00001.parquet" for table in ("rollouts", "scorecards")]
+    ends += [run / STAGE / "done.json", run / "outcome.json"]
+    contents = {one: one.read_bytes() for one in ends}
+    for one in ends:
+        one.unlink()
+    states = []
+
+    def row(run_name):
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return connection.execute("SELECT state FROM runs WHERE name = ?", [run_name]).fetchone()
+
+    class WatchedStore(WrittenStore):
+        def read(self, run, path):
+            if path.endswith("part-00001.parquet"):
+                states.append(row(run))
+            return self._store.read(run, path)
+
+    async def looks():
+        database = Database(f"sqlite:///{path}")
+        await migrate(database)
+        index = RunIndex(database, WatchedStore(tmp_path, path))
+        with lock_folder(run):
+            await index.look()
+        before = row("today-1")
+        for one, content in contents.items():
+            one.write_bytes(content)
+        await index.look()
+        await database.close()
+        return before, row("today-1")
+
+    assert asyncio.run(looks()) == (("going",), ("done",))
+    assert states == [("going",), ("going",)], "while the rollouts and the scorecards of the last steps are read"
+
+
 def test_a_run_in_a_bucket_is_going_until_nothing_is_written_any_more(tmp_path, monkeypatch):
     (write_run(tmp_path) / "outcome.json").unlink()
     (tmp_path / "today-1" / STAGE / "done.json").unlink()
