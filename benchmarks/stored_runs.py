@@ -1,6 +1,5 @@
 """Runs of the API's benchmark in a bucket of Ceph's gateway: their records, and the Parquet of those that trained."""
 
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -9,9 +8,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from rubricworks.data.schemas import table_from_rows
+from rubricworks.data.shards import to_parquet
 from rubricworks.storage.bucket import open_bucket
 
 STORAGE = "s3://runs/all"
@@ -84,9 +82,7 @@ def _shard(table: str, each: int) -> bytes:
         rows[-1] |= {"judge": "judge", "scorecard": json.dumps(card)}
     columns = ("tokens", "advantage") if table == "rollouts" else ("judge", "scorecard")
     kept = ("step", "sample_id", "response", "reward", *columns)
-    buffer = io.BytesIO()
-    pq.write_table(table_from_rows(table, [{name: row[name] for name in kept} for row in rows]), buffer)
-    return buffer.getvalue()
+    return to_parquet(table_from_rows(table, [{name: row[name] for name in kept} for row in rows]))
 
 
 def _create_bucket(address: str, reached: Mapping[str, str]) -> None:

@@ -8,25 +8,28 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import bindparam, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.run_index import names_digest, parse_parquet
+from rubricworks.platform_api.services.run_index import names_digest
 from rubricworks.platform_api.services.runs import check_name, get_run
+from rubricworks.platform_api.services.stored_parquet import rows_with
 from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _CACHED_ROWS = 4096
 """Largest shard that is remembered: neighbours in a list are mostly of one shard."""
-
-
+_COLUMNS = {"rollouts": ("response", "response_type", "tokens"), "scorecards": ("response", "scorecard")}
+_ROLLOUTS_OF_GROUP = (
+    select(Rollout.reward, Rollout.advantage, Shard)
+    .join(Shard, Shard.id == Rollout.shard_id)
+    .where(*(getattr(Rollout, name) == bindparam(name) for name in ("run", "stage", "step", "sample_id")))
+    .order_by(Rollout.row)
+)
 _MOST_SEARCHED = 50_000
 """Rollouts that one search for groups that differ looks at."""
 
@@ -125,13 +128,8 @@ async def get_group(
         NotFound: there is no such group.
     """
     check_name(run)
-    query = (
-        select(Rollout.reward, Rollout.advantage, Shard)
-        .join(Shard, Shard.id == Rollout.shard_id)
-        .where(Rollout.run == run, Rollout.stage == stage, Rollout.step == step, Rollout.sample_id == sample_id)
-        .order_by(Rollout.row)
-    )
-    found = (await session.execute(query)).all()
+    place = {"run": run, "stage": stage, "step": step, "sample_id": sample_id}
+    found = (await session.execute(_ROLLOUTS_OF_GROUP, place)).all()
     if not found:
         await get_run(session, run)  # is it the run that is unknown?
         raise NotFound(f"{run} has no rollouts of sample {sample_id!r} in step {step} of {stage}")
@@ -249,11 +247,12 @@ def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
 def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list[dict[str, Any]] | None:
     read = _cached_files if shard.rows <= _CACHED_ROWS else _read_files
     place: tuple[Any, ...] = (store, shard.run, shard.stage, shard.number, shard.size, shard.modified)
+    group = {"step": step, "sample_id": sample_id}
     rollouts, cards = (
-        _rows_of(None if content is None else parse_parquet(content, f"{shard.run}/{path}"), step, sample_id)
-        for path, content in read(*place).items()
+        {} if content is None else rows_with(content, f"{shard.run}/{path}", group, _COLUMNS[table])
+        for table, (path, content) in read(*place).items()
     )
-    if not rollouts:
+    if not rollouts or not rollouts["response"]:
         return None
     graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for response, written in zip(cards.get("response", []), cards.get("scorecard", []), strict=True):
@@ -281,27 +280,15 @@ def _without_secrets(verdict: dict[str, Any]) -> dict[str, Any]:
     return {**verdict, "reasoning": redact(reasoning)} if reasoning else verdict
 
 
-def _rows_of(table: "pa.Table | None", step: int, sample_id: str) -> dict[str, list[Any]]:
-    if table is None:
-        return {}
-    import pyarrow as pa
-
-    # Arrow's own comparisons and NumPy's arrays of it import pandas first: a tenth of a second and 30 MB.
-    places = zip(table["step"].to_pylist(), table["sample_id"].to_pylist(), strict=True)
-    rows = [row for row, place in enumerate(places) if place == (step, sample_id)]
-    columns: dict[str, list[Any]] = pa.concat_tables([table.slice(row, 1) for row in rows]).to_pydict() if rows else {}
-    return columns
-
-
 def _read_files(
     store: RunStore, run: str, stage: str, number: int, size: int, modified: datetime
-) -> dict[str, bytes | None]:
-    """Files of a shard by their paths; size and time tell it from one that replaces it."""
-    paths = [f"{stage}/{table}/part-{number:05}.parquet" for table in ("rollouts", "scorecards")]
-    return {path: store.read(run, path) for path in paths}
+) -> dict[str, tuple[str, bytes | None]]:
+    """Path and content of a shard in each table; size and time tell it from one that replaces it."""
+    paths = {table: f"{stage}/{table}/part-{number:05}.parquet" for table in _COLUMNS}
+    return {table: (path, store.read(run, path)) for table, path in paths.items()}
 
 
 @lru_cache(maxsize=16)
-def _cached_files(*place: Any) -> dict[str, bytes | None]:
+def _cached_files(*place: Any) -> dict[str, tuple[str, bytes | None]]:
     """As `_read_files`. Decoded, they would take twelve times the memory."""
     return _read_files(*place)

@@ -79,18 +79,7 @@ class TableFolder:
 
     def commit_shard(self, number: int, rows: list[dict[str, Any]]) -> None:
         """Write one shard atomically."""
-        table = table_from_rows(self.table, rows)
-        binary = [field.name for field in table.schema if pa.types.is_binary(field.type)]
-        buffer = io.BytesIO()
-        pq.write_table(
-            table,
-            buffer,
-            compression="zstd",
-            use_dictionary=[name for name in table.schema.names if name not in binary],
-            # Readers keep one row group in memory, and images are large.
-            row_group_size=64 if binary else 8_192,
-        )
-        write_atomic(self._shard_path(number), buffer.getvalue())
+        write_atomic(self._shard_path(number), to_parquet(table_from_rows(self.table, rows)))
 
     def finish(self, shard_count: int) -> Manifest:
         """Write the manifest of a table with this many shards."""
@@ -127,3 +116,20 @@ class TableFolder:
                 return shard.metadata.num_rows if fits_schema(self.table, shard.schema_arrow) else None
         except (pa.ArrowException, OSError):
             return None
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """The Parquet file of a shard, in row groups of which readers keep one in memory: images are large.
+
+    A group of rollouts is looked up in a shard of all steps between two checkpoints, so text has small row groups too.
+    """
+    binary = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+    buffer = io.BytesIO()
+    pq.write_table(
+        table,
+        buffer,
+        compression="zstd",
+        use_dictionary=[name for name in table.schema.names if name not in binary],
+        row_group_size=64 if binary else 256,
+    )
+    return buffer.getvalue()

@@ -24,8 +24,8 @@ class Download:
         self._reset()
 
     def _reset(self) -> None:
-        self._size, self._etag = 0, ""
-        self._sha256, self._md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+        self._size, self._etag, self._checksum = 0, "", ""
+        self._digest = hashlib.sha256()
 
     def resume(self, get: Callable[..., Any]) -> None:
         """Request the missing bytes: all, or from the break on if the object has not changed.
@@ -47,11 +47,13 @@ class Download:
             if self._size and response.status != 206:
                 self._start_over()
             self._etag = response.headers.get("ETag", "").strip('"')
+            if not self._size:
+                self._checksum = response.headers.get(f"x-amz-meta-{CHECKSUM}", "")
+                self._digest = hashlib.sha256() if self._checksum else hashlib.md5(usedforsecurity=False)
             while chunk := response.read(_READ_BYTES):
                 self._write(chunk)
                 self._size += len(chunk)
-                self._sha256.update(chunk)
-                self._md5.update(chunk)
+                self._digest.update(chunk)
         finally:
             response.close()
             response.release_conn()
@@ -64,12 +66,13 @@ class Download:
         self._reset()
 
     def _mismatch(self, headers: Any) -> str:
-        if checksum := headers.get(f"x-amz-meta-{CHECKSUM}"):
-            return "" if checksum == self._sha256.hexdigest() else "its sha256 is not that of what was written"
+        digest = self._digest.hexdigest()
+        if self._checksum:
+            return "" if digest == self._checksum else "its sha256 is not that of what was written"
         # The ETag of a multipart or encrypted object is not its MD5.
         names = {name.lower(): value for name, value in headers.items()}
         encrypted = "x-amz-server-side-encryption-customer-algorithm" in names
         encrypted = encrypted or names.get("x-amz-server-side-encryption", "AES256") != "AES256"
-        if len(self._etag) != 32 or encrypted or self._etag == self._md5.hexdigest():
+        if len(self._etag) != 32 or encrypted or self._etag == digest:
             return ""
         return "its MD5 is not that of what was written"
