@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind conformance lint docs smoke bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of conformance lint docs bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,23 +23,26 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better captioner and a report out
 	$(RUN) rubricworks.cli run quickstart
 
-# The workers share the cores already.
-test test-fast: export OMP_NUM_THREADS := 1
+# Tests share the cores already; two workers more than there are cores, since some wait for servers and processes.
+test test-fast test-long test-of: export OMP_NUM_THREADS := 1
+PYTEST = $(RUN) pytest --workers $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+OF_OTHERS := not cluster and not vllm and not lmms
 
-# A whole program takes minutes on a busy machine; its time limit is there for what hangs.
-test: test-fast  ## Every test that needs Python alone
-	$(RUN) pytest -m e2e -n auto --dist loadfile --timeout 1200
+test: $(VENV)/installed  ## Every test that guards a change (ten minutes)
+	$(PYTEST) -m 'not long and $(OF_OTHERS)'
 
-# Two workers more than there are cores, since some tests wait for servers and processes.
-test-fast: $(VENV)/installed  ## Without the end-to-end tests
-	$(RUN) pytest -m 'not e2e and not long and not cluster and not vllm and not lmms' --ignore tests/e2e --ignore tests/cluster -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
+test-fast: $(VENV)/installed  ## The tests to run before a commit (two minutes)
+	$(PYTEST) -m 'not slow and not long and $(OF_OTHERS)'
 
-test-long: $(VENV)/installed  ## Whole runs of four more recipes, killed and resumed (ten minutes)
-	$(RUN) pytest -m long -n auto --dist loadfile
+test-long: $(VENV)/installed  ## What only long runs show: recipes killed and resumed, FSDP (before a change of training code)
+	$(PYTEST) -m long
+
+test-of: $(VENV)/installed  ## The tests that concern a file: make test-of FILE=rubricworks/rewards/weighted.py
+	$(PYTEST) -m 'not long and $(OF_OTHERS)' $$($(VENV)/bin/python tests/support/tests_of.py $(FILE))
 
 test-cluster: $(VENV)/installed  ## What a cluster needs, against real servers and tools (Debian or Ubuntu; ten minutes)
 	tests/cluster/install.sh
-	$(RUN) pytest -m cluster -n auto --dist loadfile
+	$(PYTEST) -m cluster
 
 # Compiled kernels stall the first requests, and several threads every one.
 test-vllm:  ## What generates on GPUs, against vLLM itself on CPU cores (an environment of its own)
@@ -48,7 +51,7 @@ test-vllm:  ## What generates on GPUs, against vLLM itself on CPU cores (an envi
 	  $(VENV)-vllm/bin/python -m pytest -m vllm tests/vllm_cpu
 
 test-lmms: $(VENV)/installed  ## General benchmarks by lmms-eval and ms-vlmeval themselves (environments of their own; twenty minutes at first)
-	$(RUN) pytest -m lmms tests/lmms_eval -n 0 --timeout 3000
+	$(RUN) pytest -m lmms tests/lmms_eval --timeout 3000
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
 	tests/cluster/kind.sh
@@ -63,27 +66,6 @@ lint: $(VENV)/installed  ## Style and types
 
 docs: $(VENV)/installed  ## The pages of docs/ and of the library's docstrings, as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
-
-smoke: $(VENV)/installed  ## A minute of every other recipe for laptops
-	$(RUN) rubricworks.cli run rubicap-laptop --set world.scenes=400 --set data.held_out=32 --set data.warm_up=200 \
-	  --set warm_up.sft.steps=40 --set policy.steps=8 --set policy.probe_every=4
-	$(RUN) rubricworks.cli run rlr3-laptop --set world.scenes=300 --set data.held_out=60 --set data.warm_up=200 \
-	  --set data.max_train=60 --set warm_up.sft.steps=30 --set genrm_data.test=40 --set genrm_data.balance=false --set genrm.base.steps=20 \
-	  --set genrm.sft.steps=20 --set genrm.rlvr.steps=2 --set genrm.rlvr.prompts_per_step=2 --set audit.per_category=1 \
-	  --set policy.steps=4 --set policy.milestone_every=2
-	$(RUN) rubricworks.cli run balcaprl-laptop --set world.scenes=300 --set data.held_out=32 --set data.warm_up=200 \
-	  --set warm_up.sft.steps=40 --set policy.steps=6
-	$(RUN) rubricworks.cli run rubricrl-ar-laptop --set world.pictures=1000 --set warm_up.tiny_ar.steps=60 \
-	  --set policy.steps=4 --set data.held_out=30 --set data.images_per_prompt=1 --set data.max_train=100
-	$(RUN) rubricworks.cli run recaption-pretrain-laptop --set world.scenes=300 --set data.held_out=40 --set data.warm_up=80 \
-	  --set alignment.sft.steps=5 --set pretraining.sft.steps=10 --set tuning.sft.steps=10
-	$(RUN) rubricworks.cli run evaluate-laptop --set world.scenes=12 --set data.held_out=8
-	$(RUN) rubricworks.cli run rubricrl-diffusion-laptop --set world.pictures=1000 --set warm_up.tiny_flow.steps=40 \
-	  --set policy.steps=3 --set data.held_out=30 --set data.images_per_prompt=1 --set data.max_train=100
-# The demo's champion looks at a hundred scenes more, which are too few to retrain for.
-	@if grep -qs '"model_name":"scene-captioner".*"promoted":true' runs/*/promote/promotion.json; then set -x; \
-	  $(RUN) rubricworks.cli run retrain-laptop --set world.scenes=3428 --set new_samples.needed=4000; \
-	else echo 'retrain-laptop: left out, for there is no champion to retrain; make demo makes one'; fi
 
 bench: bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
 

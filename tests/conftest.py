@@ -19,7 +19,7 @@ from small_disk import SmallDisk, small_disk
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("ci")
 pytest.register_assert_rewrite("graded")
-pytest_plugins = ["cli_fixtures", "kfp_callers", "mlflow_tables", "store_fixtures"]
+pytest_plugins = ["cli_fixtures", "forked_workers", "kfp_callers", "mlflow_tables", "store_fixtures"]
 
 
 def pytest_configure() -> None:

@@ -115,6 +115,7 @@ def test_every_room_has_its_storey():
     assert {room for room, _ in modules()} - {"world"} <= FLOOR.keys()
 
 
+@pytest.mark.slow
 def test_imports_point_down():
     broken = [
         f"{path.relative_to(ROOT)}:{line}: {name}: {rule}"
@@ -143,6 +144,7 @@ def test_no_method_imports_another():
     assert broken == []
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle():
     files = {module_of(path): path for _, path in modules()}
     arrows: dict[str, set[str]] = {}
@@ -168,6 +170,7 @@ def test_heavy_packages_are_imported_where_they_are_used():
     assert broken == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

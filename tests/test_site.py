@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 PUBLIC = [
     f"rubricworks.{module}.{name}"

@@ -48,16 +48,7 @@ class StageServer:
     def __enter__(self) -> "StageServer":
         self._connection, its = socket.socketpair()
         with its:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(its.fileno())],
-                # Unless Kubeflow's package is told that it runs a component, it imports its client too.
-                env={**os.environ, "_KFP_RUNTIME": "true"},
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[its.fileno()],
-                start_new_session=True,  # Ctrl-C is for the run, which ends the stage
-            )
+            self._process = _start(its.fileno(), self._log)
         self._answers = self._connection.makefile("rb")
         return self
 
@@ -106,6 +97,19 @@ class ForkedStage:
 
     def poll(self) -> None:
         """Nothing to reap here."""
+
+
+def _start(connection: int, log: IO[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(connection)],
+        # Unless Kubeflow's package is told that it runs a component, it imports its client too.
+        env={**os.environ, "_KFP_RUNTIME": "true"},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[connection],
+        start_new_session=True,  # Ctrl-C is for the run, which ends the stage
+    )
 
 
 def main() -> None:

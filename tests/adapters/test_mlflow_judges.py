@@ -15,7 +15,7 @@ from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_judges.py"
-pytestmark = pytest.mark.e2e  # mlflow.genai alone takes seconds to import
+pytestmark = pytest.mark.slow  # mlflow.genai alone takes seconds to import
 
 
 def judge(_, body):

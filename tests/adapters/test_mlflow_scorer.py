@@ -16,7 +16,7 @@ from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_scorer.py"
-pytestmark = pytest.mark.e2e  # mlflow.genai alone takes seconds to import
+pytestmark = pytest.mark.slow  # mlflow.genai alone takes seconds to import
 CAPTIONS = ["a red circle", "one circle", "outage"]
 
 

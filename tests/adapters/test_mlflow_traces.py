@@ -14,7 +14,7 @@ from rubricworks.data import Sample
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 
-pytestmark = pytest.mark.e2e  # MLflow's store takes seconds to make
+pytestmark = pytest.mark.slow  # MLflow's store takes seconds to make
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_traces.py"
 
 

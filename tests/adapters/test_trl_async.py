@@ -26,7 +26,7 @@ def call(reward):
     return asyncio.run(reward(prompts=["p"] * 3, completions=CAPTIONS, rubric=[RUBRIC] * 3))
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_spawned_process_gives_the_rewards_of_this_one(serve, tmp_path):
     server = serve(word_judge)
     reward = reward_of(server, tmp_path, reduce=signed_reward)
@@ -55,7 +55,7 @@ def test_a_client_with_something_of_this_process_is_not_pickled(serve, tmp_path,
         pickle.dumps(RubricReward(Grader(judge)))
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_trls_asynchronous_loop_scores_a_group_with_it(serve, tmp_path):
     from accelerate import PartialState
     from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, _AsyncRolloutLoop

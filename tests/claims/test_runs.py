@@ -118,6 +118,7 @@ def test_interrupted_call_ends_its_runs(call, tmp_path):
     assert (tmp_path / "seed-1.interrupted").exists()
 
 
+@pytest.mark.slow
 def test_terminated_call_ends_its_runs(tmp_path):
     (tmp_path / "behaviour.json").write_text(json.dumps({"seed-1": "hang"}))
     program = (

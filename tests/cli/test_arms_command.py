@@ -31,7 +31,7 @@ def calls(place):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
     result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
     assert result.code == 0, result
@@ -54,7 +54,7 @@ def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, pl
     assert len(calls(place)) == len(runs)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
     place.mkdir(parents=True)
     (place / "behaviour.json").write_text('["seed-1"]')
@@ -68,6 +68,7 @@ def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
     assert calls(place)[2]["ready"]
 
 
+@pytest.mark.slow
 def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, place):
     write_seed(place)
     result = tell("arms", LAPTOP, "--table", "components", "--only-report")
@@ -137,6 +138,7 @@ def test_methods_without_tables_are_refused(tell, place):
     assert "a recipe of the pipeline rlr3; arms are compared of rubicap, balcaprl and rubricrl only" in result.err
 
 
+@pytest.mark.slow
 def test_a_recipe_of_rubicap_is_compared_with_its_baselines_by_default(tell, place):
     result = tell("arms", "rubicap-laptop")
     first, *arms = [one["words"] for one in calls(place.with_name("arms-rubicap-laptop"))]
@@ -167,7 +169,7 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     assert 'different settings (arm: "linear" → "no_length"' in result.err
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
     runs = place.parent / "claims"
     for seed in (1, 2):

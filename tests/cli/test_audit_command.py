@@ -34,6 +34,7 @@ def judge(world, name="weak-scorer"):
     return ["--judge", f"{name}@{world}"]
 
 
+@pytest.mark.slow
 def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_again(
     tell, tmp_path, world, run, writers
 ):

@@ -29,6 +29,7 @@ def test_a_registry_that_is_not_there_is_refused_and_not_made(tell, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_registry_without_models_is_told_of_as_one(tell, tmp_path):
     connect(TrackingConfig(), tmp_path / "runs")
     result = tell("promote")

@@ -26,6 +26,7 @@ def recipe(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "field"),
     [

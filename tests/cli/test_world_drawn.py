@@ -22,7 +22,7 @@ def draws(monkeypatch):
     return worlds
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_drawn_once_and_copied_where_it_is_the_same(tmp_path, draws):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     with serve_world(SMALL, first):
@@ -40,7 +40,7 @@ def test_drawn_once_and_copied_where_it_is_the_same(tmp_path, draws):
     assert len(list((third / "images").glob("*.png"))) == 2
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_half_a_world_is_drawn_again(tmp_path, draws):
     with serve_world(SMALL, tmp_path / "cut"):
         whole = files(tmp_path / "cut")

@@ -192,7 +192,6 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
         assert "/readyz: 503 FAILED: 200 expected" in run_helm_test(url).stdout
 
 
-@pytest.mark.timeout(600)
 def test_the_policy_of_submissions_is_mounted_where_the_api_reads_it() -> None:
     submissions = {"existingConfigMap": "admitted", "key": "policy.yaml"}
     template = the(rendered(merged(PRODUCTION, {"api": {"submissions": submissions}})), "Deployment", "-api")["spec"]

@@ -44,7 +44,6 @@ def right(method: str, path: str) -> Right:
     return group or "", f"{resource}/{below}" if below else resource, verb
 
 
-@pytest.mark.timeout(600)
 def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
     """Every request of a training with its server, of one taken up again, and of a fan-out, as the tests send them."""
     (tmp_path / "asked_recorder.py").write_text(RECORDER)

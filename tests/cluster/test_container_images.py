@@ -12,7 +12,7 @@ import pytest
 from debian_base import RESTRICTED, build, make_base, missing, podman
 from object_store import free_port
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docker" / "build.sh"

@@ -16,7 +16,6 @@ from built_wheel import CHECKOUT, build_wheel
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not importlib.util.find_spec("uv"), reason="no uv here; tests/cluster/install.sh installs it"),
 ]
 

@@ -17,7 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.storage import check_storage, open_bucket
 from rubricworks.storage.s3_settings import settings_from_environment
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def scores(java) -> dict[bool, dict[str, dict[str, float]]]:
     return {ptb: coco_caption_scores(CANDIDATES, REFERENCES, ptb=ptb) for ptb in (True, False)}
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize(("ptb", "variant"), [(True, "pycocoevalcap_ptb"), (False, "pycocoevalcap_no_ptb_lower")])
 def test_scores_of_each_caption(scores, ptb, variant):
     for case in CASES:
@@ -32,7 +32,7 @@ def test_scores_of_each_caption(scores, ptb, variant):
         assert {name: scores[ptb][case["id"]][name] for name in PER_CAPTION} == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_tokeniser_separates_what_lower_case_leaves_together(scores):
     assert scores[True][MARKS]["ROUGE_L"] == pytest.approx(1)
     assert scores[False][MARKS]["ROUGE_L"] < 0.7

@@ -57,7 +57,7 @@ if IMAGE == "trainer":
 '''
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "some"),
     [
@@ -65,7 +65,7 @@ if IMAGE == "trainer":
         pytest.param(
             "trainer",
             {"warm_up", "train_policy", "train_genrm", "score", "check_accelerators"},
-            marks=pytest.mark.e2e,
+            marks=pytest.mark.slow,
         ),
     ],
 )

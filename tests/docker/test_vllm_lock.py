@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from locks import ROOT
 from packaging.utils import canonicalize_name
 
@@ -33,6 +34,7 @@ def imported_on_loading(path: Path, seen: set[Path]) -> Iterator[str]:
             yield name.partition(".")[0]
 
 
+@pytest.mark.slow
 def test_lock_has_what_the_tests_on_vllm_import_as_pytest_loads_them():
     modules = [TESTS / "conftest.py", *sorted((TESTS / "vllm_cpu").glob("*.py"))]
     seen: set[Path] = set()

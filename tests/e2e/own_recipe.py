@@ -1,11 +1,11 @@
 """A recipe for a user's own images in small, and the command line as a process of its own."""
 
 import os
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import warm_programs
 import yaml
 from stub_models import CAPTIONERS
 
@@ -67,10 +67,10 @@ ENVIRONMENT = {
 }
 
 
-def rubricworks(*arguments: str | Path, cwd: Path, timeout: float = 240) -> Outcome:
+def rubricworks(*arguments: str | Path, cwd: Path) -> Outcome:
     """The command line in a process of its own."""
-    command = [sys.executable, "-m", "rubricworks.cli", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout)
+    with tempfile.TemporaryDirectory() as output:
+        done = warm_programs.run("warm_cli", list(map(str, arguments)), cwd=cwd, env=ENVIRONMENT, output=Path(output))
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

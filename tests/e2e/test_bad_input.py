@@ -14,7 +14,7 @@ from photographs import TRUTH, take_photographs
 
 from rubricworks.data.tables import read_rows
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 NOBODY = "http://127.0.0.1:9/v1"
 """Port 9 is for discarding; nothing listens there."""

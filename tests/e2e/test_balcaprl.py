@@ -2,28 +2,12 @@
 
 import pytest
 from kills import continued_after, differing, products, run_with_kills, saved, there
+from laptop_recipes import SMALL as RECIPES
 from tiny_run import Run, settings
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-SMALL = {
-    "world.scenes": 60,
-    "data.held_out": 8,
-    "data.warm_up": 24,
-    "data.shard_size": 16,
-    "recap.shard_size": 8,
-    "warm_up.sft.steps": 4,
-    "warm_up.sft.batch_size": 16,
-    "exams.shard_size": 8,
-    "policy.steps": 6,
-    "policy.save_every": 2,
-    "policy.prompts_per_step": 2,
-    "policy.group_size": 4,
-    "policy.max_new_tokens": 16,
-    "policy.learning_rate": 1e-3,
-    "evaluation.batch_size": 4,
-    "evaluation.max_new_tokens": 16,
-}
+SMALL = RECIPES["balcaprl-laptop"]
 KILLS = {
     "recap": [("stage", there("recap/part-00001.parquet"))],
     "write_exams": [("run", there("write_exams/part-00001.parquet"))],

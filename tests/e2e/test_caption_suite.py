@@ -14,7 +14,7 @@ from rubricworks.evaluation.scoreboard import Scoreboard, read_scoreboard
 from rubricworks.metrics import caparena_auto, coco_scores, elo_mle
 from rubricworks.metrics.caparena import BASELINES
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 COUNT = 12
 

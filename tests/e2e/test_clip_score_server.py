@@ -18,7 +18,7 @@ from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.llm import ChatClient, Endpoint, check_endpoint
 from rubricworks.rubrics import Response
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SERVER = Path(__file__).parents[2] / "examples" / "clip_score_server.py"
 PROMPT = "a red circle < left of > a blue square"

@@ -22,7 +22,7 @@ from served_api import exchange
 from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.promotion_messages import sign
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -19,7 +19,7 @@ from rubricworks.training.generators.flow_matching.diffusion_policy import train
 from rubricworks.training.generators.image_generators import is_image_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 PROMPTS = ["a red circle", "the picture of a blue square and a red circle"]
 SAMPLING = ImageSampling(steps=3, side=16)

@@ -33,7 +33,7 @@ from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tin
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 ROWS = [{"sample_id": f"s{at}", "prompt": "a red circle", "rubric": "{}"} for at in range(4)]
 FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 3e-4, "log_every": 1, "save_every": 1000}
@@ -208,6 +208,7 @@ train(Path(sys.argv[1]), Path(sys.argv[2]), config)
 """
 
 
+@pytest.mark.long
 def test_training_that_is_killed_by_sigkill_ends_with_the_same_weights(flow, tmp_path):
     here = Path(__file__).parent
 

@@ -19,7 +19,7 @@ from rubricworks.training.tiny.student import build_student
 from rubricworks.training.tiny.text_student import build_text_student
 from rubricworks.world.scene.export import export_scenes
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT, ONE_SCREEN = EXAMPLES / "trl_script.py", EXAMPLES / "one_screen.py"
@@ -123,7 +123,7 @@ def test_the_example_is_as_short_as_the_documentation_says():
     assert len([line for line in code.splitlines() if line.strip() and not line.startswith(("import", "from"))]) <= 22
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.long
 def test_whole_loop_on_one_screen_makes_a_better_captioner(tmp_path):
     ran = subprocess.run(
         [sys.executable, str(ONE_SCREEN), "--seed", "1"],

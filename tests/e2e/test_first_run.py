@@ -17,7 +17,7 @@ from stub_models import OneModel
 from rubricworks.data.tables import read_rows
 from rubricworks.llm.image_check import QUESTION
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "first-run.md"
 URL = "http://localhost:8000/v1"
@@ -49,7 +49,7 @@ def first_run(tmp_path_factory) -> FirstRun:
     try:
         for command in page_commands():
             _, *arguments = shlex.split(command.replace(URL, server.url))
-            outcomes[command] = outcome = rubricworks(*arguments, cwd=folder, timeout=400)
+            outcomes[command] = outcome = rubricworks(*arguments, cwd=folder)
             assert outcome.code == 0, f"{command}\n{outcome.out}\n{outcome.err}"
             assert "Traceback" not in outcome.err
     finally:

@@ -24,7 +24,7 @@ from support_paths import SUPPORT_PATHS
 
 from rubricworks.llm import read_spending
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 KILLS = 20
 MODELS, AT_ONCE = 2, 4

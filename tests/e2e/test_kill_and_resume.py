@@ -10,7 +10,7 @@ from tiny_run import TINY, Run, settings
 from rubricworks.tracking import TrackingConfig
 from rubricworks.tracking.connection import connect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 # Rubrics that ask for what the student misses, and a student that moves: each rewriting differs from the one before.
 REFRESH = {

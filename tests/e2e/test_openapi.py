@@ -12,7 +12,7 @@ from trained_run import STAGE, finish_tables, write_rubrics, write_run
 
 from rubricworks.platform_api.settings import ApiSettings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CONFIG = f"""
 hooks = "{schemathesis_hooks.__file__}"

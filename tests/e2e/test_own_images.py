@@ -25,7 +25,7 @@ from stub_models import CAPTIONERS, WEIGHTS, points
 
 from rubricworks.data.tables import read_rows
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 def reward(caption: str, name: str) -> float:

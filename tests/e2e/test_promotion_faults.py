@@ -30,7 +30,7 @@ from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking.installation import ApiClient
 from rubricworks.tracking.promotion_messages import Consumer, consumer_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 ROUNDS = 200
 
 

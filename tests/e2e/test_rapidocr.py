@@ -11,7 +11,7 @@ from rubricworks.grading.images.text_reading import RapidOcrReader, mask_text
 from rubricworks.rubrics import Criterion, Response
 
 pytest.importorskip("rapidocr_onnxruntime")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

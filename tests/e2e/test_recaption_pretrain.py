@@ -2,25 +2,12 @@
 
 import pytest
 from kills import differing, products, run_with_kills, saved, there
+from laptop_recipes import SMALL as RECIPES
 from tiny_run import Run, settings
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-SMALL = {
-    "world.scenes": 60,
-    "world.questions": 2,
-    "data.held_out": 8,
-    "data.warm_up": 16,
-    "data.shard_size": 16,
-    "alignment.sft.steps": 2,
-    "alignment.sft.batch_size": 8,
-    "pretraining.sft.steps": 6,
-    "pretraining.sft.batch_size": 8,
-    "pretraining.sft.save_every": 2,
-    "tuning.sft.steps": 4,
-    "tuning.sft.batch_size": 8,
-    "evaluation.max_new_tokens": 8,
-}
+SMALL = RECIPES["recaption-pretrain-laptop"]
 KILLS = {
     "recaption": [("stage", there("recaption/part-00001.parquet"))],
     "pretrain_vlm": [("stage", saved("pretrain_vlm/checkpoint-2"))],

@@ -23,7 +23,7 @@ from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.verifiers.boxed import score_answer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 IMAGES_FOR = {"question-opener", "checklist-writer-1", "checklist-writer-2", "checklist-writer-3", "checklist-merger"}
 SCORERS = {"scorer", "scorer-1", "scorer-2", "scorer-3"}

@@ -11,7 +11,7 @@ from tiny_run import Run, settings
 
 from rubricworks.recipe.files import load_recipe
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 ARGUMENTS = ["rlr3-laptop", *settings(WORLD | TINY_RLR3)]
 KILLS = {

@@ -21,7 +21,7 @@ from transformers import (
 
 from rubricworks.data.tables import read_rows
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 WORDS = ["<pad>", "<eos>", "a", "small", "large", "red", "green", "blue", "circle", "square", "at", "top", "left"]
 

@@ -23,7 +23,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.recipe.files import recipe_path
 from rubricworks.tracking import TrackingConfig, connect, registry
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 SHORT = {
     "world.scenes": 32,

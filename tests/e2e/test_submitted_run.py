@@ -8,7 +8,7 @@ from served_api import ask, exchange, served
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_is_submitted_watched_and_stopped(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from built_wheel import CHECKOUT, build_wheel
 from tiny_run import TINY, Run, settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import warm_programs
+
 TINY = {
     "world.scenes": 48,
     "data.held_out": 8,
@@ -40,6 +42,25 @@ QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT":
 
 def settings(values: dict[str, object]) -> list[str]:
     return [argument for name, value in values.items() for argument in ("--set", f"{name}={value}")]
+
+
+def finish_run(runs: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """Output of `rubricworks run …`, which must succeed; stages are forked from loaded libraries (`warm_programs`)."""
+    runs.mkdir(parents=True, exist_ok=True)
+    file = runs / f".{uuid.uuid4().hex}.out"
+    with file.open("wb") as out:
+        program = warm_programs.start(
+            "warm_cli",
+            ["run", *arguments, "--runs", str(runs)],
+            env={**os.environ, **QUIET, **(env or {})},
+            cwd=runs,
+            stdout=out.fileno(),
+            stderr=out.fileno(),
+        )
+        code = program.wait()
+    output = file.read_text(errors="replace")
+    assert code == 0, output
+    return output
 
 
 class Run:

@@ -95,6 +95,7 @@ def test_question_files_give_a_macro_average_and_the_forgetting(run, benchmarks)
     assert (out / "leaderboard.html").is_file()
 
 
+@pytest.mark.slow
 def test_lmms_evals_files_are_read_and_agree_with_the_rules_here(run, benchmarks, tmp_path, monkeypatch):
     monkeypatch.setenv("RUBRICWORKS_LMMS_EVAL", str(write_launcher(tmp_path)))
     tasks = ["scene_count", "scene_box"]
@@ -109,6 +110,7 @@ def test_lmms_evals_files_are_read_and_agree_with_the_rules_here(run, benchmarks
     assert {row["version"] for row in rows} == {"lmms-eval 0.7.3, tasks scene_count+scene_box"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -127,6 +129,7 @@ def test_a_harness_that_fails_with_exit_code_0_fails_the_evaluation(
     assert message in done.err
 
 
+@pytest.mark.slow
 def test_a_request_that_the_endpoint_did_not_answer_is_missing_not_wrong(run, benchmarks, tmp_path, monkeypatch):
     monkeypatch.setenv("RUBRICWORKS_LMMS_EVAL", str(write_launcher(tmp_path)))
     (benchmarks / "FAULT").write_text("unanswered")

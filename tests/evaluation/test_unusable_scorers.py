@@ -2,11 +2,13 @@
 
 import os
 
+import pytest
 from caption_suite import captions, world, write_responses
 from cli_fixtures import run_cli
 from scripted_server import ScriptedServer, say
 
 
+@pytest.mark.slow
 def test_an_evaluation_whose_only_scorer_cannot_score_fails(tmp_path, monkeypatch):
     with world(tmp_path / "world", 2):
         images = tmp_path / "world" / "images"
@@ -18,6 +20,7 @@ def test_an_evaluation_whose_only_scorer_cannot_score_fails(tmp_path, monkeypatc
     assert "coco cannot score: there is no `java` on the PATH" in done.err
 
 
+@pytest.mark.slow
 def test_a_judge_that_always_answers_a_is_refused(tmp_path):
     server = ScriptedServer(lambda number, body: say('{"reason": "it is better", "judgment": "A"}'))
     with world(tmp_path / "world", 24):

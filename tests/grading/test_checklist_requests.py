@@ -86,6 +86,7 @@ property_settings = settings(
 )
 
 
+@pytest.mark.slow
 @property_settings
 @given(cases())
 def test_by_default_no_target_is_sent_that_question_and_response_do_not_hold_and_no_image(recorder, case):
@@ -100,6 +101,7 @@ def test_by_default_no_target_is_sent_that_question_and_response_do_not_hold_and
         assert f"{verifier}(predict" in body["messages"][0]["content"]
 
 
+@pytest.mark.slow
 @property_settings
 @given(cases())
 def test_each_ablation_shows_what_it_says_and_nothing_else(recorder, case):

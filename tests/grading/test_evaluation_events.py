@@ -71,6 +71,7 @@ def run_program(arguments: list[str], **environment: str) -> subprocess.Complete
     return done
 
 
+@pytest.mark.slow
 def test_each_verdict_is_an_event_and_a_failed_judge_one_with_an_error_and_no_score(serve, collector):
     run(ONE_JUDGE, serve(answer).url, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     events = collector.events
@@ -97,6 +98,7 @@ def test_each_verdict_is_an_event_and_a_failed_judge_one_with_an_error_and_no_sc
     ]
 
 
+@pytest.mark.slow
 def test_the_reasoning_goes_along_where_contents_are_asked_for_and_an_error_s_text_never(serve, collector):
     variables = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "EVENT_ONLY"}
     run(ONE_JUDGE, serve(answer).url, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=f"{collector.url}/v1/logs", **variables)
@@ -105,6 +107,7 @@ def test_the_reasoning_goes_along_where_contents_are_asked_for_and_an_error_s_te
     assert not collector.payloads  # spans have another endpoint
 
 
+@pytest.mark.slow
 def test_an_event_belongs_to_the_span_in_which_the_response_was_graded(serve, collector):
     """The example's."""
     code = EXAMPLE.read_text(encoding="utf-8")
@@ -115,6 +118,7 @@ def test_an_event_belongs_to_the_span_in_which_the_response_was_graded(serve, co
     assert attributes_of(event)["gen_ai.evaluation.name"] == "Names the cat"
 
 
+@pytest.mark.slow
 def test_a_cascade_tells_the_verdict_that_stands(serve, collector):
     run(CASCADE, serve(answer).url, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     told = [attributes_of(event) for event in collector.events]
@@ -122,6 +126,7 @@ def test_a_cascade_tells_the_verdict_that_stands(serve, collector):
     assert {one["rubricworks.judge"] for one in told} == {"cheap > strong"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variables", [{}, {"OTEL_LOGS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "URL"}])
 def test_no_event_is_sent_that_nobody_asked_for(serve, collector, variables):
     run(

@@ -27,6 +27,7 @@ def patience(name: str) -> float:
     return 0.5 if name in SLOW else 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize(
     ("call_per", "name"),
@@ -48,6 +49,7 @@ def test_a_judge_that_only_ever_fails_so_leaves_dead_letters_and_no_number(serve
     assert all(len(letter.error.raw) <= 20_000 for letter in graded.letters)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_judge_that_fails_so_once_is_asked_again_unless_that_cannot_help(serve, judge_key, name):

@@ -86,9 +86,9 @@ def dice(seed):
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize(
     "models",
-    [pytest.param(("j",), id="one judge", marks=pytest.mark.e2e), pytest.param(("j0", "j1", "j2"), id="three judges")],
+    [pytest.param(("j",), id="one judge", marks=pytest.mark.slow), pytest.param(("j0", "j1", "j2"), id="three judges")],
 )
-@pytest.mark.parametrize("call_per", ["response", pytest.param("criterion", marks=pytest.mark.e2e)])
+@pytest.mark.parametrize("call_per", ["response", pytest.param("criterion", marks=pytest.mark.slow)])
 def test_a_storm_of_everything_loses_and_invents_nothing_and_what_failed_can_be_asked_again(
     serve, judge_key, call_per, models
 ):

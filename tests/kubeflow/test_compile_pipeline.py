@@ -36,6 +36,7 @@ def spec(compiled) -> PipelineSpec:
     return json_format.ParseDict(yaml.safe_load(compiled.read_text()), PipelineSpec())
 
 
+@pytest.mark.slow
 def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
     program = (
         "import importlib, sys, pathlib; from rubricworks.kubeflow.compile import compile_pipeline\n"

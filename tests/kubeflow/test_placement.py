@@ -45,6 +45,7 @@ def test_each_task_is_asked_for_what_the_recipe_says(name, specs):
     assert table_of(*specs) == json.loads((TABLES / f"{name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
     program = (
         "import sys, pathlib; from rubricworks.kubeflow.compile import compile_pipeline\n"
@@ -104,6 +105,7 @@ def test_the_accelerators_of_a_pool_are_looked_at_once_and_on_one_of_them(specs)
     assert table["check-accelerators"]["after"] == ["preflight"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", METHODS)
 def test_nothing_is_paid_for_before_every_pool_and_its_image_are_looked_at(pipeline):
     """A stage that calls models waits, itself or behind others, for the checks of all pools that are used later."""

@@ -19,7 +19,7 @@ from rubricworks.stages.cluster.preflight import Config as PreflightConfig
 from rubricworks.tracking import TrackingConfig
 
 pytest.importorskip("mlflow")
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 RETRIES = 3
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from rubricworks.runtime.run_uri import RUN_ID
 from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytest.importorskip("mlflow")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 GATE = {"b_capscore_gain_low_above": 0.0}
 

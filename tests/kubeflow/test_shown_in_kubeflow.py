@@ -34,6 +34,7 @@ def outputs(run: Path, task: str) -> tuple[str, dict[str, float], dict[str, obje
     )
 
 
+@pytest.mark.slow
 def test_the_executor_hands_over_the_page_and_the_figures_and_again_when_the_stage_was_done_before(tmp_path, capfd):
     source, run = tmp_path / "images", tmp_path / "run"
     source.mkdir()
@@ -56,6 +57,7 @@ def test_the_executor_hands_over_the_page_and_the_figures_and_again_when_the_sta
         assert ("done in an earlier run" in capfd.readouterr().err) == bool(attempt)
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_hands_nothing_over(tmp_path):
     configs = {"prepare": json.dumps({"source": str(tmp_path / "nowhere")})}
     with pytest.raises(UserError, match="nowhere"):

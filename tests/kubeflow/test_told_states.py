@@ -43,6 +43,7 @@ def backend(version: str, branch: str, folder: Path) -> KubeflowBackend:
     return KubeflowBackend(version, folder, Pods(branch), secrets=defaultdict(lambda: defaultdict(str)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "branch", "told"),
     [

@@ -66,6 +66,7 @@ def completes(api: KubernetesApi, *lines: str):
     return act
 
 
+@pytest.mark.slow
 def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api, cluster, work):
     jobs = []
     api.on_create = lambda path, item: (jobs.append(item), api.condition(path, "Complete"))

@@ -116,7 +116,7 @@ asyncio.run(run())
 """
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [True, False], ids=["after it was recorded", "before it was recorded"])
 def test_run_that_is_killed_between_submit_and_fetch_waits_for_the_same_batch(batches, tmp_path, recorded):
     server = batches(lambda _, body: answered(f"re: {question_of(body)}"))

@@ -92,6 +92,7 @@ def test_a_cache_that_is_read_only_is_named_at_once_and_can_be_read_afterwards(s
     assert len(server.chats) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full_at", [3, 25, 45])
 def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_is_room(
     serve, disk, tmp_path, capfd, full_at

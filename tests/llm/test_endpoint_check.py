@@ -104,6 +104,7 @@ SHOWN = {
 TEXT_ONLY = {"judge", "prompt-rubric-writer", "exam-taker", "checklist-merger", "scorer", "answer-judge"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_models_of_the_world_see_where_the_recipe_shows_them_images(name, tmp_path):
     world = "world.pictures=1000" if name.startswith("rubricrl") else "world.scenes=40"
@@ -141,6 +142,7 @@ def test_a_judge_is_audited_without_images_if_the_settings_show_none():
     assert [one.where for one in distinct_endpoints(recipe) if not one.sees_images and one.endpoint.model == "judge"]
 
 
+@pytest.mark.slow
 def test_a_judge_of_the_world_that_sees_nothing_is_no_captioner(tmp_path):
     teacher = "committee={teachers: [{url: '${RUBRICWORKS_WORLD_URL}', model: judge}], captions_each: 2}"
     recipe = load_recipe(recipe_path("quickstart"), ("world.scenes=40", "data.held_out=8", "data.warm_up=8", teacher))
@@ -153,6 +155,7 @@ def test_a_judge_of_the_world_that_sees_nothing_is_no_captioner(tmp_path):
 STRONG = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [("policy.credits=logprob",), (f"policy.escalate_to={{judge: {STRONG}}}",)])
 def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tmp_path):
     small = ("world.scenes=40", "data.held_out=8", "data.warm_up=8")

@@ -9,6 +9,7 @@ from scripted_server import say
 from watched_program import CALLS, PROGRAM, clean, scrape, script
 
 
+@pytest.mark.slow
 def test_each_call_is_a_span_with_names_and_numbers_and_no_words(start, serve, collector, tmp_path):
     server = serve(script())
     program = start(
@@ -51,6 +52,7 @@ def test_each_call_is_a_span_with_names_and_numbers_and_no_words(start, serve, c
             assert words not in payload
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_ends_its_span_with_the_name_of_the_exception(start, serve, collector):
     slow = say("{}")
     slow.delay = 5
@@ -70,6 +72,7 @@ asyncio.run(main())
     assert collector.services == {"ours"}
 
 
+@pytest.mark.slow
 def test_a_secret_part_of_the_url_stays_in_the_environment(start, serve, port, collector):
     server = serve(script())
     code = """

@@ -77,6 +77,7 @@ def test_a_taken_port_is_a_warning_in_one_line_and_work_goes_on(start, port):
     )
 
 
+@pytest.mark.slow
 def test_the_port_is_free_again_after_a_process_that_was_scraped(start, port):
     for _ in range(2):
         program = start("step()", RUBRICWORKS_METRICS_PORT=str(port))
@@ -102,6 +103,7 @@ def refusal(*missing: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(arguments, capture_output=True, text=True, env=clean() | environment, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "message"),
     [

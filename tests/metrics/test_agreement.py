@@ -146,6 +146,7 @@ def resampled(first, second, responses, number, times=3_000):
     return np.quantile([value for value in values if value is not None], [0.025, 0.975])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [

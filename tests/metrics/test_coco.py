@@ -17,6 +17,8 @@ import pytest
 from rubricworks.errors import UserError
 from rubricworks.metrics import coco, coco_caption_scores, coco_scores
 
+pytestmark = pytest.mark.slow
+
 CASE = json.loads((Path(__file__).parents[1] / "conformance" / "data" / "e_text_metrics.json").read_text())["cases"][4]
 NAMES = ["Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4", "ROUGE_L", "METEOR", "CIDEr"]
 CANDIDATES = {

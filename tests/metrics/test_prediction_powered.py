@@ -69,6 +69,7 @@ def test_estimates_and_bounds_are_those_of_the_authors_package(
     assert (mean.high - mean.low) * 1.959964 / student == pytest.approx(high - low, rel=1 / labelled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("false_positive", [0.05, 0.3])
 def test_intervals_cover_the_truth_as_often_as_they_say_and_are_narrower_than_the_labels_alone(false_positive):
     generator = np.random.default_rng(7)

@@ -52,6 +52,7 @@ def test_agreement_is_spearman_of_the_mean_scores_with_the_ranking():
     assert ranking_agreement(scores(MEANS, 0.001, 20), upside_down).value == pytest.approx(-1)
 
 
+@pytest.mark.slow
 def test_interval_is_that_of_resampling_whole_samples():
     of = scores(MEANS, 1.5, 40)
     result = ranking_agreement(of, ELO, resamples=4000, seed=1)

@@ -54,6 +54,7 @@ def compiled(tmp_path_factory):
     return compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "arm"), _arms())
 def test_arm_is_planned_with_every_model_that_it_alone_asks(data, arm, tmp_path):
     path = tmp_path / "recipe.yaml"
@@ -65,6 +66,7 @@ def test_arm_is_planned_with_every_model_that_it_alone_asks(data, arm, tmp_path)
     assert all(call.count > 0 for call in calls if call.endpoint.model in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "arm"), [one for one in _arms() if "world" not in one.values[0]])
 def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(data, arm, compiled, tmp_path):
     path = tmp_path / "recipe.yaml"

@@ -18,6 +18,7 @@ OWN_FORM = {"find_new_samples", "preflight", "outcome"}
 """Components with an output or an input that no other has (test_retrain_dag, test_run_folder, test_outcome)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "inputs"),
     [

@@ -74,6 +74,7 @@ def test_with_too_little_new_only_the_look_is_taken(tmp_path, monkeypatch):
     assert [call["stage"] for call in calls] == ["find_new_samples"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", BRANCHES)
 def test_the_champions_stages_run_with_its_configurations_and_it_stands_in_for_the_base(
     pipeline, tmp_path, monkeypatch

@@ -70,6 +70,7 @@ def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys, tmp_path):
     assert "Address already in use" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path):
     environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path / "runs")}
     command = [sys.executable, "-m", "rubricworks.cli", "server", "--host", "0.0.0.0", "--port", "0"]

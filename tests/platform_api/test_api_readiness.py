@@ -87,6 +87,7 @@ def set_revision(file, revision):
         database.execute("UPDATE alembic_version SET version_num = ?", [revision])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("revision", "status", "told", "level"),
     [

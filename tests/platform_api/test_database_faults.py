@@ -50,7 +50,6 @@ def stored(tmp_path) -> Path:
     ("first_page", "reason"),
     [(0, "file is not a database"), (2, "database disk image is malformed"), (-1, "btreeInitPage")],
 )
-@pytest.mark.timeout(60)  # a server that starts serves on
 def test_a_server_does_not_start_on_a_damaged_file(stored, monkeypatch, capsys, first_page, reason):
     for name in ("RUBRICWORKS_API_TOKEN", "RUBRICWORKS_DATABASE_URL", "RUBRICWORKS_STORAGE"):
         monkeypatch.delenv(name, raising=False)
@@ -84,6 +83,7 @@ def test_a_file_that_is_damaged_under_a_server_is_told(tmp_path, caplog):
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_writing_goes_on_once_there_is_room(disk, caplog):
     with served(settings(disk.path / "runs")) as url:
         assert create_token(url, "ci")[0] == 201

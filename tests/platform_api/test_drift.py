@@ -14,7 +14,7 @@ from rubricworks.tracking import TrackingConfig, connect, registry
 from rubricworks.tracking.installation import ApiClient
 from rubricworks.tracking.promotion_messages import Consumer, consumer_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

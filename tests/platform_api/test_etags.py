@@ -33,6 +33,7 @@ def caller(tmp_path_factory):
         yield Caller(url)
 
 
+@pytest.mark.slow
 def test_every_read_is_tagged_and_is_not_sent_again_while_it_is_the_same(caller):
     found, untagged = 0, {}
     for path in READS:
@@ -51,6 +52,7 @@ def test_every_read_is_tagged_and_is_not_sent_again_while_it_is_the_same(caller)
     assert untagged == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["viewer-1", "admin-1"])
 def test_a_head_is_answered_as_a_get_without_its_body(caller, who):
     secret, differ = bearer(caller.secret(who)), {}

@@ -63,6 +63,7 @@ async def look(path, url):
     return [one.text for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "encoding"),
     [

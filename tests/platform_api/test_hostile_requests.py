@@ -91,6 +91,7 @@ def outside(folder):
     return kept, sorted(path.name for path in folder.parent.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "hostile"), placeholders())
 def test_no_parameter_of_a_path_leads_out(url, folder, method, path, hostile):
     before = outside(folder)
@@ -141,11 +142,13 @@ def ask_in_vain(url, folder, path, field, texts):
         assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "field"), queries())
 def test_sql_in_a_parameter_is_text(url, folder, path, field):
     ask_in_vain(url, folder, path, field, SQL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
 def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
     time = "2026-11-23T02:09:00+00:00"
@@ -157,6 +160,7 @@ def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
     ask_in_vain(url, folder, path, "cursor", [encode_cursor(*place) for place in places])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
 def test_a_place_that_no_database_can_look_for_is_no_cursor(url, folder, path):
     texts, times = ("\ud800", "a"), ("2026-11-23T02:09:00+00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59-14:00")

@@ -200,6 +200,7 @@ def test_a_change_whose_service_is_killed_before_its_answer_is_made_once_when_it
     assert rows(tmp_path, "SELECT count(*) FROM changes WHERE action = 'label.set'") == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nightly", None])
 def test_a_run_whose_service_is_killed_before_its_answer_is_started_once(stand_in, name):  # noqa: F811
     child = stand_in.parent / "child.py"

@@ -142,6 +142,7 @@ def test_an_image_is_shown_in_the_place_where_it_was_sent(url, tmp_path):
         assert "base64" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "asked"),
     [

@@ -70,6 +70,7 @@ def test_a_budget_is_the_sum_of_the_ledger(caller):
     assert b"of $2.00 allowed" in body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["error.json", f"state/{STAGE}/error.json"])
 def test_a_stage_that_failed_has_its_time_on_the_page_and_in_the_budget(tmp_path, path):
     run = write_run(tmp_path)

@@ -42,6 +42,7 @@ def test_migrations_and_tables_are_the_same_and_a_second_time_changes_nothing(tm
     assert NAMED == REVISIONS, "files are named by their revisions, as Alembic orders them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_rows_of_each_revision_stay_and_its_version_still_writes(tmp_path, revision):
     asyncio.run(check_upgrade(f"sqlite:///{tmp_path}/x.db", revision, at_once=1))

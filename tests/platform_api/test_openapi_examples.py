@@ -32,6 +32,7 @@ def problems(schema, schemas):
     return [error.message for example in schema["examples"] for error in check.iter_errors(example)]
 
 
+@pytest.mark.slow
 def test_each_body_has_an_example_that_is_valid_by_its_schema():
     description = create_app().openapi()
     schemas = description["components"]["schemas"]

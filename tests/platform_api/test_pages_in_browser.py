@@ -36,7 +36,7 @@ from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import FINDINGS_TAG
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 CHILD = """
     import sys, time
     from pathlib import Path

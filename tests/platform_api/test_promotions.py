@@ -34,7 +34,7 @@ from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import FINDINGS_TAG
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 MODEL = "captioner"
 
 

@@ -19,7 +19,7 @@ from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.tracking import TrackingConfig, connect, registry
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 NAMES = [f"model-{number:04}" for number in range(1_050)]
 """More than MLflow gives in one answer: 100 by default, 1000 at most."""
 CHAMPION, BEFORE, WAITING = NAMES[3], NAMES[4], NAMES[5]

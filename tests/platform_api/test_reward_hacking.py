@@ -74,6 +74,7 @@ def test_the_page_shows_both_and_foreign_text_as_text(url):
     assert b"<i>3" not in body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "is_told"), [(43, True), (44, False)])
 def test_a_training_in_which_the_alarm_could_not_fire_yet_is_no_sign_of_health(tmp_path, steps, is_told):
     run = write_run(tmp_path)

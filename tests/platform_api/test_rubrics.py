@@ -90,6 +90,7 @@ def test_an_admin_who_proposed_a_version_does_not_approve_it(caller):
     assert caller.post("admin", f"rubric-versions/{number}/reject", {"reason": "mine"})[1]["state"] == "rejected"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("patterns", "status"), [(("*",), 403), (("rubrics:other-*/*",), 403), (("m", "rubrics:today-*/synthesize_*"), 200)]
 )

@@ -107,6 +107,7 @@ def test_half_a_line_of_statistics_waits_and_a_log_shows_no_password(url):
     assert ask(f"{url}/runs/today-1/stages/{STAGE}/log")[1]["text"] == "asked https://***@host/v1\nended\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999", "1e308", "9" * 400])
 def test_figures_of_a_step_that_no_chart_can_hold_are_left_out(tmp_path, figure):
     run = write_run(tmp_path)
@@ -295,6 +296,7 @@ def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", f"/rollouts/{STAGE}", f"/rollouts/{STAGE}/1/a", "/hacking"])
 def test_pages_of_a_simulated_run_say_so(tmp_path, place):
     run = write_run(tmp_path)
@@ -628,6 +630,7 @@ def test_progress_is_read_of_the_present_attempt_and_of_runs_that_are_going_alon
     assert run_record(store, "today-1").progress == ()
 
 
+@pytest.mark.slow
 def test_a_group_is_read_without_pandas(tmp_path):
     write_run(tmp_path)
     code = f"""

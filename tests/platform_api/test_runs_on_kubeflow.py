@@ -23,7 +23,7 @@ from rubricworks.platform_api.serving import listening_socket
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 RECIPE = """\
 name: mine

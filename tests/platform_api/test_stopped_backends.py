@@ -15,7 +15,7 @@ from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.store import open_run_store
 from rubricworks.storage import open_bucket
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 NOWHERE = "http://127.0.0.1:9"
 BANNER = re.compile(r'<(?:aside|div) class="banner alarm[^"]*" role="\w+">(.*?)</(?:aside|div)>')
 NEED_NOTHING = {"/", "/login", "/runs/{run}/label/{stage}"}

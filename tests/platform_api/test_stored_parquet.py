@@ -18,6 +18,7 @@ def _content(rows, **options):
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write_statistics", [True, False])
 @pytest.mark.parametrize("row_group_size", [1, 7, 64, 100, 5000])
 @pytest.mark.parametrize("place", [(0, "é0"), (1, "é49"), (2, "é17"), (2, "z"), (3, "é0"), (-1, "")])

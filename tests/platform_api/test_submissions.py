@@ -334,6 +334,7 @@ def test_a_stream_that_has_nothing_new_sends_comments_that_keep_proxies_from_cut
             assert answer.headers["x-accel-buffering"] == "no"
 
 
+@pytest.mark.slow
 def test_stop_is_shown_where_it_works_and_elsewhere_the_reason(stand_in):
     with served(settings(stand_in)) as url, lock_folder(stand_in / "mine"):
         (stand_in / "mine" / "recipe.yaml").write_text("name: x\n")

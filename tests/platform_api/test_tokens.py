@@ -45,6 +45,7 @@ def right_of(route):
     return next(one.call.right for one in route.dependant.dependencies if hasattr(one.call, "right"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("route", guarded_routes(), ids=lambda route: f"{min(route.methods)} {route.path}")
 def test_every_route_lets_those_through_that_have_its_right(url, secrets, route, scope):

@@ -34,6 +34,7 @@ def plain_loops(rows, weights, size, eps):
     return [0.0 if value is None else next(judged) for value in summed]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data(), size=st.integers(2, 6), rewards=st.integers(1, 4), eps=st.sampled_from([1e-4, 1e-2]))
 def test_any_rewards_masked_or_not_agree_with_plain_loops(data, size, rewards, eps):

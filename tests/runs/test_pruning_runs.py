@@ -109,6 +109,7 @@ def test_runs_that_a_run_which_stays_takes_from_stay_and_the_others_go(write_run
     assert sorted(os.listdir(folder)) == ["arm", "first", "second"]
 
 
+@pytest.mark.slow
 def test_a_run_whose_model_is_in_use_stays(write_runs, tmp_path):
     folder = write_runs("champion", done_run())
     for name in ("older", "before"):

@@ -18,6 +18,8 @@ from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments
 from rubricworks.runs.local import run_local
 
+pytestmark = pytest.mark.slow
+
 
 @dsl.component(base_image="any", install_kfp_package=False, packages_to_install=[])
 def first(config: str, run: str) -> str:

@@ -98,6 +98,7 @@ def judge(_, body):
     return slow_one(say(json.dumps({"verdicts": verdicts}), tokens=(900, 10)), body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call_per", ["response", "criterion"])
 def test_grading_by_several_judges_keeps_all_that_was_in_flight_at_the_cap(
     serve, judge_key, tmp_path, samples, call_per
@@ -127,6 +128,7 @@ def failing(share, kind):
     return script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [60, 100])
 @pytest.mark.parametrize(
     "kind", [fail(400, f"no such model; {ECHOES[0]}"), say(None, refusal="no")], ids=["HTTP 400", "refusal"]
@@ -171,6 +173,7 @@ def test_an_endpoint_that_fails_less_than_half_of_the_time_leaves_dead_letters_a
     assert {letter["message"].split(": ", 2)[2] for letter in letters} == {"too large; you sent Bearer ***"}
 
 
+@pytest.mark.slow
 def test_an_outage_after_a_thousand_good_calls_stops_the_stage_within_a_few_dozen(serve, judge_key, tmp_path):
     samples = prepare(tmp_path / "many", 400)
     server, run = serve(describe), tmp_path / "run"

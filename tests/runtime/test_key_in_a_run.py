@@ -14,8 +14,6 @@ from rubricworks.errors import UserError
 from rubricworks.llm import read_spending
 from rubricworks.tracking import TrackingConfig, pipeline_run, stage_run
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def echo(number, body):
     """Says what it heard: in plain text, escaped in JSON, in a verdict, in an error page."""

@@ -43,7 +43,7 @@ def test_other_stages_and_single_accelerators_run_as_one_process(monkeypatch, st
     assert processes_here(stage) == 0
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_two_processes_make_the_stage_that_one_makes(tmp_path, two_processes, monkeypatch):
     samples = squares_table(tmp_path / "made")
     out = warm_up(tmp_path / "two", samples)
@@ -60,7 +60,7 @@ def test_two_processes_make_the_stage_that_one_makes(tmp_path, two_processes, mo
         torch.testing.assert_close(actual[name], weights, rtol=0, atol=1e-5, msg=name)
 
 
-@pytest.mark.e2e
+@pytest.mark.long
 def test_what_a_process_refuses_is_the_stages_error(tmp_path, two_processes):
     with pytest.raises(UserError, match=r"^batch_size 3 does not divide over 2 processes; make it a multiple"):
         warm_up(tmp_path / "run", squares_table(tmp_path / "made"), batch_size=3)

@@ -50,6 +50,7 @@ def launch_stages(tmp_path, serve):
     return run
 
 
+@pytest.mark.slow
 def test_a_stage_can_be_scraped_while_it_asks(launch_stages, port):
     pages: list[str] = []
 
@@ -64,6 +65,7 @@ def test_a_stage_can_be_scraped_while_it_asks(launch_stages, port):
     assert 'rubricworks_chat_calls_total{model="m",purpose="' in pages[0]
 
 
+@pytest.mark.slow
 def test_a_port_that_another_process_holds_does_not_fail_a_run(launch_stages, tmp_path, port):
     with socket.create_server(("127.0.0.1", port)):
         done = launch_stages([say("a wall")], RUBRICWORKS_METRICS_PORT=str(port))
@@ -74,6 +76,7 @@ def test_a_port_that_another_process_holds_does_not_fail_a_run(launch_stages, tm
     assert (tmp_path / "run" / "caption_committee" / "done.json").exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_none_is_said_before_anything_is_asked(launch_stages, tmp_path):
     done = launch_stages([say("a wall")], RUBRICWORKS_METRICS_PORT="http")
     assert done.returncode == 1
@@ -82,6 +85,7 @@ def test_a_port_that_is_none_is_said_before_anything_is_asked(launch_stages, tmp
     assert (error["stage"], "traceback" in error) == ("prepare", False)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_does_not_fail_a_run(launch_stages):
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     done = launch_stages([say("a wall")], **away)

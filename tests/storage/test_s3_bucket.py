@@ -116,6 +116,7 @@ def test_reads_and_writes_outlast_a_server_that_fails_for_a_while(bucket, line, 
     assert [item.key for item in it.objects()] == ["a"]
 
 
+@pytest.mark.slow
 def test_a_large_file_goes_up_in_parts_over_a_line_that_drops_and_arrives_whole(bucket, line, tmp_path):
     source = tmp_path / "model.safetensors"
     source.write_bytes(os.urandom(LARGE))

@@ -247,6 +247,7 @@ items = junk | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     essential=st.lists(items, max_size=5),
     additional=st.lists(items, max_size=5),

@@ -25,6 +25,8 @@ from rubricworks.tracking import (
 from rubricworks.tracking.delivery import deliver
 
 pytest.importorskip("mlflow")
+
+pytestmark = pytest.mark.slow
 DEFAULT = TrackingConfig()
 
 

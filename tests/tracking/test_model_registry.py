@@ -81,6 +81,7 @@ def versions(connection, run, model: Path, count: int) -> list[int]:
     return numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("champion", "expected"), [(None, 1), (2, None), (2, 1), (1, 2)])
 def test_a_champion_that_is_not_the_expected_one_stays(model, promoting, champion, expected):
     connection, run = promoting

@@ -16,6 +16,8 @@ from rubricworks.tracking import registry, stage_connection
 from rubricworks.tracking.lineage import fetch_artifacts
 
 mlflow = pytest.importorskip("mlflow")
+
+pytestmark = pytest.mark.slow
 URI = "models:/captioner@champion"
 PROMPT = "describe the image"
 

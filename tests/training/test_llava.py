@@ -114,6 +114,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, stored, tmp_path):
     config = VlmConfig(steps=8, batch_size=5, learning_rate=1e-2, save_every=3, log_every=1)
     modules = ModuleRates(rates={VISION_TOWER: 1e-3})
@@ -130,7 +131,7 @@ def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, store
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_files_name_the_weights_as_the_hubs_llavas_and_are_read_back_whole(tiny):
     """llava-hf/llava-1.5-7b-hf's names, by which vLLM finds them (`tests/vllm_cpu`)."""
     names = set(load_file(tiny / "model.safetensors"))
@@ -145,6 +146,7 @@ def test_files_name_the_weights_as_the_hubs_llavas_and_are_read_back_whole(tiny)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
 
 
+@pytest.mark.slow
 def test_directory_loads_with_transformers_alone_and_says_the_same(tiny, tmp_path):
     image = squares()[0][0]
     (tmp_path / "picture.png").write_bytes(image)

@@ -26,6 +26,7 @@ def kill_at(step):
     return on_log
 
 
+@pytest.mark.slow
 def test_warm_up_teaches_the_student_to_see(student, tmp_path):
     losses = []
     config = SftConfig(steps=120, batch_size=12, learning_rate=1e-2, save_every=1000, log_every=20)
@@ -41,6 +42,7 @@ def test_warm_up_teaches_the_student_to_see(student, tmp_path):
     assert all(tokens == 7 for _, tokens in texts)  # six words and the end token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2, dropout=0.1)])
 def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path, lora):
     config = SftConfig(steps=8, batch_size=5, save_every=3, log_every=1, lora=lora)
@@ -75,6 +77,7 @@ def test_half_written_checkpoint_is_passed_over(student, tmp_path):
     assert calls[0] == 3
 
 
+@pytest.mark.slow
 def test_training_goes_on_where_its_folder_and_its_models_were_moved_and_not_from_another_model(student, tmp_path):
     config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
     before = shutil.copytree(student, tmp_path / "before" / "model")
@@ -99,6 +102,7 @@ def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
     assert calls[0] == 1
 
 
+@pytest.mark.slow
 def test_merged_lora_model_is_plain_and_says_what_the_adapted_one_said(student, tmp_path, monkeypatch):
     from rubricworks.training import lora
 

@@ -81,6 +81,7 @@ def test_prompts_are_padded_on_the_left(text_student):
     assert inputs["attention_mask"][0, 0] == 0
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_sft_ends_with_the_same_weights(text_student, tmp_path):
     config = SftConfig(steps=9, batch_size=6, save_every=3, log_every=1)  # 25 examples: batches of three epochs
 
@@ -98,6 +99,7 @@ def test_killed_and_resumed_sft_ends_with_the_same_weights(text_student, tmp_pat
     assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
     config = PolicyConfig(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
     result = train_policy(taught, ROWS, says_blue, tmp_path, config)
@@ -108,6 +110,7 @@ def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
     assert sum("blue" in text for text, _ in captions) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
 def test_killed_and_resumed_policy_ends_with_the_same_weights(taught, tmp_path, lora):
     config = PolicyConfig(steps=5, save_every=2, learning_rate=1e-3, lora=lora, **FEW)

@@ -43,6 +43,7 @@ def test_student_directory_names_qwen3_vls_processor_with_all_that_it_reads(stud
     assert config["video_token_id"] >= config["text_config"]["vocab_size"]
 
 
+@pytest.mark.slow
 def test_student_directory_loads_in_a_fresh_process_without_torchvision(student):
     code = (
         "import sys\n"

@@ -21,6 +21,8 @@ from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.scene import Scene, generate_scenes
 
+pytestmark = pytest.mark.slow
+
 SEED, COUNT = 13, 60
 SCENES = list(generate_scenes(SEED, COUNT))
 NOISY = [noisy_caption(scene, SEED, index, commentary=0.5) for index, scene in enumerate(SCENES)]

@@ -35,6 +35,7 @@ def test_without_commentary_the_exported_bytes_are_those_of_before(tmp_path: Pat
     assert hashlib.sha256(content).hexdigest() == "2ab4292e8cda126b8c7ff4e80f1919f6a40396818f74af1f110e94e6f859050b"
 
 
+@pytest.mark.slow
 def test_stated_share_of_the_captions_ends_with_one_sentence_and_nothing_else_changes(tmp_path: Path):
     plain = [noisy_caption(scene, SEED, index) for index, scene in enumerate(generate_scenes(SEED, COUNT))]
     export_scenes(tmp_path, seed=SEED, count=COUNT, commentary=0.3)
@@ -58,6 +59,7 @@ def test_commentary_is_a_share_in_the_recipe_and_in_the_command(tmp_path: Path):
     assert all(caption.endswith(COMMENTARY) for caption in captions(tmp_path))
 
 
+@pytest.mark.slow
 def test_stated_share_of_the_captions_says_one_of_its_own_sentences_again(tmp_path: Path):
     plain = [noisy_caption(scene, SEED, index) for index, scene in enumerate(generate_scenes(SEED, COUNT))]
     export_scenes(tmp_path, seed=SEED, count=COUNT, repetition=0.3)

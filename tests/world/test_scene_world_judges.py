@@ -125,6 +125,7 @@ def test_judge_answers_prose_when_there_is_nothing_to_judge(text: str):
     assert judge_reply(text) == NOTHING_TO_JUDGE
 
 
+@pytest.mark.slow
 def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
     rule = "Passes if the caption names an object at the top left."
     captions = [f"at top-left a circle . remark {number}" for number in range(20_000)]

@@ -136,6 +136,7 @@ def test_answers_end_in_a_box_most_of_them_guessed_and_the_worked_ones_mostly_ri
     assert 0.55 <= share <= 0.68
 
 
+@pytest.mark.slow
 def test_same_call_writes_the_same_bytes_and_more_scenes_begin_with_the_same_rows(folder, rows, tmp_path):
     place = export_questions(tmp_path, seed=SEED, count=COUNT, per_scene=EACH) / "questions.parquet"
     assert place.read_bytes() == (folder / "questions" / "questions.parquet").read_bytes()
@@ -164,6 +165,7 @@ def test_bad_calls_and_places_are_user_errors(tmp_path):
         export_questions(tmp_path / "file", seed=1, count=2, per_scene=1)
 
 
+@pytest.mark.slow
 def test_command_exports_both_and_by_default_scenes_alone(tmp_path):
     for questions, exists in ((0, False), (2, True)):
         command = [sys.executable, "-m", "rubricworks.cli", "world", "export", str(tmp_path), "--scenes", "5"]

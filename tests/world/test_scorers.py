@@ -72,6 +72,7 @@ def test_options_are_answered_by_letter(monkeypatch):
         assert answer["essential"][0]["credit"] == f"expr_verify(predict='{call}')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [*TEACHERS, "scorer"])
 def test_scorers_err_at_their_stated_rates(model):
     faults = SCORERS[model]

@@ -24,6 +24,8 @@ from rubricworks.world.scene.questions import (
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.responses import write_response
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = (
     "import sys; from rubricworks.world.server import serve\n"
     "serve(sys.argv[1], on_ready=lambda url: print(url, flush=True))"

@@ -4,7 +4,7 @@ import pytest
 
 from rubricworks.adapters.conformance import CASES, Outcome, check_trainer
 
-pytestmark = pytest.mark.e2e  # up to three trainings a case
+pytestmark = pytest.mark.slow  # up to three trainings a case
 EXPECTED = {
     "none": Outcome.MASKED,
     "nan": Outcome.MASKED,

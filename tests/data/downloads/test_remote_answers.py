@@ -100,6 +100,7 @@ class Counting(Fetcher):
             self.now -= 1
 
 
+@pytest.mark.slow
 def test_images_come_in_order_some_at_a_time_and_what_is_none_says_so(server):
     def slow(shade: int):
         def page(_: int) -> Page:

@@ -95,6 +95,7 @@ def carry(path, folder, format=None):
                 write_rubric_set(entries, folder / target, name, note=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
@@ -107,6 +108,7 @@ def test_rows_of_any_shape(tmp_path_factory, name, data):
     carry(folder / "rows.json", folder, FORMAT_OF.get(name, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

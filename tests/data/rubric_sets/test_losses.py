@@ -134,6 +134,7 @@ RUBRICS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=40, deadline=None)
 @given(rubric=RUBRICS, prompt=TEXTS, reference=TEXTS)

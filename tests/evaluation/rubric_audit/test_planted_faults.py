@@ -148,7 +148,7 @@ def results(world_url, tmp_path_factory):
     return planted, *audited(planted, world_url, tmp_path_factory.mktemp("cache") / "answers.sqlite")
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_nine_of_ten_planted_faults_are_found_and_few_others_flagged(results):
     planted, audit, _ = results
     counted = tally(planted, audit)
@@ -163,7 +163,7 @@ def test_nine_of_ten_planted_faults_are_found_and_few_others_flagged(results):
     assert audit.impossible_credited < 0.1
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_faults_in_a_wording_that_no_flag_was_written_for_are_found_too(world_url, tmp_path):
     planted = planted_rubrics(200, seed=11, wording="sixth")
     audit, _ = audited(planted, world_url, tmp_path / "answers.sqlite")
@@ -173,7 +173,7 @@ def test_faults_in_a_wording_that_no_flag_was_written_for_are_found_too(world_ur
     assert min(counted.found[fault] / count for fault, count in counts.items()) >= 0.75
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_most_planted_faults_are_gone_after_the_scripted_writer_has_rewritten_the_flagged_rubrics(results):
     planted, audit, fixes = results
     counts = fault_counts(planted)

@@ -121,6 +121,7 @@ def test_an_overlap_is_a_share(min_overlap):
         AssertionGrader(ChatClient("http://127.0.0.1:1/v1", "m"), min_overlap=min_overlap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bad",
     [

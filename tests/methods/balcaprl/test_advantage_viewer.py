@@ -15,7 +15,7 @@ from report_page import write_balcaprl_report
 
 from rubricworks.rl import decoupled_advantages, group_advantages
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 WEIGHTS = list(balcaprl.WEIGHTS)
 CORNER = "document.querySelector('canvas').getContext('2d').getImageData(0, 59, 1, 1).data[0]"
 NOTHING = {"count": 0, "mean": 0, "squares": 0, "telling": False}

@@ -67,6 +67,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.slow
 def test_every_claim_has_the_number_that_its_words_say(tmp_path):
     result = numbers(write_seed(tmp_path))
     assert list(result) == list(BY_HAND)
@@ -87,6 +88,7 @@ def test_each_claim_compares_runs_that_differ_in_one_thing():
     assert set(arms["gate_0_3"].items()) - set(arms["gate_05_3"].items()) == {("policy.length.lower", 0)}
 
 
+@pytest.mark.slow
 def test_verdicts_are_over_the_seeds(tmp_path):
     runs = {
         seed: write_seed(tmp_path, seed, own={"dc_score": dc}, no_precision={"arena_win": win})
@@ -102,6 +104,7 @@ def test_verdicts_are_over_the_seeds(tmp_path):
     assert findings["references-qa"].verdict == "holds"  # 0.01 with every seed
 
 
+@pytest.mark.slow
 def test_what_was_not_judged_has_no_number_and_says_so(tmp_path):
     run = write_seed(tmp_path, full={"arena_win": None, "b_capscore": None})
     findings = {one.claim.name: one for one in balcaprl_findings({1: run})}
@@ -128,6 +131,7 @@ def test_commentary_is_a_sentence_that_names_nothing_of_any_reference():
     assert commentary_share([PLAIN], []) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "message"),
     [

@@ -112,6 +112,7 @@ def changed(name: str, arm: str) -> set[str]:
     return {stage for stage in own if own[stage] != of_arm[stage]} - {"promote"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["balcaprl", "balcaprl-laptop"])
 def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
     recipe = load_recipe(recipe_path(name))
@@ -129,6 +130,7 @@ def test_every_arm_differs_in_its_training_and_shares_the_rest(name):
         assert also <= changed(name, arm)
 
 
+@pytest.mark.slow
 def test_no_two_arms_are_the_same():
     for name in ("balcaprl", "balcaprl-laptop"):
         recipe = load_recipe(recipe_path(name))

@@ -27,6 +27,7 @@ def test_both_intervals_must_lie_above_their_bounds_and_what_was_not_measured_do
     assert [reason.split(":")[0] for reason in result.reasons] == ["win rate, low end", "b-CapScore gain, low end"]
 
 
+@pytest.mark.slow
 def test_a_policy_that_passes_is_registered_with_its_figures_and_becomes_champion(tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

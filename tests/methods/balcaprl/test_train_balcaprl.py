@@ -20,7 +20,7 @@ from rubricworks.grading import GradedCaption
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config
 from rubricworks.rl import decoupled_advantages, group_advantages
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("trl")
 

@@ -17,7 +17,7 @@ from rubricworks.evaluation.scorers.caption_prompts import CANNOT_ANSWER, Exam
 from rubricworks.rl import group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("trl")
 

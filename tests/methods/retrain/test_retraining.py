@@ -30,6 +30,8 @@ from rubricworks.tracking.lineage import Lineage, read_lineage
 
 pytest.importorskip("mlflow")
 
+pytestmark = pytest.mark.slow
+
 LOST, WON = ((-0.1, -0.2, 0.0), (0.3, 0.2, 0.4)), ((0.2, 0.1, 0.3), (0.7, 0.6, 0.8))
 """Gain in b-CapScore and win rate, each with its interval."""
 GATE = {"b_capscore_gain_low_above": 0.0}

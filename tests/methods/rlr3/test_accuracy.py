@@ -154,6 +154,7 @@ signs = st.text("+-?", min_size=1, max_size=6)
 models = st.fixed_dictionaries({"count": signs, "word": signs, "box": signs})
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(base=models, arms=st.dictionaries(st.tuples(st.sampled_from(["rlr3", "rlvr"]), st.integers(1, 4)), models))
 def test_any_table_gives_the_means_of_brute_force(base, arms):

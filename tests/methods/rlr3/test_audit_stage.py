@@ -16,6 +16,8 @@ from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
 from rubricworks.methods.rlr3.stages.audit import Config
 from rubricworks.runtime.launch import launch
 
+pytestmark = pytest.mark.slow
+
 COUNT, TRAIN, EACH = 420, 20, 80
 
 

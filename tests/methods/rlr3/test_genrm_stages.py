@@ -167,6 +167,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files) if "checkpoint" not in str(path)}
 
 
+@pytest.mark.slow
 def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not(tmp_path, inputs, serve, monkeypatch):
     data = labelled(tmp_path / "run", inputs, serve(scored))
     whole = trained(tmp_path / "whole", data)
@@ -206,6 +207,7 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
     assert contents(trained(tmp_path / "cut", data)) == contents(whole)
 
 
+@pytest.mark.slow
 def test_student_that_is_a_model_is_its_own_base_and_reads_the_instructions(tmp_path, inputs, serve):
     data = labelled(tmp_path / "run", inputs, serve(scored))
     from rubricworks.training.tiny.text_config import TinyTextConfig
@@ -218,6 +220,7 @@ def test_student_that_is_a_model_is_its_own_base_and_reads_the_instructions(tmp_
     assert set(json.loads((out / "genrm.json").read_text())) == {"base", "sft", "rlvr"}
 
 
+@pytest.mark.slow
 def test_student_may_see_so_that_the_audit_can_show_it_the_image(tmp_path, inputs, serve):
     data = labelled(tmp_path / "run", inputs, serve(scored))
     from rubricworks.training.config import TinyConfig

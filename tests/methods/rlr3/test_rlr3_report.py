@@ -73,6 +73,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
         assert message in text_of(html)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage",
     [
@@ -171,6 +172,7 @@ def test_answers_are_marked_right_wrong_or_not_judged(tmp_path: Path) -> None:
     assert "Base ✕ no box none" in text
 
 
+@pytest.mark.slow
 def test_questions_shown_are_as_many_as_asked_and_the_draw_follows_the_seed(tmp_path: Path) -> None:
     rlr3.write_whole_run(tmp_path)
 

@@ -21,6 +21,8 @@ from rubricworks.verifiers.boxed import score_answer
 
 pytest.importorskip("trl")
 
+pytestmark = pytest.mark.slow
+
 SHAPE = {"steps": 4, "prompts_per_step": 4, "group_size": GROUP, "max_new_tokens": LONGEST, "learning_rate": 1e-3}
 SHAPE |= {"milestone_every": 2, "save_every": 2}
 TRAINED_ON = ("samples", "rubrics", "filtered", "model")

@@ -20,7 +20,7 @@ from rubricworks.runtime.launch import launch
 from rubricworks.stages.training.canary import CanaryRecord
 
 pytest.importorskip("trl")
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 RL = {"epochs": None, "steps": 2, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
 WEIGHTS = (3, 1)

@@ -40,6 +40,7 @@ def runs(folders):
     return ArmRuns("Baselines", LAPTOP, 1, (), True, "1", folders, list(folders))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rubicap", LAPTOP])
 def test_ten_arms_share_what_comes_before_the_training(name):
     recipe = load_recipe(recipe_path(name))

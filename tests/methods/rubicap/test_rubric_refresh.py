@@ -14,7 +14,7 @@ from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
 
 pytest.importorskip("trl")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 # A policy that stands still: whatever the processes draw, its greedy captions are the same.
 RL = {"epochs": None, "steps": 3, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-12}
@@ -93,6 +93,7 @@ def test_two_processes_rewrite_each_rubric_once_and_both_train_on_the_result(inp
     assert {title for title in asked if ":" in title} == {written[name] for name in last}
 
 
+@pytest.mark.long
 def test_one_process_writes_the_same_rubrics(inputs, serve, tmp_path, two_processes, monkeypatch):
     writer, judge = serve(write), serve(grade)
     two = train(tmp_path / "two", inputs, writer.url, judge.url, every=2)
@@ -102,6 +103,7 @@ def test_one_process_writes_the_same_rubrics(inputs, serve, tmp_path, two_proces
     assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
+@pytest.mark.long
 def test_two_processes_that_were_stopped_go_on_with_the_rubrics_in_force(inputs, serve, tmp_path, two_processes):
     rewritten, healthy = [], False
 
@@ -125,6 +127,7 @@ def test_two_processes_that_were_stopped_go_on_with_the_rubrics_in_force(inputs,
     assert {title for title in asked if ":" in title} == {written[name] for name in last}
 
 
+@pytest.mark.long
 def test_a_policy_that_is_sharded_refuses_to_be_asked_for_captions(inputs, serve, tmp_path, two_processes, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(UserError, match=r"the rubric refresh needs the policy whole; set rubric.refresh_every to 0"):
@@ -160,7 +163,7 @@ def grade_words(_: int, body: dict[str, Any]):
     return say(json.dumps({"verdicts": results}))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_pitfalls_of_the_policys_worst_captions_are_taken_from_the_rewards(
     inputs, serve, tmp_path, monkeypatch, processes
 ):

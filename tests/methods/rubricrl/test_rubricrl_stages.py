@@ -28,6 +28,8 @@ from rubricworks.world.pictures.picture_judge import holds
 from rubricworks.world.pictures.picture_reading import look
 from rubricworks.world.pictures.picture_scorers import PICTURE_SCORERS
 
+pytestmark = pytest.mark.slow
+
 RECIPES = Path(__file__).parents[3] / "recipes"
 TINY = {
     "hidden": 32,

@@ -33,6 +33,7 @@ def one_a_piece(monkeypatch) -> None:
     monkeypatch.setattr("rubricworks.runtime.store.run_state._ROWS_PER_PIECE", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [Mirror.finish, Mirror.give_up], ids=["done", "failed"])
 def test_many_small_pieces_of_answers_are_one_when_an_attempt_ends_and_none_is_lost(run, tmp_path, one_a_piece, ends):
     mirror, folder = mirror_of(run, "train")

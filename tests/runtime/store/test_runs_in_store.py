@@ -53,6 +53,7 @@ def test_a_stage_makes_the_same_in_a_store_as_in_a_folder_and_is_not_made_twice(
     assert "done in an earlier run" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_stage_made_from_something_else_replaces_what_is_there_and_keeps_it_aside(run, images, tmp_path):
     launch("prepare", config(images), run, {})
     before = stored(run, "prepare")
@@ -69,6 +70,7 @@ def test_a_stage_made_from_something_else_replaces_what_is_there_and_keeps_it_as
     assert json.loads(stored(run, "prepare")["prepare/manifest.json"])["rows"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", [(500, "InternalError"), "drop"])
 def test_a_store_that_fails_at_every_other_request_loses_nothing(run, images, line, tmp_path, trouble):
     count = {"requests": 0}

@@ -258,6 +258,7 @@ launch("score", sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
 """
 
 
+@pytest.mark.slow
 def test_killed_ten_times_it_ends_with_the_same_tables(server, inputs, models, scored, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "script", lambda number, body: replace(judge(number, body), delay=0.4))
     settings = config(models, judged_by(server.url))

@@ -24,7 +24,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard, figure_name, read_scoreboard
 from rubricworks.runtime.launch import launch
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("torch")
 
@@ -302,7 +302,7 @@ def test_visual_questions_give_the_share_that_is_right_and_are_no_captions(serve
     assert board_of(out).mean("written", "visual_questions_right").value == pytest.approx(0.5)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, evaluated, serve, tmp_path):
     whole, first = evaluated
     arguments = ["score", settings(first.url), str(tmp_path), json.dumps(inputs)]

@@ -96,6 +96,7 @@ def champion(home: Path) -> int | None:
     return version and version.version
 
 
+@pytest.mark.slow
 def test_a_better_policy_takes_the_place_and_the_champion_becomes_previous(tmp_path):
     assert promote(tmp_path, "one", score_rows(0.5, 0.75))["promoted"]
     content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1))
@@ -109,6 +110,7 @@ def test_a_better_policy_takes_the_place_and_the_champion_becomes_previous(tmp_p
     assert registry.previous(registered(tmp_path), "captioner").version == 1
 
 
+@pytest.mark.slow
 def test_a_gate_without_alarms_refuses_a_policy_whose_training_had_one(tmp_path):
     alarm = {"step": 56, "reasons": ["saturation went from 16% to 44%", "while reward rose from 0.78 to 0.89"]}
     gate = {**GATE, "no_alarm": True}
@@ -136,6 +138,7 @@ def test_a_damaged_alarm_is_named_and_never_read_as_silence(tmp_path):
         promote(tmp_path, "one", score_rows(0.5, 0.75), alarm={"reasons": ["no step"]}, gate={**GATE, "no_alarm": True})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rates", "passes", "reason"),
     [
@@ -183,6 +186,7 @@ def test_an_adapter_is_registered_with_the_digest_of_its_base_in_place_of_the_me
     assert {path.name for path in files.iterdir()} == {"base.json", "pytorch_lora_weights.safetensors"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("f1", "wins", "reason"),
     [
@@ -202,6 +206,7 @@ def test_a_policy_that_beats_its_base_but_not_the_champion_is_not_promoted(tmp_p
     assert reason in tags["gate"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [{"ids": "t"}, {"judge": "another"}], ids=["other samples", "another judge"])
 def test_what_was_not_scored_alike_waits_for_a_person(tell, tmp_path, other):
     promote(tmp_path, "one", score_rows(0.5, 0.75))
@@ -214,6 +219,7 @@ def test_what_was_not_scored_alike_waits_for_a_person(tell, tmp_path, other):
     assert tell("promote", "--runs", tmp_path / "runs").out == "captioner: champion version 2, previously version 1\n"
 
 
+@pytest.mark.slow
 def test_a_champion_that_moved_during_the_decision_is_not_replaced(tmp_path, monkeypatch):
     promote(tmp_path, "one", score_rows(0.5, 0.75))
 
@@ -235,6 +241,7 @@ def test_a_champion_that_moved_during_the_decision_is_not_replaced(tmp_path, mon
     assert champion(tmp_path) == 2
 
 
+@pytest.mark.slow
 def test_the_stage_run_again_leaves_its_champion_and_the_previous_one(tmp_path):
     promote(tmp_path, "one", score_rows(0.5, 0.75))
     rows = score_rows(0.6, 0.95, seed=1)
@@ -273,6 +280,7 @@ def test_the_card_of_a_registered_model_has_the_figures_that_its_gate_read(tmp_p
     assert sorted(path.name for path in registry.model_files(folder).iterdir()) == ["config.json"]
 
 
+@pytest.mark.slow
 def test_where_an_installation_is_named_the_stage_requests_and_moves_nothing(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     with served(ApiSettings(storage=str(tmp_path / "runs"), index_seconds=60)) as url:

@@ -103,6 +103,7 @@ def test_each_kind_of_source_gives_one_caption_per_image_under_its_own_key(tmp_p
     assert not list(read_rows(table / "rejected"))
 
 
+@pytest.mark.slow
 def test_unusable_images_are_rejected_with_reasons_and_unusual_ones_are_captioned(tmp_path, serve):
     whole = tar(tmp_path / "w" / "0.tar", {"ok.png": png(10), "cut.png": np.random.default_rng(0).bytes(40_000)})
     (tmp_path / "w" / "cut.tar").write_bytes(whole.read_bytes()[:20_000])
@@ -200,6 +201,7 @@ def test_units_of_a_parquet_file_and_a_folder_cover_every_entry_once(tmp_path, m
     assert [len(list(unit.entries())) for unit in units] == [3, 3, 1]
 
 
+@pytest.mark.slow
 def test_killed_recaptioning_goes_on_at_its_unit_and_ends_with_the_same_bytes(tmp_path, serve):
     for number in range(4):
         tar(tmp_path / "tars" / f"{number}.tar", {f"{red}.png": png(red + 10 * number) for red in range(10)})

@@ -18,7 +18,7 @@ from rubricworks.training.generators.policy import train_image_policy
 from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
 from rubricworks.world.pictures.drawing import BACKGROUND
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 ROWS = [{"sample_id": f"s{at}", "prompt": "a circle", "rubric": "{}"} for at in range(4)]
 FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 2e-3, "log_every": 1, "save_every": 1000}
@@ -119,7 +119,7 @@ def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path
     assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     captions, images = captioned_pictures(128)
 

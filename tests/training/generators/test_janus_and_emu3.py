@@ -101,6 +101,7 @@ def test_emu3_draws_what_transformers_draws(folders):
     assert torch.equal(ours, vocabulary.convert_bpe2img(theirs.view(3, 2, 3)).view(3, 4).long())
 
 
+@pytest.mark.slow
 def test_one_step_of_grpo_moves_the_weights_but_not_the_decoder(folder, tmp_path):
     async def some_of_each(prompts, completions, **columns):
         return [float(at % 2) for at, _ in enumerate(completions)]
@@ -119,6 +120,7 @@ def test_one_step_of_grpo_moves_the_weights_but_not_the_decoder(folder, tmp_path
     assert load_generator(result.model_dir).generate(["a"], seed=1)[0].shape[2] == 3
 
 
+@pytest.mark.slow
 def test_a_rollout_of_which_the_decoder_makes_no_pixels_has_no_reward(folder, tmp_path, monkeypatch):
     generator = load_generator(folder)
     drawn = generator.sample(PROMPTS * 20, generator=rng()).codes_NL

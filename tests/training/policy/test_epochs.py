@@ -6,7 +6,7 @@ from coloured_squares import policy_rows
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 FEW = {"group_size": 4, "prompts_per_step": 5, "max_new_tokens": 8}
 
@@ -20,7 +20,7 @@ async def longer(completion_ids, **columns):
 
 
 @pytest.mark.parametrize(
-    "killed_at", [pytest.param(4, marks=pytest.mark.e2e), 5, pytest.param(6, marks=pytest.mark.e2e)]
+    "killed_at", [pytest.param(4, marks=pytest.mark.slow), 5, pytest.param(6, marks=pytest.mark.slow)]
 )
 def test_policy_resumed_in_a_later_epoch_goes_on_in_its_order(student, tmp_path, killed_at):
     """Two steps an epoch, and two samples left out of each."""

@@ -16,7 +16,7 @@ from rubricworks.training.policy.response_statistics import LENGTH
 from rubricworks.training.policy.watch import PolicyWatch
 from rubricworks.training.sft import train_sft
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
 
@@ -120,9 +120,9 @@ def test_a_generation_takes_the_samples_of_all_its_steps(warmed, tmp_path):
     "options",
     [
         pytest.param({}, id="all weights"),
-        pytest.param({"lora": LoraOptions(rank=2)}, id="lora", marks=pytest.mark.e2e),
-        pytest.param({"steps_per_generation": 2, "save_every": 1}, id="two steps a generation", marks=pytest.mark.e2e),
-        pytest.param({"num_iterations": 2}, id="two passes", marks=pytest.mark.e2e),
+        pytest.param({"lora": LoraOptions(rank=2)}, id="lora", marks=pytest.mark.slow),
+        pytest.param({"steps_per_generation": 2, "save_every": 1}, id="two steps a generation", marks=pytest.mark.slow),
+        pytest.param({"num_iterations": 2}, id="two passes", marks=pytest.mark.slow),
     ],
 )
 def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, options):

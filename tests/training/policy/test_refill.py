@@ -16,7 +16,7 @@ from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.refill import has_signal, other_prompts, split_groups
 from rubricworks.training.policy.rollouts import PolicyTrainer
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1, "steps": 2}
 REFILL = RefillOptions(rounds=3)

@@ -15,7 +15,7 @@ from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.policy.selection import keep_rows, select_rows
 from rubricworks.training.sft import train_sft
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 
 def test_kept_rows_are_the_best_and_random_others_of_each_group_in_their_order():

@@ -12,7 +12,7 @@ from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 GROUP = 4
 SHAPE = {"group_size": GROUP, "prompts_per_step": 2, "max_new_tokens": 8, "learning_rate": 1e-3, "log_every": 1}

@@ -100,6 +100,7 @@ def test_unjudged_rows_leave_the_baseline_and_get_no_advantage(student, tmp_path
     assert torch.isnan(rewards[:, 0]).tolist() == [value is None for value in VALUES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_our_group_advantages_are_trls(student, tmp_path, scale):
     async def reward(completions, **columns):
@@ -138,6 +139,7 @@ def test_normalize_then_sum_is_the_closed_form_of_gdpo(student, tmp_path):
     assert trainer.output["advantages"].tolist() == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unjudged", [(), (5,), (4, 5, 6), (0, 1, 2, 3)])
 def test_our_decoupled_advantages_are_trls_normalize_then_sum(student, tmp_path, unjudged):
     columns = [[0.9, 0.2, 0.4, 0.4, 0.1, 0.8, 0.3, 0.6], [3.0, 5.0, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]]
@@ -228,6 +230,7 @@ class WithConversations(Recorded):
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options", "rewards"),
     [

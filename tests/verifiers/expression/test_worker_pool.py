@@ -73,6 +73,7 @@ def refuse(*_: object) -> None:
     raise AssertionError("a worker was asked")
 
 
+@pytest.mark.slow
 def test_a_formula_that_was_late_is_not_tried_again_but_with_more_time(monkeypatch):
     with closing(WorkerPool(1)) as pool:
         assert pool.compare(ENDLESS, "1", 0.2) == "target late"
@@ -86,6 +87,7 @@ def test_a_formula_that_was_late_is_not_tried_again_but_with_more_time(monkeypat
         assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
 
 
+@pytest.mark.slow
 def test_a_second_worker_starts_when_the_first_is_held_up_and_no_third_beyond_the_size():
     with closing(WorkerPool(2)) as pool, ThreadPoolExecutor(6) as threads:
         assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
@@ -96,6 +98,7 @@ def test_a_second_worker_starts_when_the_first_is_held_up_and_no_third_beyond_th
         assert len(children()) <= before + 2
 
 
+@pytest.mark.slow
 def test_time_is_the_processors_so_that_a_worker_that_stands_still_is_not_late():
     with closing(WorkerPool(1)) as pool, ThreadPoolExecutor(1) as threads:
         assert pool.compare(INTEGRAL, "0.5", 2) == "equal"
@@ -138,6 +141,7 @@ def test_a_running_event_loop_is_no_obstacle():
     assert asyncio.run(ask()) == [1] * 5
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_from_outside_is_replaced():
     assert expr_verify("0.5 ", target=INTEGRAL) == 1
     for which in (slice(None), slice(0, 1), slice(1, 2)):  # both processes, the first, the second
@@ -170,6 +174,7 @@ def test_the_worker_sees_no_secrets_of_the_environment():
         assert all("OPENAI_API_KEY" not in worker.environ() for worker in workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_by", ["exit", "kill", "kill while the worker is busy"])
 def test_the_worker_ends_with_the_program(ends_by):
     last = f"expr_verify({ENDLESS!r}, target='5', timeout=30)" if ends_by.endswith("busy") else "input()"
