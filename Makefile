@@ -14,14 +14,15 @@ help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv --clear $(VENV)
-	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt torch setuptools
-	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
-	touch $@
+	@$(PYTHON) install.py $(VENV) dev
+	@touch $@ $(VENV)/demo
 
-demo: $(VENV)/installed  ## The whole loop on this machine: images in, a better captioner and a report out
-	$(RUN) rubricworks.cli run quickstart
+$(VENV)/demo: pyproject.toml constraints.txt
+	@$(PYTHON) install.py $(VENV) demo
+	@touch $@
+
+demo: $(VENV)/demo  ## The whole loop on this machine: images in, a better captioner and a report out
+	$(RUN) rubricworks.cli run quickstart $(ARGS)
 
 # Tests share the cores already; two workers more than there are cores, since some wait for servers and processes.
 test test-fast test-long test-of: export OMP_NUM_THREADS := 1

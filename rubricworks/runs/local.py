@@ -14,7 +14,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,7 @@ def run_local(
         (run / "logs" / "kfp.log").open("a") as kfp_log,
         StageServer(kfp_log) if IS_SAFE else contextlib.nullcontext() as server,
     ):
-        session = _Session(run=run, guard=guard, server=server, width=max(map(len, stages)))
+        session = _Session(run=run, guard=guard, server=server, stages=stages)
         with contextlib.redirect_stdout(kfp_log), _kfp_settings(session):
             try:
                 pipeline_func(**arguments)
@@ -86,7 +86,7 @@ class _Session:
     run: Path
     guard: Guard
     server: StageServer | None
-    width: int
+    stages: Sequence[str]
     failed: tuple[str, StageExit] | None = None
 
     def run_stage(self, stage: str, start: Callable[[int, int], StageProcess]) -> bool:
@@ -104,7 +104,7 @@ class _Session:
         return stage in STAGES and STAGES[stage].image == "trainer" and not is_done
 
     def say(self, stage: str, line: str) -> None:
-        sys.stderr.write(f"{stage:<{self.width}} | {line}\n")
+        sys.stderr.write(f"{stage:<{max(map(len, self.stages))}} | {line}\n")
         sys.stderr.flush()
 
     def log(self, stage: str) -> Path:
@@ -154,7 +154,8 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
                 file = program / "ephemeral_component.py"
                 file.write_text(source)
                 own = ["--component_module_path", str(file), *arguments]
-                return server.fork(own, environment, stdout, stderr, trains=self.session.trains(stage))
+                trains, others_train = self.session.trains(stage), any(map(self.session.trains, self.session.stages))
+                return server.fork(own, environment, stdout, stderr, trains=trains, others_train=others_train)
             here = script.replace("python3", shlex.quote(sys.executable))
             here = here.replace("$(mktemp -d)", shlex.quote(str(program)))
             return SpawnedStage([shell, flags, here, source, *arguments], environment, stdout, stderr)

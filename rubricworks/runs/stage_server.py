@@ -1,7 +1,7 @@
 """Stages forked from a process that has their libraries loaded: each starts in a tenth of a second.
 
 Importing torch, Transformers and TRL takes longer than a small stage's work, and a run has several such stages. So a
-run starts this module once as a process, the server. It imports the libraries when the first stage needs them, and
+run starts this module once as a process, the server. It imports the libraries while the first stages run, and
 forks each stage from itself. A forked stage runs Kubeflow's executor with arguments, environment, output streams and
 session of its own, as the shell in a pod would start it; it ends and is killed like any process.
 
@@ -59,7 +59,14 @@ class StageServer:
         self._process.wait()
 
     def fork(
-        self, arguments: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int, *, trains: bool
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        *,
+        trains: bool,
+        others_train: bool = False,
     ) -> "ForkedStage":
         """A stage's process, which waits until it is told to `go`.
 
@@ -68,10 +75,11 @@ class StageServer:
             environment: the whole environment.
             stdout: file descriptor, as `stderr` is.
             trains: it needs the libraries that train.
+            others_train: another stage of the run will need them; they are imported while this one runs.
         Raises:
             ChildProcessError: the server is gone.
         """
-        request = {"arguments": arguments, "environment": dict(environment), "trains": trains}
+        request = {"arguments": arguments, "environment": dict(environment), "trains": trains, "others": others_train}
         with suppress(BrokenPipeError):
             socket.send_fds(self._connection, [b"f"], [stdout, stderr])
             self._connection.sendall(json.dumps(request).encode() + b"\n")
@@ -120,7 +128,8 @@ def main() -> None:
     requests = connection.makefile("rb")
     while streams := socket.recv_fds(connection, 1, 2)[1]:
         request: dict[str, Any] = json.loads(requests.readline())
-        if request["trains"] and not any(any(Path("/dev").glob(name)) for name in _GPUS):
+        has_gpu = any(any(Path("/dev").glob(name)) for name in _GPUS)
+        if request["trains"] and not has_gpu:
             _import(_OF_TRAINERS)
         gc.freeze()
         if _fork() == 0:
@@ -129,6 +138,8 @@ def main() -> None:
             _exit()
         for descriptor in streams:
             os.close(descriptor)
+        if request["others"] and not has_gpu:
+            _import(_OF_TRAINERS)
         code = os.waitstatus_to_exitcode(os.wait()[1])
         with suppress(OSError):  # the run is gone
             connection.sendall(f"{code}\n".encode())

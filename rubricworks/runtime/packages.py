@@ -17,7 +17,7 @@ _BY_FIELD = (("generator", "tiny_flow", "diffusers"),)
 """Field and value of any section that need the package."""
 EXTRAS = {
     "kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "peft": "train",
-    "diffusers": "train", "vllm": "gpu",
+    "diffusers": "diffusion", "vllm": "gpu",
     "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "math_verify": "eval", "rapidfuzz": "eval", "opencc": "eval",
 }  # fmt: skip
 """Package → extra of this one that brings it."""

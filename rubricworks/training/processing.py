@@ -44,8 +44,10 @@ CHAT_TEMPLATE = (
 _MARK = "rubricworks_processor"
 """Field of `processor_config.json` in a folder of the laptop student."""
 
-_CACHED_BYTES = 128 * 2**20
-"""Size of a processor's cache of prepared images: rollouts of a group share an image, and TRL prepares each twice."""
+_CACHED_BYTES = 512 * 2**20
+"""Size of a processor's cache of prepared images: epochs repeat them, a group shares one, and TRL prepares each twice.
+
+The quickstart's 2,048 warm-up images take 450 MB."""
 
 
 class TinyVLProcessor(ProcessorMixin):

@@ -25,33 +25,41 @@ debian docker-registry docker-registry
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
 
+# What does not come from Debian lies outside the clone, so that another clone finds it; a change of pins makes it anew.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+peers=${XDG_CACHE_HOME:-$HOME/.cache}/rubricworks/peers
+
+is_there() { [ "$(cat "$peers/$1.pins" 2>/dev/null)" = "$2" ]; }
+
+peer() {  # peer NAME "PINS" OPTIONS OF PIP...: a folder with the packages of a peer, whose pins clash with ours
+  name=$1 pins=$2
+  shift 2
+  is_there "$name" "$pins" && return
+  rm -rf "${peers:?}/$name"
+  # shellcheck disable=SC2086  # a list of packages
+  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --target "$peers/$name" $pins
+  printf %s "$pins" > "$peers/$name.pins"
+}
+
 # Checks every request of the Kubeflow client, and every answer, against the API's description (test_kubeflow_contract).
-prism="$(dirname "$0")/../../.venv/prism"
-[ -x "$prism/node_modules/.bin/prism" ] || {
+is_there prism 5.14.2 || {
   debian npm npm
-  npm install --silent --no-audit --no-fund --prefix "$prism" @stoplight/prism-cli@5.14.2 >/dev/null
+  npm install --silent --no-audit --no-fund --prefix "$peers/prism" @stoplight/prism-cli@5.14.2 >/dev/null
+  printf %s 5.14.2 > "$peers/prism.pins"
 }
 
-# verl's own hands (test_verl_itself). Its pins clash with ours, so it lies in a folder of its own, with what it imports.
-verl="$(dirname "$0")/../../.venv/verl"
-[ -d "$verl/verl" ] || {
-  "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-    --target "$verl" verl==0.9.1 ray omegaconf antlr4-python3-runtime==4.9.3 'tensordict>=0.8,<=0.10' codetiming hydra-core \
-    pyvers orjson cloudpickle torchdata msgpack
-}
+# verl's own hands (test_verl_itself), with what it imports.
+peer verl "verl==0.9.1 ray==2.60.0 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 tensordict==0.10.0 codetiming==1.4.0 \
+hydra-core==1.3.2 pyvers==0.1.0 orjson==3.13.0 cloudpickle==3.1.3 torchdata==0.11.0 msgpack==1.2.4" --no-deps
 
-# Peers that take rubrics as theirs (test_peers_themselves), each with its own pins in a folder of its own.
-for peer in inspect:inspect-ai==0.3.285 verifiers:verifiers==0.4.0 openenv:openenv-core==0.3.0; do
-  folder="$(dirname "$0")/../../.venv/peers/${peer%%:*}"
-  [ -d "$folder" ] || "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --target "$folder" "${peer#*:}"
-done
+# Peers that take rubrics as theirs (test_peers_themselves).
+peer inspect inspect-ai==0.3.285
+peer verifiers verifiers==0.4.0
+peer openenv openenv-core==0.3.0
 
 # NeMo Gym asks for Python 3.13, but its resources servers run on 3.11. ray and hydra are verl's.
-gym="$(dirname "$0")/../../.venv/peers/nemo-gym"
-[ -d "$gym" ] || "$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-  --ignore-requires-python --target "$gym" nemo-gym==0.7.0 openai==2.44.0 httptools itsdangerous yappi uvloop pydot \
-  gprof2dot devtools wandb sentry-sdk platformdirs
+peer nemo-gym "nemo-gym==0.7.0 openai==2.44.0 httptools==0.9.0 itsdangerous==2.2.0 yappi==1.7.6 uvloop==0.23.0 pydot==4.0.1 \
+gprof2dot==2025.4.14 devtools==0.13.0 wandb==0.31.0 sentry-sdk==2.75.0 platformdirs==4.14.8" --no-deps --ignore-requires-python
 
 # Installs the images' locks (test_locks_install).
-"$(dirname "$0")/../../.venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.8
+"$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.8

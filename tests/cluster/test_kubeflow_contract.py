@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ import pytest
 from kfp_api_description import describe_api
 from kubeflow_api import FakeKubeflow
 from kubeflow_stand_in import ARGUMENTS, compiled_pipeline
+from peer_folders import PEERS
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.connection import Kubeflow, connect
@@ -36,7 +36,7 @@ from rubricworks.runtime.run_uri import RUN_ID
 
 pytestmark = pytest.mark.cluster
 
-PRISM = shutil.which("prism") or str(Path(sys.prefix) / "prism" / "node_modules" / ".bin" / "prism")
+PRISM = shutil.which("prism") or str(PEERS / "prism" / "node_modules" / ".bin" / "prism")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Rubrics in the hands of Inspect, verifiers, OpenEnv and NeMo Gym: programs in processes of their own, beside each.
 
-Their pins clash with ours, so each lies in a folder of its own: `peers/NAME` in the virtual environment, made by
-install.sh, or below the folder that RUBRICWORKS_PEERS names.
+Their pins clash with ours, so install.sh gives each a folder of its own.
 """
 
 import json
@@ -12,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from peer_folders import PEERS
 from scripted_server import fail, say
 from test_verl_itself import VERL, conformance
 
 ROOT = Path(__file__).parents[2]
-PEERS = Path(os.environ.get("RUBRICWORKS_PEERS") or Path(sys.prefix) / "peers")
 pytestmark = pytest.mark.cluster
 
 

@@ -1,7 +1,6 @@
 """The reward manager in verl's own hands: loaded by its loader, called with its rows. No GPU, no ray cluster.
 
-verl's pins clash with ours, so it lies in a folder of its own: `verl` in the virtual environment, made by install.sh,
-or the one that RUBRICWORKS_VERL names.
+verl's pins clash with ours, so install.sh gives it a folder of its own.
 """
 
 import json
@@ -11,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from peer_folders import PEERS
 from scripted_server import say
 
-VERL = Path(os.environ.get("RUBRICWORKS_VERL") or Path(sys.prefix) / "verl")
+VERL = PEERS / "verl"
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(not VERL.is_dir(), reason="verl is not installed; tests/cluster/install.sh does it"),

@@ -100,7 +100,7 @@ def test_runs_that_cannot_be_written(tmp_path, recipe):
     one_line(rubricworks("run", recipe, "--runs", tmp_path / "file", cwd=tmp_path), "file", "--runs")
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("blow", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_second_run_in_a_folder_is_refused_and_the_first_one_stopped_says_how_to_go_on(tmp_path, recipe, stub, blow):
     first = start_run(recipe, tmp_path)
     run = tmp_path / "runs" / "a"

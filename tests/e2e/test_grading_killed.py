@@ -24,7 +24,7 @@ from support_paths import SUPPORT_PATHS
 
 from rubricworks.llm import read_spending
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 KILLS = 20
 MODELS, AT_ONCE = 2, 4

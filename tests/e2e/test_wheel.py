@@ -1,4 +1,4 @@
-"""The wheel, installed away from the checkout, holds all that the quickstart needs."""
+"""The wheel, installed away from the checkout, holds all that a run needs."""
 
 import subprocess
 import sys
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from built_wheel import CHECKOUT, build_wheel
-from tiny_run import TINY, Run, settings
+from laptop_recipes import SMALL
+from tiny_run import Run, settings
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def test_everything_that_is_not_code_is_in_the_wheel(wheel):
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "recipes/", "components/"))]
 
 
-def test_the_installed_wheel_runs_the_quickstart_from_another_folder(place, tmp_path, monkeypatch):
+def test_the_installed_wheel_runs_a_recipe_from_another_folder(place, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     python = str(place / "bin" / "python")
     where = subprocess.run(
@@ -71,6 +72,7 @@ def test_the_installed_wheel_runs_the_quickstart_from_another_folder(place, tmp_
     assert str(CHECKOUT) not in where[1:]
 
     command = [python, "-m", "rubricworks.cli"]
-    run = Run(tmp_path / "runs", "quickstart", *settings(TINY), "--run", "wheel", command=command, cwd=tmp_path)
+    recipe = "evaluate-laptop"
+    run = Run(tmp_path / "runs", recipe, *settings(SMALL[recipe]), "--run", "wheel", command=command, cwd=tmp_path)
     run.finish()
     assert (tmp_path / "runs" / "wheel" / "report.html").stat().st_size > 10_000

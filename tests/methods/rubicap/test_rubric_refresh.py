@@ -78,6 +78,7 @@ def rewritten_after(out: Path, step: int) -> dict[str, str]:
     return {name: title for name, title in titles.items() if ":" in title}
 
 
+@pytest.mark.long
 def test_two_processes_rewrite_each_rubric_once_and_both_train_on_the_result(inputs, serve, tmp_path, two_processes):
     writer, judge = serve(write), serve(grade)
     out = train(tmp_path / "two", inputs, writer.url, judge.url, every=2)

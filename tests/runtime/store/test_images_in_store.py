@@ -62,7 +62,7 @@ def judge(serve):
     return server
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_images_are_judged_stored_mirrored_and_shown(run, judge, tmp_path, monkeypatch):
     few = train(f"{run}-few", judge.url, FEW)
     many = train(run, judge.url, MANY)
