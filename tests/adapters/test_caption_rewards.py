@@ -90,7 +90,7 @@ def test_the_three_rewards_are_shares_and_ratings_of_one_call_for_each_caption(s
     assert len(server.chats) == 4  # the caption without words takes no call
 
 
-def test_a_caption_that_the_judge_fails_on_has_none_of_the_three_and_the_others_have_all(serve):
+def test_caption_whose_judge_fails_has_none_of_the_three_scores(serve):
     rewards, grades = served(serve(judge), CAPTIONS, columns_of(CAPTIONS))
     assert [[value is None for value in values] for values in rewards] == [[False, False, False, True, False]] * 3
     assert grades[3].graded.error is not None
@@ -118,7 +118,7 @@ def test_without_completion_ids_lengths_are_counted_from_the_text():
     assert lengths.measure(["one", chat], {"reference": ["a b", "a"]}) == [(1, 2), (3, 1)]
 
 
-def test_the_judge_is_shown_the_image_as_it_was_given_and_a_decoded_one_only_where_there_is_no_other(serve):
+def test_judge_sees_the_image_as_given_or_else_decoded(serve):
     server = serve(judge)
     picture = Image.open(io.BytesIO(RED))
     noisy = io.BytesIO()
@@ -154,7 +154,7 @@ def test_every_batch_is_graded_even_one_of_the_same_captions():
     asyncio.run(run())
 
 
-def test_called_one_after_the_other_from_loops_of_their_own_they_still_share_one_grading():
+def test_calls_from_separate_loops_share_one_grading():
     grader = Grading()
     rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None)
     columns = columns_of(["a", "lost"])
@@ -165,7 +165,7 @@ def test_called_one_after_the_other_from_loops_of_their_own_they_still_share_one
     assert len(grader.asked) == 2
 
 
-def test_one_that_is_cancelled_leaves_the_grading_to_the_others_and_the_last_takes_it_along():
+def test_cancelled_caller_leaves_the_grading_to_the_others():
     async def run(cancelled):
         hold = asyncio.Event()
         grader, grades = Grading(hold), []
@@ -193,7 +193,7 @@ def test_one_that_is_cancelled_leaves_the_grading_to_the_others_and_the_last_tak
     assert graded == []
 
 
-def test_what_the_grader_raises_reaches_every_function_and_the_next_batch_is_graded_anew():
+def test_graders_error_reaches_every_function_and_the_next_batch_is_new():
     async def run():
         rewards = CaptionRewards(Grading(), count_tokens=COUNT, gate=None)
         columns = columns_of(["break"])

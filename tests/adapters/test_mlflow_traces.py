@@ -47,7 +47,7 @@ def assessments(trace):
     return {one.name: one for one in trace.info.assessments}
 
 
-def test_a_grading_is_a_trace_with_the_judges_call_and_an_assessment_for_each_verdict(traces, grader):
+def test_grading_is_a_trace_with_its_call_and_an_assessment_per_verdict(traces, grader):
     card = asyncio.run(grader.grade(Sample(sample_id="s1", prompt="?"), "one circle", RUBRIC))
     (trace,) = traces()
     root, call = trace.data.spans

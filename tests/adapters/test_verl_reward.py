@@ -93,7 +93,7 @@ def run(manager, *rows):
     return asyncio.run(scored())
 
 
-def test_a_response_earns_the_weighted_share_that_trl_would_give_it_and_padding_is_not_graded(serve, manager):
+def test_response_earns_the_weighted_share_and_padding_is_not_graded(serve, manager):
     result = run(manager(serve(word_judge)), Row("a red square", RUBRIC.model_dump_json()))
     assert result == {
         "reward_score": 0.75,
@@ -101,7 +101,7 @@ def test_a_response_earns_the_weighted_share_that_trl_would_give_it_and_padding_
     }
 
 
-def test_of_several_turns_the_last_is_graded_and_a_rubric_may_be_a_mapping_in_extra_info(serve, manager):
+def test_last_of_several_turns_is_graded_by_the_rubric_in_extra_info(serve, manager):
     rows = [Row("a square", "none"), Row("a circle", "none", rubric=RUBRIC.model_dump(mode="json"))]
     assert run(manager(serve(word_judge), rubric_key="rubric"), *rows)["reward_score"] == 0.25
 
@@ -121,7 +121,7 @@ def test_a_judge_that_sees_is_shown_the_image_of_the_prompt(serve, manager, tmp_
         run(manager(serve(word_judge), exposure="image"), Row("a", RUBRIC.model_dump_json()))
 
 
-def test_a_judge_that_fails_is_asked_again_and_is_never_a_number_unless_that_was_wanted(serve, manager):
+def test_failing_judge_is_called_again_and_is_a_number_only_on_request(serve, manager):
     row = Row("a red circle", RUBRIC.model_dump_json())
     server = serve(lambda number, body: fail(400) if number < 2 else word_judge(number, body))
     assert run(manager(server, tries=3), row)["reward_score"] == 1.0

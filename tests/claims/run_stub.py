@@ -19,7 +19,7 @@ active.mkdir(exist_ok=True)
 (active / name).touch()
 with (place / "calls.jsonl").open("a") as calls:
     calls.write(json.dumps({"run": name, "words": words, "threads": os.environ["OMP_NUM_THREADS"]}) + "\n")
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 300
 while len(list(active.iterdir())) < told.get("together", 1) and time.monotonic() < deadline:
     time.sleep(0.02)
 (place / f"{name}.beside").write_text(str(len(list(active.iterdir()))))

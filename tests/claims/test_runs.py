@@ -108,7 +108,7 @@ def test_run_that_left_all_that_is_needed_counts_although_it_failed_later(call):
 def test_interrupted_call_ends_its_runs(call, tmp_path):
     def interrupt(line):
         if "started" in line:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 300
             while not (tmp_path / "hanging").exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
             raise KeyboardInterrupt
@@ -130,7 +130,7 @@ def test_terminated_call_ends_its_runs(tmp_path):
     )
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not (tmp_path / "hanging").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(caller.pid, signal.SIGTERM)

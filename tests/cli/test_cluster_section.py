@@ -117,7 +117,8 @@ def test_a_stage_takes_what_it_leaves_out_from_the_default_and_then_from_us(tmp_
     cluster = CLUSTER.replace("{pool: cpu}", "{pool: cpu, timeout: 90m, env: {A: '1', B: '1'}, memory: 8Gi}")
     path.write_text(RECIPE + cluster.replace("accelerators: 8", "accelerators: 8, env: {B: '2'}, memory: 800Gi"))
     placed = load_recipe(path).cluster.placement("train_policy")
-    assert (placed.pool, placed.memory, placed.timeout, placed.cpu, placed.retries) == ("h100", "800Gi", 5400, "2", 2)
+    expected = {"pool": "h100", "memory": "800Gi", "timeout": 5400, "cpu": "2", "retries": 2}
+    assert {name: getattr(placed, name) for name in expected} == expected
     assert placed.env == {"A": "1", "B": "2"}
 
 
@@ -142,7 +143,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(tell, arguments, message
 
 
 @pytest.mark.parametrize("name", ["rubicap", "rlr3", "balcaprl", "rubricrl-ar", "rubricrl-diffusion"])
-def test_the_map_in_a_recipe_of_ours_can_be_used_and_gives_the_stages_every_address_and_key(name, tmp_path):
+def test_map_in_our_recipe_gives_stages_every_address_and_key(name, tmp_path):
     text = recipe_path(name).read_text()
     path = tmp_path / "mine.yaml"
     start = text.index("# cluster:")

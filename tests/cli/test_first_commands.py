@@ -127,9 +127,7 @@ def test_doctor_lists_first_whom_a_recipe_reaches_and_what_it_sends_there(tell, 
     assert "value-of-the-key" not in result.out + result.err
 
 
-def test_init_asks_which_model_where_there_are_several_and_for_images_where_there_are_few(
-    tell, tmp_path, images, serve
-):
+def test_init_asks_for_the_model_and_for_images_where_needed(tell, tmp_path, images, serve):
     url = server_of(serve, "one", "two")
     result = tell("init", "--images", images, "--endpoint", url)
     assert result.code == 2

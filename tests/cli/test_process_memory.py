@@ -75,7 +75,7 @@ def test_the_compiled_pipeline_has_a_workspace_for_three_checkpoints(planned):
     assert [text for text in placement_warnings(recipe) if "workspace" in text] == []
 
 
-def test_milestones_of_thirty_billion_parameters_count_where_they_are_written_and_read(planned):
+def test_milestones_of_thirty_billion_parameters_count_where_written(planned):
     sizes = {stage: int(size.removesuffix("Gi")) for stage, size in workspaces(planned("rlr3", {})).items()}
     milestones = 30e9 * 11 * 2 / 2**30  # every 100 of 1,000 steps, and the model
     assert sizes["train_rlr3"] > milestones + 30e9 * 3 * 16 / 2**30

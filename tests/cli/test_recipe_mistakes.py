@@ -66,7 +66,7 @@ def test_a_typo_within_a_list_and_one_at_the_top_are_found_at_once(tmp_path):
     assert second == "19: promotoin: no such field; did you mean promotion?"
 
 
-def test_a_field_like_no_other_is_answered_with_the_fields_there_are_or_with_the_nearest_of_many(tmp_path):
+def test_unknown_field_is_answered_with_the_nearest_fields(tmp_path):
     (line,) = mistakes(tmp_path, RECIPE.replace("  held_out: 4", "  held_out: 4\n  xyz: 2"))
     assert line.startswith("5: data.xyz: no such field; the fields there are ")
     assert "source" in line

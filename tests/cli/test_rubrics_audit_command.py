@@ -326,7 +326,7 @@ def test_a_judge_that_cannot_read_criteria_passes_no_rubric_as_sound(tell, tmp_p
     assert tell(*arguments, f"j@{serve(guarding).url}", "--out", "read").code == 0
 
 
-def test_what_the_judge_reads_as_compound_or_as_an_act_is_flagged_and_cost_a_second_call(tell, tmp_path, serve):
+def test_compound_criteria_that_the_judge_finds_are_flagged_for_a_second_call(tell, tmp_path, serve):
     faults = {"joined": ["names the cup"], "acts": ["praises the cup"]}
 
     def judge(number, body):
@@ -473,9 +473,7 @@ def test_a_writer_whose_key_is_refused_loses_no_audit(tell, tmp_path, serve):
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_rewrites_of_a_foreign_set_keep_signs_prompts_and_references_and_stand_beside_the_old(
-    tell, tmp_path, serve, name
-):
+def test_rewrites_of_a_foreign_set_keep_signs_prompts_and_references(tell, tmp_path, serve, name):
     server = serve(answering(strengthen))
     rubrics, responses, entries = foreign_set(tmp_path, name)
     told = tell(

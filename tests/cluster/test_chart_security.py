@@ -160,7 +160,7 @@ def test_an_account_that_is_there_gets_the_rights_under_a_name_of_the_releases_o
     assert not of_kind(objects, "ServiceAccount", "default-editor")
 
 
-def test_production_takes_no_image_without_a_digest_and_the_trial_pins_what_is_not_ours() -> None:
+def test_production_pins_images_by_digest() -> None:
     for case in ("production", "everything"):
         for _, pod in pod_templates(rendered(MATRIX[case])):
             for container in containers(pod):

@@ -146,19 +146,19 @@ def test_a_pushed_image_is_named_by_the_digest_that_the_registry_gave(api, regis
     assert (heading, name) == ("images:", f"{registry}/team/api")
     kinds = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
     request = urllib.request.Request(f"http://{registry}/v2/team/api/manifests/{digest}", headers={"Accept": kinds})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         assert response.headers["Docker-Content-Digest"] == digest
     podman("rmi", f"{registry}/team/api:test", check=False)
 
 
 def answer(url: str) -> object:
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=120) as response:
         return json.load(response)
 
 
 def wait_for(url: str) -> object:
     """The answer of a server that is starting."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while True:
         try:
             return answer(url)

@@ -73,14 +73,14 @@ def kubeflow(fake, tmp_path_factory):
         finally:
             os.environ.pop("RUBRICWORKS_KUBEFLOW_TOKEN", None)
             prism.terminate()
-            prism.wait(10)
+            prism.wait(300)
 
 
 def _wait_for(url: str, prism: subprocess.Popen[bytes], log: Path) -> None:
     request = urllib.request.Request(f"{url}/apis/v2beta1/healthz", headers={"Authorization": "Bearer a-token"})
     for _ in range(600):
         assert prism.poll() is None, log.read_text()
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=120):
             return
         time.sleep(0.1)
     raise AssertionError(log.read_text())
@@ -151,5 +151,5 @@ def test_a_request_that_the_description_does_not_know_is_refused(kubeflow: Kubef
     headers = {"Authorization": "Bearer a-token", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{kubeflow.url}/apis/v2beta1/runs", json.dumps(body).encode(), headers)
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=30)
+        urllib.request.urlopen(request, timeout=120)
     assert caught.value.code == 422

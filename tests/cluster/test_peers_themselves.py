@@ -399,7 +399,7 @@ print(json.dumps([
 """
 
 
-def test_nemo_gym_has_a_response_of_several_turns_graded_whole_after_the_input_that_it_shows(serve):
+def test_nemo_gym_grades_a_response_of_several_turns_whole(serve):
     server = serve(answer_judge)
     last, whole, cut_off = run("nemo-gym", NEMO_GYM_CONVERSATION, server.url)
     assert last == [0.0, 0.0, 0.0]

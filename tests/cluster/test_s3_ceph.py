@@ -93,9 +93,7 @@ def test_what_a_key_of_ones_own_encrypted_is_read_with_it_alone(bucket, monkeypa
     assert "SSE_KEY" not in repr(settings_from_environment())
 
 
-def test_a_stage_in_the_middle_of_which_the_store_fails_for_thirty_seconds_loses_nothing(
-    bucket, line, tmp_path, monkeypatch
-):
+def test_stage_loses_nothing_when_the_store_fails_for_thirty_seconds(bucket, line, tmp_path, monkeypatch):
     from coloured_squares import squares
 
     from rubricworks.runtime.launch import launch

@@ -96,7 +96,7 @@ def test_nested_metadata_is_one_clear_line(source, line):
         list(image_entries(str(source)))
 
 
-def test_nested_captions_of_a_webdataset_are_a_row_with_the_reason_and_the_image_stays(tmp_path):
+def test_nested_webdataset_captions_are_rejected_and_the_image_stays(tmp_path):
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         for name, content in (("a.png", picture()), ("a.json", DEEP.encode()), ("b.png", picture()), ("b.json", b"{")):
             member = tarfile.TarInfo(name)

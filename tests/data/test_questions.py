@@ -94,7 +94,7 @@ def test_options_in_a_column_of_their_own_are_read_in_every_form(tmp_path, optio
     assert fields_of(entry) == ("which?", "B", ("red", "green"), "x", PICTURES[1])
 
 
-def test_deepvision_style_worked_solution_is_a_reference_beside_an_answer_and_the_answer_without_one(tmp_path):
+def test_deepvision_solution_is_a_reference_beside_an_answer(tmp_path):
     with_answer = {"question": "q?", "answer": 4, "solution": r"2 + 2 = \boxed{4}", "image": "images/0.png"}
     alone = {"question": "q?", "solution": r"2 + 2 = \boxed{4}", "image": "images/0.png"}
     first, second = question_entries(jsonl(tmp_path, with_answer, alone))

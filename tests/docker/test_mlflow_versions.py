@@ -8,7 +8,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_docs_name_the_client_and_the_trials_server_which_are_of_one_major_version():
+def test_docs_name_client_and_trial_server_of_one_major_version():
     (client,) = re.findall(r"^mlflow==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     values = yaml.safe_load((ROOT / "charts" / "rubricworks" / "values.yaml").read_text())
     server = values["trial"]["mlflow"]["image"]["tag"].removeprefix("v").removesuffix("-full")

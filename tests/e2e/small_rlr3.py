@@ -61,7 +61,7 @@ def recorded_world(folder: Path) -> Iterator[tuple[ScriptedServer, dict[str, str
             door.close()
     finally:
         world.send_signal(signal.SIGTERM)
-        world.wait(timeout=20)
+        world.wait(timeout=300)
 
 
 def _passed_on(upstream: str, body: dict[str, Any]) -> Said:
@@ -70,7 +70,7 @@ def _passed_on(upstream: str, body: dict[str, Any]) -> Said:
     place = f"{upstream}/chat/completions" if body else f"{upstream}/models"
     request = urllib.request.Request(place, content, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return Said(answer.read())
     except urllib.error.HTTPError as error:
         return Said(error.read(), error.code)

@@ -63,7 +63,7 @@ def expected(folder: Path, image: bytes) -> float:
     return 2.5 * max(float(a @ b), 0.0)
 
 
-def test_clip_behind_the_endpoint_gives_clipscore_as_a_reward_and_refuses_what_is_no_request(folder):
+def test_clip_endpoint_gives_clipscore_and_refuses_malformed_requests(folder):
     command = [sys.executable, str(SERVER), str(folder), "0"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     images = [plain_image(colour, size=40) for colour in ("red", "green", "blue")]

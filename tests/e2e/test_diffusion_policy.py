@@ -88,7 +88,7 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(flow
 
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
-def test_at_the_sampling_policy_the_gradient_is_proportional_to_2r_minus_1_and_the_loss_ignores_r(flow, tmp_path, lora):
+def test_gradient_is_proportional_to_2r_minus_1_at_the_sampling_policy(flow, tmp_path, lora):
     config = PolicyConfig(steps=1, lora=lora, **FEW)
     trainer = trainer_of(flow, tmp_path, config, DiffusionOptions(kl_weight=0.0, beta=0.7))
     torch.manual_seed(0)

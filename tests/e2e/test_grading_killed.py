@@ -95,9 +95,7 @@ class Killed:
             return [row[0] for row in database.execute("SELECT answer FROM answers")]
 
 
-def test_killed_twenty_times_it_ends_with_the_same_tables_and_asks_again_only_what_was_in_flight(
-    serve, judge_key, tmp_path, record_property
-):
+def test_killed_twenty_times_only_calls_in_flight_are_repeated(serve, judge_key, tmp_path, record_property):
     samples, server, dice = prepare(tmp_path / "samples", SAMPLES), serve(answer), random.Random(20)
     whole = Killed(server, tmp_path / "whole", samples)
     assert whole.start().wait() == 0

@@ -73,7 +73,7 @@ def test_the_resumed_run_ends_in_a_report_and_a_summary(own_run):
     assert page.rstrip().endswith("</html>")
 
 
-def test_every_photograph_becomes_an_upright_rgb_sample_and_the_text_file_is_rejected_with_its_reason(own_run):
+def test_photographs_become_upright_rgb_samples_and_text_is_rejected(own_run):
     rows = {Path(row["source"]).name: row for row in read_rows(own_run.folder / "prepare")}
     assert set(rows) == set(TRUTH)
     pictures = {name: Image.open(BytesIO(row["image"])) for name, row in rows.items()}
@@ -165,7 +165,7 @@ def test_the_result_is_a_plain_hugging_face_model_folder(own_run):
         assert set(saved.keys()) <= set(model.state_dict())
 
 
-def test_a_served_model_that_answers_noise_ends_the_run_with_dead_letters_and_one_line(photographs, tmp_path):
+def test_served_model_that_answers_noise_ends_in_dead_letters_and_one_line(photographs, tmp_path):
     model = build_noise_model(tmp_path / "noise")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -207,7 +207,7 @@ def test_a_served_model_that_answers_noise_ends_the_run_with_dead_letters_and_on
 def wait_for(url: str, server: subprocess.Popen) -> None:
     while server.poll() is None:
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=120):
                 return
         except (urllib.error.URLError, OSError):
             continue

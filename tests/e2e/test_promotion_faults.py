@@ -59,7 +59,7 @@ SERVER = """
 """
 
 
-def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_serves_it(tmp_path, monkeypatch):
+def test_process_killed_between_alias_and_message_is_completed(tmp_path, monkeypatch):
     runs, applied = tmp_path / "runs", []
     runs.mkdir()
     api = ApiClient("http://127.0.0.1:9", None)
@@ -76,7 +76,7 @@ def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_se
         number = installation.request()
         with pytest.raises(OSError):
             installation.post("approver-a", f"promotions/{number}/approve", key="killed-once")
-        assert process.wait(20) == -signal.SIGKILL
+        assert process.wait(300) == -signal.SIGKILL
     version = installation.champion()
     assert (version is not None, applied) == (True, [])
     monkeypatch.setattr(promotions, "RECOVERED_AFTER", timedelta(0))
@@ -95,7 +95,7 @@ def test_a_process_killed_between_alias_and_message_is_ended_and_the_consumer_se
             claims.execute("UPDATE keyed_answers SET created_at = '2020-01-01 00:00:00.000000' WHERE status IS NULL")
         status, again = installation.post("approver-a", f"promotions/{number}/approve", key="killed-once")
         assert (status, again["version"], again["state"] in ("applied", "confirmed")) == (200, version, True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while installation.get(f"promotions/{number}")["state"] != "confirmed":
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -100,7 +100,7 @@ def test_rlvr_rewards_the_box_and_rlr3_more_than_that(run):
     assert {bool(verdict.call) for verdict in verdicts} == {True, False}  # verified ones, and judged ones
 
 
-def test_evaluation_is_that_of_its_table_and_the_summary_and_the_promotion_say_the_same(run):
+def test_evaluation_summary_and_promotion_agree_with_the_table(run):
     rows = list(read_rows(run / "score"))
     held_out = {one.sample_id: one.task for one in read_samples(run / "open_questions", "held_out")}
     models = {("base", None), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)}

@@ -23,7 +23,7 @@ KILLS = {
 }
 
 
-def test_killed_in_policy_and_audit_and_resumed_it_ends_as_the_run_that_was_never_stopped(tmp_path):
+def test_killed_in_policy_and_audit_it_ends_as_the_unbroken_run(tmp_path):
     Run(tmp_path / "unbroken", *ARGUMENTS, "--run", "whole").finish()
     whole, folder = tmp_path / "unbroken" / "whole", tmp_path / "runs" / "cut"
     output = run_with_kills(folder, [*ARGUMENTS, "--run", "cut"], KILLS)

@@ -119,7 +119,7 @@ class Run:
             assert self.process.poll() is None, f"it ended before {', '.join(moments)}:\n{self.output}"
             time.sleep(0.002)
 
-    def wait_until_gone(self, seconds: float = 30.0) -> None:
+    def wait_until_gone(self, seconds: float = 300.0) -> None:
         deadline = time.monotonic() + seconds
         while left := self.processes():
             assert time.monotonic() < deadline, [_text(pid, "cmdline") for pid in left]

@@ -66,9 +66,7 @@ RULED = [
 
 
 @pytest.mark.parametrize(("answer", "options", "response", "right"), RULED)
-def test_rules_decide_alone_where_the_answer_is_no_words_or_is_the_reference_or_is_missing(
-    serve, answer, options, response, right
-):
+def test_rules_decide_where_the_answer_is_no_words_the_reference_or_missing(serve, answer, options, response, right):
     server = serve([say(verdict(not right))])  # it would say the contrary
     assert check_by_rules(sample(answer, options=options), response) is right
     assert ask(server.url, sample(answer, options=options), response) is right
@@ -83,7 +81,7 @@ def test_open_answer_in_other_words_is_what_the_judge_says(serve, right):
     assert len(server.chats) == 1
 
 
-def test_request_holds_question_reference_and_final_answer_and_nothing_else_of_sample_or_response(serve):
+def test_request_holds_question_reference_and_final_answer_only(serve):
     server = serve([say(verdict(True))])
     ask(server.url, sample("red boat", question="Which boat leads ?"), boxed("a dinghy") + " so that is it")
     system, user = server.chats[0].body["messages"]

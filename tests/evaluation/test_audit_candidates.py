@@ -109,7 +109,7 @@ def test_there_are_exactly_two_quality_judges():
         CandidateGenerator(client, [client])
 
 
-def test_patterns_are_ranked_by_their_false_positive_rate_with_counts_and_later_rounds_see_the_results(serve):
+def test_patterns_are_ranked_by_their_false_positive_rate(serve):
     def proposals(*names):
         return say(
             json.dumps({"patterns": [{"name": n, "attack": "circumlocution", "instruction": f"do {n}"} for n in names]})

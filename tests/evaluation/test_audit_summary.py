@@ -38,7 +38,7 @@ def row(deserved, credits, *, mode="adversarial", setting="text", sample_id="s",
     return AuditRow(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
 
 
-def test_only_criteria_that_deserve_less_than_half_are_false_positives_and_only_from_half_credit_on():
+def test_false_positives_deserve_less_than_half_and_get_half_or_more():
     rows = [row((0, 0.5, 0), (1, 0, 0.5)), row((0.4, 1, 0), (0.49, 1, 0))]
     result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
     assert (result.average.count, result.average.criteria) == (2, 4)

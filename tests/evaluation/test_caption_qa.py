@@ -57,7 +57,7 @@ def test_right_earns_one_wrong_nothing_and_cannot_answer_a_little_more_than_gues
     assert exam_result.accuracy == 0.25
 
 
-def test_model_reads_caption_question_and_lettered_options_and_neither_image_nor_solution(serve):
+def test_model_reads_caption_question_and_options_only(serve):
     server = serve(choosing("blue", "Yes", "two", "WAIT"))
     assert take(server.url).accuracy == 1
     assert len(server.chats) == 4

@@ -55,7 +55,8 @@ def test_example_by_hand():
         GradedSample(True, any=True, essential=True),  # no rollout could be judged
     ]
     row = corpus_statistics(rows, "essential")
-    assert (row.filtered_any, row.filtered_essential, row.kept, row.graded, row.train) == (2, 1, 1, 3, 4)
+    expected = {"filtered_any": 2, "filtered_essential": 1, "kept": 1, "graded": 3, "train": 4}
+    assert {name: getattr(row, name) for name in expected} == expected
     assert (row.mcq_converted, row.mcq_filtered) == (0.5, 1.0)
     assert row.initial_reward_converted == pytest.approx(0.6)
     assert row.initial_reward_filtered == 0.2

@@ -65,7 +65,7 @@ def test_an_image_that_cannot_be_shown_is_refused_before_anything_is_asked(serve
     assert server.chats == []
 
 
-def test_caption_is_taken_apart_matched_and_checked_and_only_the_check_sees_the_image(serve):
+def test_only_the_check_of_a_caption_sees_the_image(serve):
     server = serve(answer)
     judged = judge(server.url)
     every, relevant = judged.score

@@ -93,7 +93,7 @@ def test_a_judge_that_fails_gives_no_number(serve, quick_retries):
     assert {failure.judge for failure in failures} == {"j1"}
 
 
-def test_an_image_that_cannot_be_painted_and_a_missing_rubric_are_reasons_and_a_text_is_refused(serve):
+def test_unpaintable_image_and_missing_rubric_are_reasons(serve):
     server = serve(judge(1, 1))
     assert score([server], image=b"\x89PNG\r\n\x1a\nbroken")[0][0].reason == "unreadable"
     assert score([server], rubrics=False)[0][0].reason == "no rubric"

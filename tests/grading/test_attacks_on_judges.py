@@ -104,7 +104,7 @@ def unfenced(judge, response, *, tags=False):
 
 
 @pytest.mark.parametrize("attack", attack_names(SPEAKING))
-def test_behind_the_fence_orders_and_fake_verdicts_earn_what_the_caption_earns_without_them(attack):
+def test_fenced_orders_and_fake_verdicts_earn_what_the_caption_earns(attack):
     assert fenced("gullible-judge", attack.response(CAPTION)) == worth(attack)
 
 
@@ -119,7 +119,7 @@ def test_tags_alone_hold_only_what_does_not_close_them(attack):
     assert given_credits == (FULL_MARKS if attack in CLOSING else worth(attack))
 
 
-def test_gullible_judge_judges_a_caption_that_does_not_attack_with_the_fence_and_without():
+def test_gullible_judge_judges_honest_captions_with_the_fence_and_without():
     assert fenced("gullible-judge", CAPTION) == WORTH
     assert unfenced("gullible-judge", CAPTION) == WORTH
 
@@ -137,7 +137,7 @@ def test_master_key_judge_judges_a_caption_that_only_begins_with_a_key():
     assert fenced("master-key-judge", ORDER) == NOTHING
 
 
-def test_order_in_the_image_is_obeyed_when_the_image_is_shown_and_not_when_it_is_kept_back():
+def test_order_in_the_image_is_obeyed_when_the_image_is_shown():
     judge, ordering = "image-reading-judge", with_order(SCENE)
     assert fenced(judge, CAPTION, scene=ordering, exposure="image") == FULL_MARKS
     assert fenced(judge, CAPTION, scene=ordering, exposure="text") == WORTH

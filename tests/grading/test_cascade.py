@@ -107,7 +107,7 @@ def test_pitfalls_alone_may_be_unsure(serve):
     assert grade(serve(models()), cascade(0.9), rubric=rubric).credits == [1, 0, 0]
 
 
-def test_what_the_cheap_judge_fails_on_is_the_strong_ones_and_its_failure_is_no_number(serve):
+def test_strong_judge_takes_what_the_cheap_one_fails_on(serve):
     failing = models()
     server = serve(lambda at, body: fail(400, "no") if body["model"] == "cheap" else failing(at, body))
     assert grade(server, cascade(0.9)).credits == [0, 0, 0]

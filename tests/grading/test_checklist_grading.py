@@ -86,7 +86,7 @@ def test_no_value_earns_nothing(serve, reference, call):
     assert verdict_on(serve, reference, call).credit == 0
 
 
-def test_a_target_that_cannot_be_read_is_an_error_of_its_criterion_alone_and_a_dead_letter(serve):
+def test_unreadable_target_is_an_error_of_its_criterion_only(serve):
     rubric = rubric_of("time_verify(target='noon', tformat='%H:%M')", "words")
     answer = scoring("time_verify(predict='12:00', pformat='%H:%M')", 1, rubric=rubric)
     reported = []
@@ -191,7 +191,7 @@ def test_verifiers_that_may_be_slow_leave_the_event_loop_free(serve, monkeypatch
 
         def slow(reference: str, call: str) -> float:
             loop.call_soon_threadsafe(free.set)
-            waited.append(free.wait(timeout=10))
+            waited.append(free.wait(timeout=300))
             return 1.0
 
         monkeypatch.setattr("rubricworks.grading.execution.run_verifier", slow)

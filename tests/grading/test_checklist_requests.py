@@ -89,7 +89,7 @@ property_settings = settings(
 @pytest.mark.slow
 @property_settings
 @given(cases())
-def test_by_default_no_target_is_sent_that_question_and_response_do_not_hold_and_no_image(recorder, case):
+def test_by_default_no_foreign_target_and_no_image_is_sent(recorder, case):
     sample, response, rubric, hidden = case
     body = send(recorder, sample=sample, response=response, rubric=rubric)
     text = message_text(body)
@@ -166,7 +166,7 @@ def test_only_verifiers_that_occur_are_explained(recorder):
     assert "_verify" not in send(recorder, rubric=fuzzy)["messages"][0]["content"]
 
 
-def test_the_question_is_shown_without_its_template_and_the_prompt_where_there_is_no_question(recorder):
+def test_question_is_shown_without_its_template(recorder):
     assert "<question>\nHow many red cups are there?\n</question>" in message_text(send(recorder))
     bare = SAMPLE.model_copy(update={"question": None})
     assert "<question>\nAnswer step by step.\n</question>" in message_text(send(recorder, sample=bare))

@@ -99,7 +99,7 @@ def test_each_verdict_is_an_event_and_a_failed_judge_one_with_an_error_and_no_sc
 
 
 @pytest.mark.slow
-def test_the_reasoning_goes_along_where_contents_are_asked_for_and_an_error_s_text_never(serve, collector):
+def test_reasoning_is_kept_with_contents_and_an_errors_text_never(serve, collector):
     variables = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "EVENT_ONLY"}
     run(ONE_JUDGE, serve(answer).url, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=f"{collector.url}/v1/logs", **variables)
     explanations = [attributes_of(event).get("gen_ai.evaluation.explanation") for event in collector.events]

@@ -100,7 +100,7 @@ def test_a_server_that_never_comes_up_leaves_dead_letters(judge_key):
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_a_key_that_is_echoed_in_an_answer_is_masked_in_the_reasons_and_the_answer_counts(serve, judge_key):
+def test_echoed_key_is_masked_in_reasons_and_the_answer_counts(serve, judge_key):
     server = serve(FaultyJudge(lambda call, nth: "reasoning with the key"))
     graded = Graded(server.url, judge_key, rows(3), cache=judge_key.folder / "cache.sqlite")
     graded.check(server)

@@ -38,7 +38,7 @@ def checked(answer: object) -> list[tuple]:
     return [(one.slot, one.executed, one.score) for one in result.criteria]
 
 
-def test_values_are_compared_with_the_labels_by_the_verifier_with_the_rubrics_options():
+def test_values_are_compared_with_labels_by_the_rubrics_verifier():
     result = check_answer(json.dumps(output()), LABEL, RUBRIC)
     assert result.valid
     assert result.surplus == 0

@@ -89,9 +89,7 @@ def dice(seed):
     [pytest.param(("j",), id="one judge", marks=pytest.mark.slow), pytest.param(("j0", "j1", "j2"), id="three judges")],
 )
 @pytest.mark.parametrize("call_per", ["response", pytest.param("criterion", marks=pytest.mark.slow)])
-def test_a_storm_of_everything_loses_and_invents_nothing_and_what_failed_can_be_asked_again(
-    serve, judge_key, call_per, models
-):
+def test_storm_of_faults_loses_and_invents_nothing(serve, judge_key, call_per, models):
     judge = FaultyJudge(dice(f"{call_per} {models}"))
     server = serve(judge)
     options = {"models": models, "call_per": call_per, "cache": judge_key.folder / "cache.sqlite", "timeout_s": 6}

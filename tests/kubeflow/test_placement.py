@@ -61,7 +61,7 @@ def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
         assert (tmp_path / "again" / first.name).read_bytes() == first.read_bytes(), name
 
 
-def test_nothing_starts_before_the_check_is_done_and_the_outcome_is_told_whatever_happens(name, specs):
+def test_nothing_starts_before_the_check_and_the_outcome_is_told(name, specs):
     spec, _ = specs
     tasks = tasks_of(spec)
     waits = {task: set(one.dependent_tasks) for task, one in tasks.items()}

@@ -59,7 +59,7 @@ class Backend(KubeflowBackend):
         return record["state"], record["message"]
 
 
-def test_a_users_mistake_is_met_once_and_looked_for_again_when_a_person_retries_the_run(tmp_path):
+def test_users_mistake_fails_fast_and_is_checked_again_on_a_retry(tmp_path):
     backend = Backend(tmp_path, ["mistake"])
     run = backend.begin()
     # A second look would have found nothing wrong.

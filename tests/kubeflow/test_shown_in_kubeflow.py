@@ -35,7 +35,7 @@ def outputs(run: Path, task: str) -> tuple[str, dict[str, float], dict[str, obje
 
 
 @pytest.mark.slow
-def test_the_executor_hands_over_the_page_and_the_figures_and_again_when_the_stage_was_done_before(tmp_path, capfd):
+def test_executor_hands_over_page_and_figures_also_of_a_finished_stage(tmp_path, capfd):
     source, run = tmp_path / "images", tmp_path / "run"
     source.mkdir()
     for number in range(6):

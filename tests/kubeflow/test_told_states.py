@@ -58,7 +58,7 @@ def test_a_good_end_is_told_as_running_where_no_container_ends_after_a_branch(tm
     assert (run.state, run.told) == ("SUCCEEDED", told)
 
 
-def test_two_runs_of_a_schedule_share_no_task_in_the_cache_though_their_arguments_are_the_same(tmp_path, package):
+def test_two_runs_of_a_schedule_share_no_cached_task(tmp_path, package):
     arguments = {"run": f"s3://runs/weekly-{RUN_ID}", **{f"{stage}_config": "{}" for stage in RETRAIN}}
     weekly = backend("2.17", "rubicap", tmp_path)
     for run in (weekly.run(package, arguments), weekly.run(package, arguments)):

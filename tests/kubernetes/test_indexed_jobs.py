@@ -38,7 +38,7 @@ def part(api: KubernetesApi, job: str, index: int, phase: str = "Running", **sta
     api.pod(f"{job}-{index}", {"batch.kubernetes.io/job-name": job}, phase, **status)
 
 
-def test_every_part_is_tried_by_itself_a_preemption_costs_nothing_and_the_job_is_cleaned_up(api, cluster, work):
+def test_every_part_is_tried_alone_and_a_preemption_costs_nothing(api, cluster, work):
     def controller(path: str, item: dict) -> None:
         spec = item["spec"]
         assert (spec["completions"], spec["parallelism"], spec["backoffLimitPerIndex"]) == (4, 2, 3)
@@ -61,7 +61,7 @@ def test_every_part_is_tried_by_itself_a_preemption_costs_nothing_and_the_job_is
     assert api.of(JOBS) == []
 
 
-def test_a_stage_whose_pod_was_killed_watches_the_job_on_and_one_that_failed_is_made_anew(api, cluster, work):
+def test_killed_pod_of_a_stage_watches_its_job_and_a_failed_job_is_made_anew(api, cluster, work):
     api.create(JOBS, indexed_job(PLAN, work, 4))
     threading.Timer(5 * POLL, lambda: api.condition(f"{JOBS}/{work.name}", "Complete")).start()
     follow(cluster, work)
@@ -168,9 +168,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.cluster
-def test_a_committee_shared_out_over_pods_writes_the_table_of_a_single_one_to_the_byte(
-    pods_are_processes, tmp_path, serve, monkeypatch
-):
+def test_committee_spread_over_pods_writes_the_bytes_of_one_process(pods_are_processes, tmp_path, serve, monkeypatch):
     server = serve(lambda _, body: fail(400, "too large") if body["model"] == "bad" else say("a wall"))
     config = {"teachers": [{"url": server.url, "model": name} for name in ("good", "bad")], "shard_size": 2}
     alone, shared = tmp_path / "alone", tmp_path / "shared"
@@ -195,7 +193,7 @@ def test_a_committee_shared_out_over_pods_writes_the_table_of_a_single_one_to_th
 
 
 @pytest.mark.cluster
-def test_a_recaptioning_shared_out_over_pods_writes_the_table_of_a_single_one_to_the_byte(
+def test_recaptioning_spread_over_pods_writes_the_bytes_of_one_process(
     pods_are_processes, tmp_path, serve, monkeypatch
 ):
     server = serve([say("a wall")])
@@ -211,9 +209,7 @@ def test_a_recaptioning_shared_out_over_pods_writes_the_table_of_a_single_one_to
 
 
 @pytest.mark.cluster
-def test_a_part_that_comes_to_its_share_of_the_budget_stops_the_stage_which_goes_on_when_it_is_raised(
-    pods_are_processes, tmp_path, serve
-):
+def test_part_at_its_share_of_the_budget_stops_the_stage_until_it_is_raised(pods_are_processes, tmp_path, serve):
     server = serve(lambda _, body: say("a wall", tokens=(10, 5)))
     config = {"teachers": [{"url": server.url, "model": "m", "max_tokens": 20}], "shard_size": 1}
     run = tmp_path / "run"

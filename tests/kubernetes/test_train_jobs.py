@@ -102,9 +102,7 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
     assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false", "a sidecar outlives the training"
 
 
-def test_the_first_nodes_log_is_heard_once_though_its_stream_breaks_and_the_job_is_deleted_at_the_end(
-    api, cluster, work
-):
+def test_first_nodes_log_is_read_once_and_the_job_deleted(api, cluster, work):
     api.cut_logs = 2
     api.on_create = in_order(completes(api, "step 1", "step 2", "step 3"))
     lines = follow(cluster, plan(), work)
@@ -112,7 +110,7 @@ def test_the_first_nodes_log_is_heard_once_though_its_stream_breaks_and_the_job_
     assert api.of(TRAIN_JOBS) == []
 
 
-def test_a_preempted_node_begins_the_training_again_though_the_others_failed_for_want_of_it(api, cluster, work):
+def test_preempted_node_starts_the_training_again(api, cluster, work):
     def preempted(path: str, name: str) -> None:
         node(api, name, 0, "Failed", containerStatuses=ended(1, "DistBackendError: connection closed by peer"))
         conditions = [
@@ -161,9 +159,7 @@ def test_what_failed_first_is_the_reason_and_the_failed_job_stays_to_be_looked_a
     assert api.of(TRAIN_JOBS) == [], "the next attempt begins anew, and deletes the failed one"
 
 
-def test_without_room_for_all_nodes_fewer_are_taken_and_below_the_least_the_stage_says_what_is_missing(
-    api, cluster, work
-):
+def test_fewer_nodes_are_taken_and_too_few_are_reported(api, cluster, work):
     def no_room(path: str, name: str) -> None:
         lacks = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/9 nodes have gpus"}
         node(api, name, 0, "Pending", conditions=[lacks])
@@ -201,7 +197,7 @@ def test_a_stage_whose_pod_was_killed_takes_up_the_job_that_is_running(api, clus
     assert api.deleted == [f"{TRAIN_JOBS}/{work.name}-1"]
 
 
-def test_an_api_that_is_away_for_a_while_loses_nothing_and_one_that_refuses_says_what_to_do(api, cluster, work):
+def test_absent_api_loses_nothing_and_a_refusal_says_what_to_do(api, cluster, work):
     away = iter([503] * 3)
     api.refuse = lambda method, path: (status, "down") if (status := next(away, None)) else None
     api.on_create = in_order(completes(api))

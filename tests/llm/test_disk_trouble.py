@@ -94,9 +94,7 @@ def test_a_cache_that_is_read_only_is_named_at_once_and_can_be_read_afterwards(s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("full_at", [3, 25, 45])
-def test_a_stage_whose_disk_fills_up_says_so_in_one_line_and_goes_on_once_there_is_room(
-    serve, disk, tmp_path, capfd, full_at
-):
+def test_full_disk_is_one_line_and_the_stage_continues_with_room(serve, disk, tmp_path, capfd, full_at):
     samples, config = prepare(tmp_path / "samples", 60), {"shard_size": 8}
     server = serve(describe)
     config["teachers"] = [{"url": server.url, "model": "m", "concurrency": 4}]

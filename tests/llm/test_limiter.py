@@ -27,7 +27,7 @@ def test_it_begins_at_32_or_at_a_lower_cap(cap, places):
     assert fill(Limiter(cap)) == places
 
 
-def test_it_grows_by_one_with_every_25_answers_while_it_is_full_and_never_past_its_cap():
+def test_limit_grows_by_one_with_every_25_answers_up_to_its_cap():
     limiter = Limiter(34)
     grown = []
     for _ in range(100):
@@ -65,7 +65,7 @@ def test_it_falls_to_three_quarters_once_per_burst_and_never_below_one():
 
 
 @pytest.mark.parametrize("retry_after", [None, 0.0])
-def test_the_pause_doubles_where_the_server_does_not_say_and_a_good_answer_ends_the_row(retry_after):
+def test_pause_doubles_without_a_hint_and_success_resets_it(retry_after):
     limiter = Limiter(1)
     pauses = [limiter.back_off(time.monotonic(), retry_after) for _ in range(9)]
     assert pauses == pytest.approx([0.25, 0.5, 1, 2, 4, 8, 16, 20, 20], abs=0.1)
@@ -85,7 +85,7 @@ def test_thousands_of_refusals_in_a_row_leave_one_place_and_harm_nothing(retry_a
     assert (limiter.limit, limiter.throttled) == (1, 3_000)
 
 
-def test_nothing_is_sent_while_the_server_asks_for_patience_not_even_by_those_who_wait_for_a_place():
+def test_nothing_is_sent_while_the_server_asks_for_patience():
     async def run():
         limiter, goes_on = Limiter(2), []
 
@@ -111,7 +111,7 @@ def test_nothing_is_sent_while_the_server_asks_for_patience_not_even_by_those_wh
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_a_server_that_only_asks_for_patience_fails_the_call_when_patience_s_has_passed(serve):
+def test_server_that_only_says_429_fails_the_call_after_patience_s(serve):
     server = serve([fail(429)])
 
     async def run():
@@ -126,7 +126,7 @@ def test_a_server_that_only_asks_for_patience_fails_the_call_when_patience_s_has
     )  # at once and after 0.25 s; after 0.5 s more it would be too late
 
 
-def test_clients_of_one_endpoint_and_model_share_a_limiter_from_any_event_loop_and_others_have_their_own(serve):
+def test_clients_of_one_endpoint_and_model_share_a_limiter(serve):
     answer = say("good")
     answer.delay = 0.01
     server = serve([answer])

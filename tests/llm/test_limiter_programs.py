@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rubricworks.llm.limiter import Limiter
 
 
-def test_those_who_sleep_through_a_pause_do_not_strand_the_others_when_they_are_cancelled():
+def test_sleepers_through_a_pause_do_not_strand_others_when_cancelled():
     async def run():
         limiter = Limiter(1)
         assert limiter.try_acquire()
@@ -156,7 +156,7 @@ def test_no_program_of_calls_and_cancellations_exceeds_the_limit_or_leaks_a_plac
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_four_event_loops_with_pauses_and_cancellations_keep_to_the_limit_and_leak_nothing():
+def test_four_event_loops_keep_to_the_limit_and_leak_nothing():
     limiter, lock, busy, most = Limiter(8), threading.Lock(), [0], [0]
 
     def work(seed):

@@ -68,7 +68,7 @@ async def ask(client: ChatClient, count: int, start: int = 0) -> Counter:
     return Counter(reply.error_class if isinstance(reply, ChatError) else reply.value for reply in replies)
 
 
-def test_a_rest_is_one_second_then_two_up_to_half_a_minute_however_many_were_in_flight():
+def test_pause_is_one_second_then_two_up_to_half_a_minute():
     replica, rests = Replica(URL(), URL()), []
     for _ in range(40):
         sent_at = time.monotonic()
@@ -83,7 +83,7 @@ def test_a_rest_is_one_second_then_two_up_to_half_a_minute_however_many_were_in_
     assert replica.retry_at - replica.outage_started == pytest.approx(1)
 
 
-def test_one_request_tries_a_server_that_was_out_and_the_longest_out_is_asked_when_all_are():
+def test_one_request_tries_a_server_that_was_out():
     well, out = Replica(URL(), URL(), in_flight=5), Replica(URL(), URL())
     for number in range(3):
         assert choose_replica([well, out]) is out, number
@@ -194,7 +194,7 @@ def test_a_question_that_is_refused_speaks_of_the_question_and_not_of_the_server
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_when_all_are_dead_calls_end_as_transport_errors_and_go_through_once_one_is_back(serve, clock):
+def test_calls_fail_when_all_servers_are_dead_and_succeed_once_one_is_back(serve, clock):
     servers = [serve([good()]) for _ in range(3)]
     ports = [server.port for server in servers]
     for server in servers:

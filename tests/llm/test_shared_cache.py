@@ -35,7 +35,7 @@ class Process:
 
     def end(self) -> int:
         self.process.end_input()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=300)
 
 
 def committed(cache) -> int:

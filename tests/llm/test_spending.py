@@ -117,9 +117,9 @@ def test_a_call_that_waits_for_the_budget_does_not_begin_once_another_was_refuse
             await spending.reserve(101, 0.0)
         spending.settle(60, 0.0, Usage(prompt_tokens=10))
         # Nothing is in flight from here on, for which the stage would wait.
-        await asyncio.wait_for(spending.wait_until_settled(), 10)
+        await asyncio.wait_for(spending.wait_until_settled(), 300)
         with pytest.raises(BudgetReached, match="does not cover the next call"):
-            await asyncio.wait_for(waits, 10)
+            await asyncio.wait_for(waits, 300)
         assert not spending.try_reserve(1, 0.0)
         assert spending.try_reserve(1, 0.0, in_flight=True)
 
@@ -168,7 +168,7 @@ def test_reservations_of_dollars_leave_no_trace_behind(tmp_path):
     spending.close()
 
 
-def test_the_ledger_has_a_row_for_each_purpose_and_model_and_cached_calls_cost_nothing(serve, judge_key, tmp_path):
+def test_ledger_has_a_row_per_purpose_and_model_and_cached_calls_are_free(serve, judge_key, tmp_path):
     server = serve(lambda number, body: used(text="good" if body["seed"] < 6 else "", delay=0.01))
     for attempt in range(2):
         wallet = Wallet(judge_key, server, tmp_path, cache=tmp_path / "cache.sqlite")

@@ -56,7 +56,7 @@ def read_spent(ledger) -> int:
 def test_processes_add_to_one_ledger_and_nothing_is_lost(serve, tmp_path):
     server, ledger = serve([slow(0.01)]), tmp_path / "spending.sqlite"
     several = [start(server, ledger, name, calls=200) for name in ("one", "one", "two")]
-    assert [process.wait(timeout=60) for process in several] == [0, 0, 0]
+    assert [process.wait(timeout=300) for process in several] == [0, 0, 0]
     rows = {row["stage"]: row for row in read_spending(ledger)}
     assert {name: row["calls"] for name, row in rows.items()} == {"one": 400, "two": 200}
     assert read_spent(ledger) == USED * len(server.chats) == 24_000
@@ -188,7 +188,7 @@ def test_two_ledgers_begun_at_once_do_not_collide(tmp_path):
         "Spending(Path(sys.argv[1]), 's').close()"
     )
     processes = [Forked(program, tmp_path / "spending.sqlite") for _ in range(4)]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert [process.wait(timeout=300) for process in processes] == [0] * 4
     with sqlite3.connect(tmp_path / "spending.sqlite") as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert os.listdir(tmp_path) == ["spending.sqlite"]

@@ -95,7 +95,7 @@ class Program:
 
     def reach_next_step(self) -> None:
         line = self.process.stdout.readline()
-        assert line == "waiting\n", self.process.communicate(timeout=30)
+        assert line == "waiting\n", self.process.communicate(timeout=300)
 
     def go_on(self) -> None:
         self.process.stdin.write("\n")
@@ -113,7 +113,7 @@ _LABELS = ("purpose", "model", "endpoint", "class", "kind")
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
     """Values by metric and its labels' values, in the order of _LABELS."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as page:
         families = list(text_string_to_metric_families(page.read().decode()))
     return {
         (

@@ -118,7 +118,7 @@ def test_without_a_unit_that_both_rated_nothing_is_defined(number):
 
 
 @pytest.mark.parametrize("credit", [0.0, 0.1, 1.0])
-def test_one_and_the_same_credit_throughout_is_accurate_but_says_nothing_beyond_chance(credit):
+def test_constant_credit_is_accurate_but_says_nothing_beyond_chance(credit):
     always = [credit] * 7
     assert accuracy(always, always) == 1
     assert cohen_kappa(always, always) is None

@@ -12,7 +12,7 @@ from rubricworks.metrics import b_capscore
 PARTS = st.just(0.0) | st.floats(1e-9, 1)
 
 
-def test_of_equal_parts_it_is_that_part_and_of_a_half_a_third_and_a_sixth_it_is_three_elevenths():
+def test_b_capscore_is_the_harmonic_mean():
     assert b_capscore(1, 1, 1) == 1
     assert b_capscore(0.25, 0.25, 0.25) == 0.25
     assert b_capscore(1 / 2, 1 / 3, 1 / 6) == pytest.approx(3 / 11)

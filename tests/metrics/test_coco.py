@@ -110,7 +110,7 @@ def test_empty_caption_scores_nothing(scores):
     assert scores[1]["none"] == pytest.approx(dict.fromkeys(NAMES, 0.0), abs=1e-8)
 
 
-def test_corpus_of_one_caption_has_its_scores_and_leaves_nothing_running_or_written_beside_the_package():
+def test_corpus_of_one_caption_leaves_nothing_running_or_written():
     """The expected scores are those of the writer of the conformance cases."""
     if shutil.which("java") is None:
         pytest.skip("there is no Java on this machine")

@@ -274,7 +274,7 @@ def test_share_of_none_counts_clusters_not_values():
     assert share_interval([0.0] * 40, clusters=[number // 4 for number in range(40)]) == wilson_interval(0, 10)
 
 
-def test_share_of_all_over_strata_has_the_trials_that_give_the_variance_of_their_mean():
+def test_share_over_strata_has_the_trials_of_its_variance():
     # The variance of a mean of means is p (1 - p) (1/5 + 1/20 + 1/20) / 9, that of 30 values p (1 - p) / 30.
     actual = share_interval([1.0] * 45, strata=["a"] * 5 + ["b"] * 20 + ["c"] * 20)
     assert parts(actual) == pytest.approx(parts(wilson_interval(30, 30)))

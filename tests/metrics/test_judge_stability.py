@@ -14,7 +14,7 @@ def test_the_flip_rate_is_the_share_of_pairs_of_draws_that_differ():
     assert flip_rate([(1,), ()]) is None
 
 
-def test_a_judge_that_says_the_other_thing_one_time_in_ten_flips_in_eighteen_of_a_hundred_pairs():
+def test_one_slip_in_ten_flips_eighteen_of_a_hundred_pairs():
     generator = random.Random(1)
     draws = [[float(generator.random() < 0.1) for _ in range(4)] for _ in range(3_000)]
     rate = flip_rate(draws, [at // 6 for at in range(3_000)])

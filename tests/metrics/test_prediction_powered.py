@@ -71,7 +71,7 @@ def test_estimates_and_bounds_are_those_of_the_authors_package(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("false_positive", [0.05, 0.3])
-def test_intervals_cover_the_truth_as_often_as_they_say_and_are_narrower_than_the_labels_alone(false_positive):
+def test_intervals_cover_the_truth_and_are_narrower_than_labels_alone(false_positive):
     generator = np.random.default_rng(7)
     pass_rate, false_negative, trials = 0.45, 0.1, 600
     covered, widths = np.zeros(3), np.zeros((2, 2))
@@ -143,7 +143,7 @@ def test_a_pass_rate_on_which_the_responses_agree_has_the_bounds_of_as_few_trial
     assert rate.high - rate.low > 0.4
 
 
-def test_an_error_rate_that_is_the_same_in_each_response_has_the_bounds_of_as_few_trials():
+def test_error_rate_equal_in_each_response_has_the_bounds_of_few_trials():
     rate = error_rates([0, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1], clusters="aaabbb").false_positive
     assert rate.value == 0.5
     assert (rate.low, rate.high) == pytest.approx(wilson(0.5, 2), abs=1e-6)

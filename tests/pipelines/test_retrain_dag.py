@@ -76,9 +76,7 @@ def test_with_too_little_new_only_the_look_is_taken(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", BRANCHES)
-def test_the_champions_stages_run_with_its_configurations_and_it_stands_in_for_the_base(
-    pipeline, tmp_path, monkeypatch
-):
+def test_champions_stages_run_with_its_configurations_as_the_base(pipeline, tmp_path, monkeypatch):
     run, calls = launched(pipeline, tmp_path, monkeypatch)
     inputs = {call["stage"]: {name: uri for name, uri in call["inputs"].items() if uri} for call in calls}
     results = {"found": f"{run}/find_new_samples"}

@@ -86,7 +86,7 @@ def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path)
             assert stream.read().startswith(b"event: run"), "it ends well; a stop does not wait for browsers"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=300)
     text = (tmp_path / "log").read_text()
     assert process.returncode == -signal.SIGTERM
     assert "Traceback" not in text

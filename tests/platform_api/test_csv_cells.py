@@ -62,7 +62,7 @@ def test_what_people_said_of_a_formula_goes_out_as_text_and_comes_in_again(calle
 
 
 @pytest.mark.parametrize("place", ["runs/today-1/stages/score/scores/csv", "leaderboard/csv?run=today-1"])
-def test_a_model_with_the_name_of_a_formula_is_a_text_and_a_figure_below_zero_a_number(caller, place):
+def test_formula_is_text_and_a_negative_figure_is_a_number(caller, place):
     cells = [cell for row in rows(caller, place) for cell in row]
     assert f"'{FORMULA}" in cells
     assert "-0.5" in cells

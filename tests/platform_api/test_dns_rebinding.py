@@ -133,7 +133,7 @@ def test_messages_are_sent_on_after_a_failure_that_nobody_foresaw(tmp_path, monk
         monkeypatch.setattr(Webhooks, "send_due", send_due)
         following = asyncio.create_task(Webhooks(None, ConsumerAddress("http://localhost/"), "k3y").follow(0.0))
         for _ in range(2):
-            await asyncio.wait_for(looks.get(), 5)
+            await asyncio.wait_for(looks.get(), 300)
         following.cancel()
 
     asyncio.run(follow())

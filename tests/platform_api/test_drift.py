@@ -93,7 +93,7 @@ def test_an_alias_that_moved_past_the_api_is_told_everywhere_and_left(service, t
     assert aliases(runs)[0] == other
 
 
-def test_a_request_from_before_rollbacks_ends_with_the_first_one_and_what_is_served_agrees(service, consumer, tmp_path):
+def test_request_from_before_a_rollback_ends_with_it(service, consumer, tmp_path):
     runs = tmp_path / "runs"
     _, first = promote(service, runs)
     _, second = promote(service, runs, against=first)

@@ -129,7 +129,7 @@ def test_posts_of_one_key_at_once_have_one_effect_and_the_same_answer(caller):
     check_posts_at_once(caller)
 
 
-def test_a_login_sent_twice_is_one_session_and_a_logout_sent_twice_leads_to_the_same_page(caller, folder):
+def test_repeated_login_is_one_session_and_repeated_logout_the_same_page(caller, folder):
     fields = {"idempotency_key": "a-double-click", "token": caller.secret("viewer-who-clicks"), "next": "/runs"}
     cookies = {send_form(caller, "/login", fields, Accept="text/html")[1]["set-cookie"] for _ in range(2)}
     (cookie,) = (one.partition(";")[0] for one in cookies)
@@ -186,7 +186,7 @@ def post_to_a_service_that_is_killed(folder, path, body, *arguments, ready=lambd
     assert service.wait() == 9
 
 
-def test_a_change_whose_service_is_killed_before_its_answer_is_made_once_when_it_is_sent_again(tmp_path):
+def test_change_of_a_killed_service_is_made_once_when_sent_again(tmp_path):
     write_run(tmp_path)
     post_to_a_service_that_is_killed(tmp_path, LABELS, LABEL, ready=lambda url: wait_for_rollouts(url, **bearer()))
     assert rows(tmp_path, "SELECT * FROM labels") == [], "the change is not there without its answer"
@@ -222,7 +222,7 @@ def test_a_run_whose_service_is_killed_before_its_answer_is_started_once(stand_i
     assert rows(stand_in, "SELECT count(*) FROM changes WHERE action = 'run.submit'") == [(1,)]
 
 
-def test_a_run_whose_service_was_killed_before_it_began_is_started_when_it_is_sent_again(stand_in):  # noqa: F811
+def test_run_of_a_killed_service_starts_when_it_is_sent_again(stand_in):  # noqa: F811
     with served(settings(stand_in, local_runs=True)) as url:
         key = {"Idempotency-Key": "killed-once"}
         body = {"recipe": QUICKSTART}

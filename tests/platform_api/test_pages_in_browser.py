@@ -91,7 +91,8 @@ def settings(runs: Path, **more: object) -> ApiSettings:
 
 def log_in(browser: Browser, caller: Caller, who: str, **options: object) -> Page:
     page = browser.new_context(**options).new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(150_000)
+    expect.set_options(timeout=150_000)
     page.goto(f"{caller.pages}/login")
     page.get_by_label("Token").fill(caller.secret(who))
     page.get_by_role("main").get_by_role("button", name="Log in").click()
@@ -639,7 +640,7 @@ def test_a_rubric_of_a_sample_without_image_has_the_width_of_the_page(browser, p
     page.context.close()
 
 
-def test_examples_of_a_reward_that_is_not_deserved_are_filtered_by_the_mode_that_the_page_names(browser, pages):
+def test_undeserved_rewards_are_filtered_by_failure_mode(browser, pages):
     page = log_in(browser, pages, "viewer-carl")
     page.goto(f"{pages.pages}{RUN}/hacking")
     modes, examples = page.get_by_label("Failure mode"), page.locator("article.case")

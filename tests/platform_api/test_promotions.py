@@ -177,7 +177,7 @@ def test_who_submitted_the_run_that_requested_does_not_approve(service, tmp_path
     assert service.post("approver", f"promotions/{number}/approve")[1]["state"] == "applied"
 
 
-def test_who_submitted_a_run_does_not_approve_though_others_resumed_it_or_it_was_submitted_by_a_run(service, tmp_path):
+def test_submitter_of_a_run_does_not_approve_it(service, tmp_path):
     first, _ = run_token(tmp_path, "boss", "nightly")
     run_token(tmp_path, "other", "nightly:2")
     run_token(tmp_path, first, "nightly-2")
@@ -400,7 +400,7 @@ def test_a_decision_whose_service_was_killed_is_answered_as_at_first_and_made_on
     assert told == rows(tmp_path, "SELECT id FROM promotions ORDER BY id")
 
 
-def test_another_decision_of_the_same_promotion_is_refused_though_its_key_was_begun_before(service, tmp_path):
+def test_another_decision_of_a_promotion_is_refused(service, tmp_path):
     number = service.request(add_version(tmp_path))[1]["id"]
     asked = (f"promotions/{number}/approve", {"reason": "good"})
     assert service.post("approver-b", *asked, key="the-decision")[0] == 200
@@ -489,7 +489,7 @@ def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(
         ]
 
 
-def test_the_page_offers_no_second_request_and_shows_what_a_champion_without_challenger_passed(service, tmp_path):
+def test_page_offers_no_second_request_and_shows_what_passed(service, tmp_path):
     def shown():
         return exchange(f"{service.pages}/promotions", **bearer())[2].decode()
 

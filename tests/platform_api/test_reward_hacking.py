@@ -34,7 +34,7 @@ def url(tmp_path_factory):
         yield url
 
 
-def test_signals_are_the_reward_the_held_out_judge_and_a_score_that_training_never_saw(url):
+def test_signals_are_reward_held_out_judge_and_an_unseen_score(url):
     signals = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]
     assert (len(signals["rewards"]), signals["held_out"]) == (60, [[1, 0.6], [25, 0.5], [50, 0.2], [60, 0.2]])
     assert signals["measure"] == {"scorer": "oracle", "part": "f1", "points": [[0, 0.7], [60, 0.4]]}

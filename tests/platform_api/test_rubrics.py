@@ -94,7 +94,7 @@ def test_an_admin_who_proposed_a_version_does_not_approve_it(caller):
 @pytest.mark.parametrize(
     ("patterns", "status"), [(("*",), 403), (("rubrics:other-*/*",), 403), (("m", "rubrics:today-*/synthesize_*"), 200)]
 )
-def test_who_proposed_approves_where_the_installation_waives_the_second_person_for_the_set(tmp_path, patterns, status):
+def test_proposer_approves_where_the_second_person_is_waived(tmp_path, patterns, status):
     """A pattern of models is none of rubric sets."""
     write_rubrics(write_run(tmp_path))
     settings = ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN), index_seconds=0.05, self_approval=patterns)

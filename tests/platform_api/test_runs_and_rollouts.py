@@ -147,7 +147,7 @@ def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_l
     assert [verdict["criterion"] for verdict in worst["verdicts"]] == NAMES
 
 
-def test_a_group_can_show_the_best_beside_the_worst_and_so_do_the_groups_that_it_leads_to(url):
+def test_group_shows_best_beside_worst_as_do_the_groups_it_links_to(url):
     rewards = [0.9, 0.8, 0.6, 0.3, None]
     order = rollouts_service.ends_first([{"reward": one} for one in rewards])
     assert [one["reward"] for one in order] == [0.9, 0.3, 0.8, 0.6, None]
@@ -592,7 +592,7 @@ def write_progress(run, stage, done, dollars=0.0):
     return path
 
 
-def test_a_run_that_is_going_shows_what_its_stages_have_done_of_all_and_what_it_has_cost(tmp_path):
+def test_running_run_shows_progress_of_stages_and_cost(tmp_path):
     with lock_folder(tmp_path / "today-1"):
         run = write_run(tmp_path)
         (run / STAGE / "done.json").unlink()
@@ -645,7 +645,7 @@ assert "pandas" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_texts_that_postgres_would_refuse_are_shown_with_the_characters_that_it_takes(tmp_path):
+def test_texts_that_postgres_refuses_are_shown_with_legal_characters(tmp_path):
     write_odd_run(tmp_path)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
         check_odd_run(f"{url}/api/v1")

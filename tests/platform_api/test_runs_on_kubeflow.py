@@ -246,7 +246,7 @@ def test_a_run_that_is_stopped_by_its_id_is_stopping_under_its_name(url, kubeflo
     assert b"<button>Stop" not in exchange(f"{url}/kubeflow-runs/{run['run_id']}", **bearer())[2]
 
 
-def test_a_run_in_a_bucket_can_be_stopped_where_kubeflow_has_one_of_its_name_that_is_going(url, kubeflow):
+def test_run_in_a_bucket_can_be_stopped_through_kubeflow(url, kubeflow):
     runs = start(url, kubeflow, "monday", "monday-2")
     kubeflow.end(runs["monday"]["run_id"], "FAILED")
 

@@ -91,7 +91,7 @@ def test_indexing_reads_no_image_and_a_page_one_row_group(run):
     assert (indexing < LARGE, text < LARGE, LARGE < picture < 2 * LARGE, known) == (True, True, True, 0)
 
 
-def test_a_rewritten_question_stands_before_that_of_the_first_table_and_the_image_is_any_that_has_one(run):
+def test_rewritten_question_precedes_the_first_tables_question(run):
     write_samples(run, "prepare_questions", [sample("s12", question="Which star?", image=None)])
 
     async def work(session, store, _):
@@ -101,7 +101,7 @@ def test_a_rewritten_question_stands_before_that_of_the_first_table_and_the_imag
     assert with_index(run, work) == ("Which star?", True)
 
 
-def test_files_that_are_replaced_or_deleted_and_rows_that_no_page_could_name_are_followed(run):
+def test_replaced_and_deleted_files_are_followed(run):
     async def work(session, store, index):
         write_samples(run, "prepare", [sample("new"), sample("s" * 300)], 0)
         (run / "prepare" / "part-00001.parquet").unlink()
@@ -118,7 +118,7 @@ def write_group(run, number, images):
     return {row["sample_id"]: row["image"] for row in rows}
 
 
-def test_thumbnails_of_a_large_group_are_read_once_even_if_all_are_asked_for_together(run):
+def test_thumbnails_of_a_large_group_are_read_once(run):
     images = write_group(run, 2, 32)  # 9.6 MB
 
     async def work(session, store, _):
@@ -131,7 +131,7 @@ def test_thumbnails_of_a_large_group_are_read_once_even_if_all_are_asked_for_tog
     assert count < 33 * LARGE
 
 
-def test_kept_thumbnails_take_a_bounded_place_and_a_group_beyond_it_is_shown_all_the_same(run, monkeypatch):
+def test_thumbnails_take_bounded_space_and_larger_groups_are_shown(run, monkeypatch):
     monkeypatch.setattr(thumbnail_cache, "_MOST_BYTES", 3 * LARGE)
     monkeypatch.setattr(thumbnail_cache, "_kept", {})
     large, small = write_group(run, 2, 5), write_group(run, 3, 2)

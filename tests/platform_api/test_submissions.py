@@ -281,7 +281,7 @@ def test_a_form_that_is_too_large_is_refused_on_a_page(quiet_url):
     assert (status, b"<h1>Body too large" in page) == (413, True)
 
 
-def test_of_many_places_that_are_not_admitted_the_first_are_listed_and_the_others_counted(quiet_url):
+def test_first_of_many_unadmitted_places_are_listed_and_the_rest_counted(quiet_url):
     away = "{url: 'http://10.0.0.1:99', model: m}"
     arms = [f"  a{number}: {{policy.judge: {away}, rubric.writer: {away}}}\n" for number in range(30)]
     _, body = submit(quiet_url, "x", f"{QUICKSTART}arms:\n{''.join(arms)}")
@@ -318,7 +318,7 @@ def test_a_log_comes_as_events_and_goes_on_where_it_stopped(stand_in):
 
 
 @pytest.mark.parametrize("path", ["stages/score/log/events", "events"])
-def test_a_stream_that_has_nothing_new_sends_comments_that_keep_proxies_from_cutting_it(stand_in, monkeypatch, path):
+def test_idle_stream_sends_comments_that_keep_proxies_open(stand_in, monkeypatch, path):
     monkeypatch.setattr(event_streams, "_HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(live, "_SECONDS", 0.02)
     monkeypatch.setattr(runs_router, "_EVENT_SECONDS", 0.02)

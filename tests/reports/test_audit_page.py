@@ -91,7 +91,7 @@ def test_rate_without_bounds_has_no_whisker():
     assert "bar-whisker" not in audit_figure(simple(text={"irrelevant": (0.5, None, None)}))
 
 
-def test_more_than_two_points_worse_than_the_default_is_marked_in_the_direction_that_is_worse():
+def test_more_than_two_points_worse_than_the_default_is_marked():
     rows = table_rows(
         simple(
             text={"regular": (0.95, 0.9, 1), "irrelevant": (0.10, 0, 0.2), "adversarial": (0.2, 0.1, 0.3)},

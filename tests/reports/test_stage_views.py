@@ -60,7 +60,7 @@ def test_rubrics_are_shown_whole_beside_what_the_student_says(tmp_path):
     assert "3 critical 2 50" in text_of(html)
 
 
-def test_rubrics_of_a_peer_are_shown_beside_the_captions_below_them_and_none_are_called_none(tmp_path):
+def test_peer_rubrics_are_shown_beside_their_captions(tmp_path):
     write_samples(tmp_path)
     folder.write_table(tmp_path / "peer_rubrics", "rubrics", [folder.rubric_row("a")])
     folder.write_table(tmp_path / "peer_rubrics" / "caption_student", "captions", [caption("a", "student", "a dog")])

@@ -23,7 +23,7 @@ def test_the_filter_shows_what_it_keeps_and_what_rollouts_earned(tmp_path):
     assert "rollouts earned 0.00, –, 0.75" in text_of(html)  # noqa: RUF001  as the page writes what is missing
 
 
-def test_an_evaluation_shows_captions_before_and_after_with_the_criteria_that_changed(tmp_path):
+def test_evaluation_shows_captions_before_and_after_with_changed_criteria(tmp_path):
     folder.write_small_run(tmp_path)
     html, metrics = shown(tmp_path, "score", samples="prepare", rubrics="synthesize_rubrics")
     assert metrics["greedy/policy/arena_win"] == pytest.approx(0.75)

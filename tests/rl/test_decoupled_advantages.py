@@ -65,7 +65,7 @@ def test_judged_rollouts_of_a_group_are_normalised_without_the_masked_ones():
     torch.testing.assert_close(masked[[0, 2, 3]], decoupled_advantages(rewards[[0, 2, 3]], [1.0, 0.5], 3))
 
 
-def test_a_group_with_one_judged_rollout_teaches_nothing_and_leaves_the_others_a_little_spread():
+def test_group_with_one_judged_rollout_teaches_nothing():
     alone = [[NAN, NAN], [9.0, 9.0], [NAN, NAN]]
     rewards = torch.tensor([*alone, [0.0, 0.1], [0.5, 0.2], [1.0, 0.6]])
     advantages = decoupled_advantages(rewards, [1.0, 1.0], 3)
@@ -108,7 +108,7 @@ def test_a_reward_that_is_constant_in_a_group_leaves_the_decision_to_the_others(
     torch.testing.assert_close(decoupled_advantages(rewards, [5, 1], size), alone)
 
 
-def test_neither_scale_nor_offset_of_one_reward_matters_as_it_does_when_rewards_are_summed_first():
+def test_neither_scale_nor_offset_of_one_reward_matters():
     rewards = torch.rand(12, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     stretched = rewards * torch.tensor([1000.0, 1.0]) + torch.tensor([-7.0, 3.0])
     actual = [decoupled_advantages(these, [1, 1], 4, eps=0.0) for these in (rewards, stretched)]

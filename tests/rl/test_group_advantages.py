@@ -25,7 +25,7 @@ def test_trl_gives_the_same_for_weighted_and_summed_rewards(case, scale):
     torch.testing.assert_close(advantages, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_two_rollouts_a_and_b_get_plus_and_minus_half_their_distance_over_its_deviation():
+def test_two_rollouts_get_plus_and_minus_half_their_scaled_distance():
     deviation = 0.6 / math.sqrt(2)
     expected = 0.3 / (deviation + 1e-4)
     advantages = group_advantages(torch.tensor([0.8, 0.2], dtype=torch.float64), 2)

@@ -69,7 +69,7 @@ REWARDS = st.lists(st.floats(-10, 10) | st.none() | st.just(NAN), min_size=1, ma
 
 
 @given(REWARDS, st.sampled_from(STRATEGIES), st.data())
-def test_just_so_many_are_kept_each_once_and_unjudged_ones_only_when_judged_ones_run_out(rewards, strategy, data):
+def test_exact_number_is_kept_and_unjudged_ones_last(rewards, strategy, data):
     keep = data.draw(st.integers(1, len(rewards)))
     top = data.draw(st.none() | st.integers(0, keep))
     selection = select_rollouts(rewards, keep, strategy, top=top, seed=data.draw(st.integers(0, 100)))

@@ -26,7 +26,7 @@ TRAINING = {"recipe.yaml": 60, "state/train_policy/attempt.json": 50, "train_pol
         (TRAINING | {"pruned.json": 1}, "unfinished"),
     ],
 )
-def test_a_run_in_a_bucket_is_going_while_it_is_written_and_nothing_says_that_it_ended(minutes, state):
+def test_run_in_a_bucket_is_going_while_it_is_written(minutes, state):
     """A stage that began after an error or an outcome goes on from there."""
     minutes = {"recipe.yaml": 60} | minutes
     files = {path: StoredFile(1, NOW - timedelta(minutes=ago)) for path, ago in minutes.items()}

@@ -73,7 +73,7 @@ def failure_of(run: Path, how: str) -> str:
     return str(caught.value)
 
 
-def test_outputs_are_passed_on_and_only_standard_error_is_shown_under_the_name_of_its_stage(tmp_path, capfd):
+def test_outputs_are_passed_on_and_standard_error_is_shown_by_stage(tmp_path, capfd):
     run_local(chain, pipeline_arguments(str(tmp_path), {"first": "hello"}), run=tmp_path)
 
     assert (tmp_path / "second.txt").read_text() == "hellohello"
@@ -204,7 +204,7 @@ def test_the_command_that_continues_a_run_names_an_unusual_folder_of_runs(tmp_pa
     assert message.endswith(f"rubricworks run --resume a --runs '{tmp_path / 'my runs'}'")
 
 
-def test_a_stage_that_could_not_report_is_explained_by_its_last_words_not_by_a_report_of_an_earlier_failure(tmp_path):
+def test_stage_without_report_is_explained_by_its_last_words(tmp_path):
     (tmp_path / "error.json").write_text(json.dumps({"stage": "first", "message": "an old story"}))
     message = failure_of(tmp_path, "silent")
     assert "KeyError: 'no such thing'" in message

@@ -40,9 +40,7 @@ def shards(folder):
 
 
 @pytest.mark.parametrize("caps", [{"tokens": 36_000}, {"dollars": 36.0}], ids=["tokens", "dollars"])
-def test_at_its_cap_a_stage_stops_in_one_line_and_with_a_higher_one_ends_as_if_there_were_none(
-    serve, judge_key, tmp_path, samples, caps
-):
+def test_capped_stage_stops_in_one_line_and_ends_as_without_a_cap(serve, judge_key, tmp_path, samples, caps):
     server, run = serve(describe), tmp_path / "run"
     config = {"teachers": [teacher(server, price_out=1e3)], "shard_size": 8}
     whole = tables(caption(tmp_path / "whole", samples, **config))
@@ -78,9 +76,7 @@ def slow_one(answer, body):
     return answer
 
 
-def test_what_is_in_flight_at_the_cap_is_kept_also_of_a_sample_that_another_teacher_could_not_describe(
-    serve, judge_key, tmp_path, samples
-):
+def test_calls_in_flight_at_the_cap_are_kept_for_every_sample(serve, judge_key, tmp_path, samples):
     server, run = serve(lambda number, body: slow_one(describe(number, body), body)), tmp_path / "run"
     config = {"teachers": [teacher(server, "one"), teacher(server, "two", max_tokens=9_000)], "shard_size": 30}
     whole = tables(caption(tmp_path / "whole", samples, **config))
@@ -133,7 +129,7 @@ def failing(share, kind):
 @pytest.mark.parametrize(
     "kind", [fail(400, f"no such model; {ECHOES[0]}"), say(None, refusal="no")], ids=["HTTP 400", "refusal"]
 )
-def test_a_stage_whose_endpoint_mostly_fails_stops_with_the_reason_and_goes_on_once_it_is_mended(
+def test_stage_with_a_failing_endpoint_stops_and_continues_once_mended(
     serve, judge_key, tmp_path, samples, share, kind
 ):
     server, run = serve(describe), tmp_path / "run"
@@ -159,9 +155,7 @@ def test_a_stage_whose_endpoint_mostly_fails_stops_with_the_reason_and_goes_on_o
     assert len(answered & count_requests(server).keys()) <= 8
 
 
-def test_an_endpoint_that_fails_less_than_half_of_the_time_leaves_dead_letters_and_does_not_stop_a_stage(
-    serve, judge_key, tmp_path, samples
-):
+def test_endpoint_that_fails_below_half_leaves_dead_letters_and_does_not_stop(serve, judge_key, tmp_path, samples):
     kind = fail(400, f"too large; {ECHOES[0]}")
     kind.delay = 0.02
     server, run = serve(failing(25, kind)), tmp_path / "run"

@@ -57,7 +57,7 @@ def test_prepare_splits_by_name_and_not_by_order_and_keeps_a_picture_once(tmp_pa
     assert sum(splits[0][name] != split for name, split in splits[1].items() if name in splits[0]) <= 2
 
 
-def test_prepare_without_usable_images_fails_with_reasons_and_succeeds_once_there_are_some(tmp_path, run):
+def test_prepare_fails_with_reasons_until_there_are_usable_images(tmp_path, run):
     source = tmp_path / "images"
     source.mkdir()
     for name in ("a.jpg", "b.jpg"):
@@ -75,7 +75,7 @@ def test_prepare_without_usable_images_fails_with_reasons_and_succeeds_once_ther
     assert len(list((run / "replaced").iterdir())) == 1
 
 
-def test_a_captioner_that_fails_leaves_a_dead_letter_and_the_sample_keeps_its_other_captions(run, samples, serve):
+def test_failing_captioner_leaves_a_dead_letter_and_the_other_captions(run, samples, serve):
     server = serve(lambda _, body: say("a wall") if body["model"] == "good" else fail(400, "too large"))
     teachers = [{"url": server.url, "model": name} for name in ("good", "bad")]
     out = stage(run, "caption_committee", {"teachers": teachers}, samples=samples)
@@ -99,9 +99,7 @@ def test_captions_each_are_drawn_with_different_seeds(run, samples, serve):
     assert {len(draws) for draws in captions.values()} == {3}
 
 
-def test_a_writer_that_writes_prose_leaves_dead_letters_and_is_asked_again_when_the_stage_runs_again(
-    run, samples, serve
-):
+def test_writer_of_prose_leaves_dead_letters_and_is_called_again(run, samples, serve):
     draft = dict.fromkeys(("criterion", "description", "evaluation_rule", "justification", "teacher_consensus"), "wall")
     draft |= {"weight": 3, "student_already_met": False, "reference_teachers": ["Model 1", "Model 2"]}
     answer = ["Here is what I think of this rubric: it is fine."]
@@ -125,7 +123,7 @@ def test_a_writer_that_writes_prose_leaves_dead_letters_and_is_asked_again_when_
     assert [json.loads(row["rubric"])["criteria"][0]["criterion"] for row in read_rows(out)] == ["wall"] * 6
 
 
-def test_a_stage_that_is_done_asks_nothing_again_and_a_changed_one_moves_its_old_table_aside(run, samples, serve):
+def test_finished_stage_calls_nobody_and_a_changed_one_moves_its_table(run, samples, serve):
     server = serve([say("a wall")])
     config = {"teachers": [{"url": server.url, "model": "m"}]}
     for _ in range(2):

@@ -55,7 +55,7 @@ def test_a_stage_can_be_scraped_while_it_asks(launch_stages, port):
     pages: list[str] = []
 
     def script(*_) -> Said:
-        pages.append(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode())
+        pages.append(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120).read().decode())
         return say("a wall")
 
     done = launch_stages(script, RUBRICWORKS_METRICS_PORT=str(port))

@@ -54,7 +54,7 @@ def test_a_task_that_is_not_named_has_the_verifiers_for_others_or_none(serve):
     assert "expr_verify" not in requests_to(server, "one")
 
 
-def test_an_answer_that_is_not_trusted_is_shown_as_such_and_one_that_is_not_there_not_at_all(serve):
+def test_untrusted_answer_is_shown_as_such_and_a_missing_one_not_at_all(serve):
     server = serve(models({"one": checklist(ANSWER)}))
     write(server, teachers=["one"], merger=None, trust_answers=False)
     assert "has not been checked" in requests_to(server, "one")
@@ -64,7 +64,7 @@ def test_an_answer_that_is_not_trusted_is_shown_as_such_and_one_that_is_not_ther
     assert "Dual verification" not in requests_to(server, "one")
 
 
-def test_the_merger_sees_numbered_candidates_without_what_was_dropped_and_without_names(serve):
+def test_merger_sees_numbered_candidates_without_names(serve):
     heavy = {**STEP, "weight": 5}
     answers = dict.fromkeys(THREE, checklist(ANSWER, additional=[heavy])) | {"merger": checklist(ANSWER)}
     server = serve(models(answers))

@@ -11,7 +11,7 @@ from rubricworks.synthesis.checklist_lint import NOTHING_ESSENTIAL
 from rubricworks.synthesis.checklist_writer import NOT_EXAMINED, UNSATISFIED
 
 
-def test_an_essential_criterion_that_the_reference_answer_does_not_satisfy_is_dropped(serve):
+def test_essential_criterion_that_the_reference_fails_is_dropped(serve):
     judged = scoring(
         (ANSWER["criterion"], "expr_verify(predict='3')"), (WRONG["criterion"], "expr_verify(predict='3')")
     )

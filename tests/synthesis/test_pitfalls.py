@@ -58,7 +58,7 @@ def write(serve, proposals, *, references=REFERENCES, failures=FAILURES, rubric=
     return asyncio.run(run()), writer, examiner
 
 
-def test_a_mistake_of_the_failures_that_no_reference_makes_becomes_a_negative_criterion(serve):
+def test_mistake_that_no_reference_makes_becomes_a_negative_criterion(serve):
     result, writer, examiner = write(serve, [pitfall("cat", 3), pitfall("lovely", 1), pitfall("shiny"), pitfall("dog")])
     assert [(one.criterion, one.weight, one.essential) for one in result.pitfalls] == [
         ("cat", -3, False),

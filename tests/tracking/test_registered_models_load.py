@@ -138,9 +138,7 @@ def test_transformers_flavour_gives_the_parts_of_a_pipeline(register, llava):
 
 
 @pytest.mark.parametrize("kind", ["student", "llava"])
-def test_downloaded_folder_is_the_one_that_was_registered_and_loads_in_plain_transformers(
-    register, request, tmp_path, kind
-):
+def test_downloaded_folder_is_the_registered_one_and_loads_in_transformers(register, request, tmp_path, kind):
     from transformers import AutoModelForImageTextToText, AutoTokenizer
 
     folder = request.getfixturevalue(kind)

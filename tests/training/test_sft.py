@@ -78,7 +78,7 @@ def test_half_written_checkpoint_is_passed_over(student, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_goes_on_where_its_folder_and_its_models_were_moved_and_not_from_another_model(student, tmp_path):
+def test_training_continues_in_a_moved_folder_and_not_from_another_model(student, tmp_path):
     config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
     before = shutil.copytree(student, tmp_path / "before" / "model")
     with pytest.raises(Killed):

@@ -32,7 +32,7 @@ def test_quality_is_half_truth_and_half_writing():
     assert arena_quality(scene, f"{truth} {truth}") < arena_quality(scene, truth)
 
 
-def test_of_two_true_captions_the_better_written_one_wins_which_the_judge_of_truth_does_not_see():
+def test_better_written_of_two_true_captions_wins():
     won = plain = 0
     for number, scene in enumerate(SCENES[:100]):
         truth = write_caption(scene)

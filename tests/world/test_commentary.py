@@ -36,7 +36,7 @@ def test_without_commentary_the_exported_bytes_are_those_of_before(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_stated_share_of_the_captions_ends_with_one_sentence_and_nothing_else_changes(tmp_path: Path):
+def test_stated_share_of_captions_ends_with_one_sentence(tmp_path: Path):
     plain = [noisy_caption(scene, SEED, index) for index, scene in enumerate(generate_scenes(SEED, COUNT))]
     export_scenes(tmp_path, seed=SEED, count=COUNT, commentary=0.3)
     ends = []

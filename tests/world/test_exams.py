@@ -47,7 +47,7 @@ def take(caption: str, question: str, options: list[str]) -> str:
     return options[LETTERS.index(exam_taker_reply(request, None, 1))]
 
 
-def test_exams_have_four_to_six_different_questions_which_a_full_caption_answers_but_for_wrong_keys():
+def test_exams_have_four_to_six_questions_that_a_full_caption_answers():
     sizes, wrong, question_count = set(), 0, 0
     for scene in SCENES:
         exam, caption = write(scene), write_caption(scene)

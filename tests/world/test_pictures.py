@@ -37,7 +37,7 @@ def judge(image: bytes, criteria: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_picture_of_a_prompt_is_correct_by_genevals_rules_and_one_of_another_prompt_mostly_not(task):
+def test_picture_of_a_prompt_is_correct_and_of_another_mostly_not(task):
     every = wishes(task)
     wrong = 0
     for at, wish in enumerate(every):
@@ -103,7 +103,7 @@ def test_every_prompt_parses_back_in_every_wording_and_every_criterion_is_unders
     assert parse_prompt("a photo of a dog") is None
 
 
-def test_writer_puts_the_aspects_first_that_come_first_and_selects_what_the_prompt_asks_for():
+def test_writer_puts_leading_aspects_first_and_selects_by_prompt():
     def answer(keys):
         aspects = "\n".join(f"- {key}: …" for key in keys)
         text = f"Aspects:\n{aspects}\n\nWrite 10 criteria.\n\n<prompt>\na red circle and a blue square\n</prompt>"
@@ -165,7 +165,7 @@ def judge_many(model, warned, count=72):
 
 
 @pytest.mark.parametrize("model", PICTURE_JUDGES)
-def test_painted_words_sway_a_judge_at_its_stated_rate_and_less_if_the_prompt_warns_of_them(model):
+def test_painted_words_sway_a_judge_at_its_stated_rate(model):
     traits = PICTURE_JUDGES[model]
     for warned, sway in ((False, traits.swayed), (True, traits.swayed_if_warned)):
         shares = judge_many(model, warned)

@@ -43,7 +43,7 @@ def test_inventions_come_first_and_then_what_is_mistaken():
     ]
 
 
-def test_no_reference_makes_a_mistake_that_is_written_and_one_of_the_worst_captions_does():
+def test_pitfall_is_made_by_the_worst_captions_and_by_no_reference():
     failures = ["at top-left a big green circle . at bottom a red star .", "the word SUN . at center a red square ."]
     for rule in pitfalls(*failures):
         assert not any(holds(rule, text) for text in REFERENCES)

@@ -182,7 +182,7 @@ def url(folder):
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     yield server.stdout.readline().strip()
     server.terminate()
-    assert server.wait(timeout=20) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 

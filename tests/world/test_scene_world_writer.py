@@ -82,7 +82,7 @@ def test_references_are_the_candidates_that_state_it():
     assert by_rule[ReadsWord("CAT")] == ["Model 1", "Model 3", "Model 4"]
 
 
-def test_weights_are_critical_for_main_important_for_secondary_and_attributes_minor_for_detail():
+def test_weights_are_critical_important_or_minor_by_level():
     weights = {parse_rule(str(row["evaluation_rule"])): row["weight"] for row in rubric_for("", guards=True).values()}
     assert weights[NamesObject("top-left", "circle")] == 3
     assert weights[NamesObject("center", "square")] == 2
@@ -178,7 +178,7 @@ def test_lenient_writer_is_a_model_of_its_own():
     assert strict - lenient == {"Names nothing at the right"}
 
 
-def test_guards_are_three_unmet_criteria_without_references_that_list_what_is_supported():
+def test_guards_are_three_unmet_criteria_without_references():
     rows = [row for row in rubric_for(CANDIDATES["Model 1"], coverage="discriminative", guards=True).values()]
     supported = (Mention("top-left", "big", "red", "circle"), Mention("center", "small", "blue", "square"))
     assert [parse_rule(str(row["evaluation_rule"])) for row in rows] == [
@@ -212,7 +212,7 @@ def test_prompt_sections_and_settings_are_read_and_missing_settings_are_the_pape
     assert json.loads(rubric_writer_reply("hello")) == {"rubrics": []}
 
 
-def test_every_rubric_of_the_committee_is_a_valid_rubric_with_rules_that_the_truth_mostly_meets():
+def test_committee_rubrics_are_valid_and_mostly_met_by_the_truth():
     passed = total = 0
     for index in range(60):
         scene = generate_scene(41, index)

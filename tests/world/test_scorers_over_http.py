@@ -40,7 +40,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert server.stdout is not None
     yield f"{server.stdout.readline().strip()}/v1"
     server.send_signal(signal.SIGTERM)
-    assert server.wait(timeout=20) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 

@@ -254,7 +254,7 @@ def recorder(monkeypatch):
     server.server_close()
 
 
-def test_a_request_that_may_have_arrived_comes_again_under_its_key_and_another_one_under_another(recorder):
+def test_possibly_received_request_is_repeated_under_its_key(recorder):
     api = ApiClient(f"http://127.0.0.1:{recorder.server_port}", "token")
     recorder.statuses += [503, 502]
     api.post("promotions", {})
@@ -270,7 +270,7 @@ def test_a_request_that_may_have_arrived_comes_again_under_its_key_and_another_o
     assert len(recorder.heads) == 8, "500 is no sign that another attempt helps"
 
 
-def test_a_stored_token_is_sent_to_its_own_installation_and_the_environments_goes_before_it(recorder, monkeypatch):
+def test_stored_token_is_for_its_installation_and_the_environments_wins(recorder, monkeypatch):
     url = f"http://127.0.0.1:{recorder.server_port}"
     installation.store_token("https://elsewhere.example", "of-another")
     open_api(url).post("promotions", {})

@@ -55,9 +55,7 @@ def tables(tmp_path):
 
 
 @pytest.mark.parametrize("call_per", ["response", "criterion"])
-def test_grade_gives_each_caption_its_weighted_share_and_none_where_the_judge_wrote_prose(
-    tell, tmp_path, tables, serve, call_per
-):
+def test_grade_gives_weighted_shares_and_none_where_the_judge_wrote_prose(tell, tmp_path, tables, serve, call_per):
     url = serve(judge).url
     result = tell("grade", *tables, "--judge", f"j@{url}", "--call-per", call_per)
     assert result.code == 0, result
@@ -104,7 +102,7 @@ def test_grade_sends_the_longest_answer_that_it_was_told(tell, tables, serve):
     assert {heard.body["max_tokens"] for heard in server.chats} == {7000}
 
 
-def test_grade_writes_csv_where_the_name_says_so_and_refuses_other_endings_before_asking(tell, tmp_path, tables, serve):
+def test_grade_writes_csv_by_name_and_refuses_other_endings(tell, tmp_path, tables, serve):
     server = serve(judge)
     refused = tell("grade", *tables, "--judge", f"j@{server.url}", "--out", "z.xlsx")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -307,9 +305,7 @@ def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_images_without_a_rubric_have_a_row_with_the_reason_and_missing_guards_are_told(
-    tell, tmp_path, images, serve, recwarn
-):
+def test_images_without_a_rubric_have_a_reason_and_missing_guards_are_told(tell, tmp_path, images, serve, recwarn):
     answers = iter(["nothing", "no consensus", "prose", "prose", "prose"])
 
     def draft(teachers: list[str]) -> str:

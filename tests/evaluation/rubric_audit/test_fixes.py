@@ -141,7 +141,7 @@ def test_a_rewrite_with_fewer_flags_is_kept_and_no_other(serve):
     assert [one.rubric for one in fixed[1:]] == [one.rubric for one in ENTRIES[1:]]
 
 
-def test_the_writer_sees_flags_with_their_meaning_and_responses_that_cannot_close_their_fence(serve):
+def test_writer_sees_flags_and_responses_that_cannot_close_their_fence(serve):
     prompts = []
 
     def note(prompt):

@@ -181,7 +181,7 @@ def test_one_error_of_the_judge_does_not_hide_a_contradiction():
     assert ("contradicts", blue.criterion) in flags(found(*SOUND, red, blue, judge=judge))
 
 
-def test_a_criterion_that_quotes_a_response_leaks_it_and_one_that_shares_some_words_does_not():
+def test_criterion_that_quotes_a_response_leaks_and_shared_words_do_not():
     long = "The red cup with the broken handle stands on the oak table. It is empty."
     quoting = criterion("Names it", "cup", description="As in: a cup with the broken handle stands on the oak table")
     sharing = criterion("Says that the cup with the broken handle is red", "red")

@@ -174,7 +174,7 @@ def test_faults_in_a_wording_that_no_flag_was_written_for_are_found_too(world_ur
 
 
 @pytest.mark.slow
-def test_most_planted_faults_are_gone_after_the_scripted_writer_has_rewritten_the_flagged_rubrics(results):
+def test_most_planted_faults_are_gone_after_the_rewrite(results):
     planted, audit, fixes = results
     counts = fault_counts(planted)
     assert still_there(planted, fixes).total() <= 0.12 * counts.total()

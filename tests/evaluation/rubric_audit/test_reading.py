@@ -71,7 +71,7 @@ def answer_of(*ids, **fields):
         ("They all look fine to me.", "not one JSON object"),
     ],
 )
-def test_an_answer_that_leaves_out_or_garbles_a_criterion_is_sent_back_with_the_reason(serve, answer, complaint):
+def test_answer_that_omits_or_garbles_a_criterion_is_sent_back(serve, answer, complaint):
     server = serve([say(answer), say(answer_of(3, 1, 2))])
     assert contents(read_by(server.url)) == [(1, True)] * 3
     assert re.search(complaint, server.chats[1].body["messages"][-1]["content"])

@@ -105,7 +105,7 @@ def test_a_reader_decides_criteria_that_quote_text_and_ask_for_its_presence(text
         ([], 0),
     ],
 )
-def test_binary_credit_asks_for_the_exact_words_but_not_for_case_spaces_or_punctuation(found, credit):
+def test_binary_credit_asks_for_exact_words_ignoring_case_and_punctuation(found, credit):
     verdict = text_verdict(SIGN, lines(*found))
     assert verdict.credit == credit
     assert verdict.call.startswith("text_verify(predict=")
@@ -128,7 +128,7 @@ def test_lines_are_read_from_the_top_and_each_from_the_left():
     assert [one.text for one in in_reading_order(regions)] == ["hello", "world", "below"]
 
 
-def test_verified_and_judged_criteria_come_in_the_rubrics_order_and_the_judge_never_sees_the_verified_one(serve):
+def test_verdicts_keep_the_rubrics_order_and_the_judge_sees_its_own_only(serve):
     server, reader = serve(judge), StandIn(lines("OPEN"))
     card = grade(server, reader, [SIGN, RED, NEAT])
     assert card.credits == [0, 1, 1]
@@ -140,7 +140,7 @@ def test_verified_and_judged_criteria_come_in_the_rubrics_order_and_the_judge_ne
     assert grade(server, reader, [SIGN]).raw == ()
 
 
-def test_a_mask_hides_text_from_the_judge_but_for_quoted_text_and_criteria_about_text(serve):
+def test_mask_hides_text_except_for_criteria_about_text(serve):
     server = serve(judge)
     reader = StandIn([TextRegion("score 1", (0, 0, 20, 10)), TextRegion("open daily", (0, 20, 20, 30))])
     card = grade(server, reader, [SIGN, RED, NEAT], mask_text=True)

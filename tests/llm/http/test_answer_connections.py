@@ -103,7 +103,7 @@ def test_stray_answer_on_a_kept_connection_is_no_answer_to_the_next_question(gap
     assert ask_in_turn(script, 4, pause=0.05) == own_answers(4)
 
 
-def test_stray_answer_that_the_system_has_and_the_event_loop_has_not_read_is_no_answer():
+def test_stray_answer_that_the_loop_has_not_read_is_none():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve_with_stray_answers, args=(listening,), daemon=True).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
@@ -137,7 +137,7 @@ def serve_with_stray_answers(listening: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("place", ["header", "completion_id"])
-def test_stray_answer_that_comes_after_the_next_question_was_sent_is_told_by_its_number(place):
+def test_stray_answer_after_the_next_question_is_matched_by_number(place):
     earlier: list[str] = []
 
     async def script(question: Question):

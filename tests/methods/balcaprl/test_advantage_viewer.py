@@ -199,7 +199,7 @@ def test_maps_are_painted_by_the_advantage_and_again_in_the_dark(page: Page) -> 
         assert page.locator(".map svg").nth(number).locator("path.iso").count() >= 3
     before = pixels(page, 1)
     page.emulate_media(color_scheme="dark")
-    deadline = time.monotonic() + 30  # The page forbids the `eval` by which Playwright waits.
+    deadline = time.monotonic() + 300  # The page forbids the `eval` by which Playwright waits.
     while page.evaluate(CORNER) >= 128:
         assert time.monotonic() < deadline, "the maps were not painted again"
         page.wait_for_timeout(50)

@@ -112,7 +112,7 @@ def test_a_run_killed_between_two_parts_goes_on_with_what_the_first_had_made(inp
     assert tables(out) == tables(make(tmp_path / "unbroken", config(server), inputs))
 
 
-def test_a_committee_that_gave_nothing_is_asked_again_and_its_dead_letters_are_counted(inputs, serve, tmp_path):
+def test_committee_without_answers_is_called_again_and_counted(inputs, serve, tmp_path):
     down = [True]
     server = serve(lambda number, body: fail(400, "no") if down[0] else models(number, body))
     run = tmp_path / "run"

@@ -21,7 +21,7 @@ from rubricworks.tracking import Gate, TrackingConfig, connect, registry
         ((0.2, 0.01, 0.3), None, False),
     ],
 )
-def test_both_intervals_must_lie_above_their_bounds_and_what_was_not_measured_does_not_pass(gain, win, passed):
+def test_both_intervals_must_exceed_their_bounds_and_unmeasured_fails(gain, win, passed):
     result = Gate(b_capscore_gain_low_above=0.0).check(gate_figures(summary(gain, win)))
     assert result.passed is passed
     assert [reason.split(":")[0] for reason in result.reasons] == ["win rate, low end", "b-CapScore gain, low end"]
@@ -52,7 +52,7 @@ def test_a_policy_that_passes_is_registered_with_its_figures_and_becomes_champio
     assert champion.tags.items() >= {**gates, "data_digest": "digest of samples"}.items()
 
 
-def test_a_rule_that_is_off_leaves_the_configurations_of_other_pipelines_as_they_were():
+def test_rule_that_is_off_leaves_other_pipelines_unchanged():
     assert "b_capscore_gain_low_above" not in Gate().model_dump()
     assert (
         Gate.model_validate_json(Gate(b_capscore_gain_low_above=0.0).model_dump_json()).b_capscore_gain_low_above == 0

@@ -62,7 +62,7 @@ def test_samples_come_out_with_the_strong_caption_alone_and_otherwise_as_they_we
     assert [part["type"] for part in prompt].count("image_url") == 1
 
 
-def test_without_a_captioner_the_first_own_caption_is_the_reference_and_an_image_without_one_is_left_out(tmp_path):
+def test_without_a_captioner_the_own_caption_is_the_reference(tmp_path):
     samples = prepared(tmp_path)
     out = recap(tmp_path, samples)
     before, after = rows(samples), rows(out)
@@ -74,7 +74,7 @@ def test_without_a_captioner_the_first_own_caption_is_the_reference_and_an_image
     assert line["without_reference"] > 0
 
 
-def test_weak_references_to_train_on_leave_the_held_out_ones_as_every_other_run_has_them(tmp_path, serve):
+def test_weak_training_references_leave_the_held_out_ones_unchanged(tmp_path, serve):
     server = serve(lambda *_: say("strong"))
     samples = prepared(tmp_path)
     out = recap(tmp_path, samples, captioner={"url": server.url, "model": "m"}, splits=["held_out"], prompt="In full:")

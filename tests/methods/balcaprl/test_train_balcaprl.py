@@ -107,7 +107,7 @@ def test_the_judge_sees_each_samples_own_image_and_first_caption(balanced, input
     assert {(image, text.split("<reference>\n")[1].split("\n</reference>")[0]) for image, text in requests} <= pairs
 
 
-def test_only_training_samples_with_a_reference_are_trained_on_and_the_others_counted(balanced):
+def test_only_training_samples_with_a_reference_are_trained_on(balanced):
     sample_ids = {row["sample_id"] for row in read_rows(balanced / "rollouts")}
     assert sample_ids <= {f"s{number}" for number in range(12)} - {"s3", "s7", "s5"}
     (line,) = map(json.loads, (balanced.parent / "ledger.jsonl").read_text().splitlines())
@@ -115,7 +115,7 @@ def test_only_training_samples_with_a_reference_are_trained_on_and_the_others_co
     assert json.loads((balanced / "alarm.json").read_text()) is None
 
 
-def test_a_training_that_dies_and_goes_on_from_its_checkpoint_leaves_the_same_model_and_tables(
+def test_training_that_dies_and_resumes_leaves_the_same_model_and_tables(
     balanced, inputs, server, tmp_path, monkeypatch
 ):
     from rubricworks.stages.training.step_tables import StepTables
@@ -140,7 +140,7 @@ def test_a_training_that_dies_and_goes_on_from_its_checkpoint_leaves_the_same_mo
     assert all(whole[name].equal(tensor) for name, tensor in resumed.items())
 
 
-def test_the_linear_penalty_lowers_the_advantage_by_the_distance_and_leaves_the_gate_open(inputs, server, tmp_path):
+def test_linear_penalty_lowers_the_advantage_and_leaves_the_gate_open(inputs, server, tmp_path):
     length = {"control": "linear", "lower": 0.9, "upper": 1.1, "scale": 0.5}
     out = train(tmp_path, inputs, server, length=length, steps=2)
     penalties = []

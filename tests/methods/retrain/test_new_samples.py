@@ -36,7 +36,7 @@ def test_what_a_draw_leaves_out_is_not_new_and_what_it_takes_instead_is(tmp_path
     assert counts == len(second - {key.sample_id for key in first}) > 0
 
 
-def test_new_questions_about_known_pictures_count_and_known_ones_in_other_words_do_not(tmp_path):
+def test_new_questions_about_known_pictures_count_and_rephrased_ones_do_not(tmp_path):
     rows = many(pictures=8, each=2)
     config = {"source": questions(tmp_path / "source", rows[:12]), "held_out": 2}
     run = tmp_path / "run"
@@ -80,7 +80,7 @@ def test_known_pictures_with_prompts_of_their_own_are_not_new_where_they_have_mo
     assert asyncio.run(new_images(Prepare.model_validate(config), moved, 500)) == 0
 
 
-def test_endpoints_of_the_champions_recipe_that_are_gone_stop_the_run_before_it_costs():
+def test_missing_endpoints_of_the_champions_recipe_stop_the_run():
     judge = {"url": "http://127.0.0.1:9", "model": "judge"}
     recipe = StagedRecipe(
         name="mine", pipeline="balcaprl", stages={"score": {"scorers": {"answers": {"judge": judge}}}}

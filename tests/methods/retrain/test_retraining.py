@@ -154,7 +154,7 @@ def test_too_little_new_ends_the_run_well_and_says_how_much_is_missing(home):
     assert not (looked.run / "error.json").exists()
 
 
-def test_enough_hands_on_the_champions_pipeline_and_its_configurations_with_the_changes(home):
+def test_enough_passes_on_the_champions_pipeline_with_the_changes(home):
     draw(home / "images", range(100, 130))
     looked = look(home, "second", 20, **{"prepare.held_out": 6})
     assert looked.handed["pipeline"] == "rubicap"
@@ -217,7 +217,7 @@ def test_what_a_challenger_tried_is_not_tried_again_while_the_champion_stays(hom
     assert look(home, "fourth", 10).handed["pipeline"] == "rubicap"
 
 
-def test_a_champion_that_changed_meanwhile_is_not_replaced_by_what_was_measured_against_another(home):
+def test_champion_that_changed_meanwhile_is_not_replaced(home):
     draw(home / "images", range(100, 120))
     earlier, later = look(home, "earlier", 10), look(home, "later", 10)
     assert answer(home, later, WON, approval="gate")["standing"] == "promoted"
@@ -310,9 +310,7 @@ def hostile_champion(home: Path, monkeypatch) -> None:
     make_champion(home, caption_committee={"teachers": teachers})
 
 
-def test_recipe_from_the_registry_reaches_no_host_and_sends_no_variable_that_is_not_admitted(
-    tmp_path, monkeypatch, tell
-):
+def test_registry_recipe_reaches_no_host_and_variable_not_admitted(tmp_path, monkeypatch, tell):
     hostile_champion(tmp_path, monkeypatch)
     run = tmp_path / "runs" / "x"
     with pytest.raises(UserError) as refused:
@@ -341,7 +339,7 @@ def test_recipe_from_the_registry_reaches_no_host_and_sends_no_variable_that_is_
         ),
     ],
 )
-def test_recipe_from_the_registry_reads_no_place_and_runs_no_tasks_that_are_not_admitted(stages, needed):
+def test_registry_recipe_reads_no_place_and_runs_no_task_not_admitted(stages, needed):
     lineage = Lineage(StagedRecipe(name="mine", pipeline="rubicap", stages=stages), (), signed=False)
     champion = registry.ModelVersion(name="captioner", version=1, source="", run="", tags={})
     require = partial(require_admission, lineage, {}, champion)

@@ -111,7 +111,7 @@ def test_what_could_not_be_judged_is_counted_and_weighs_nothing():
     assert (summary.gains["rlr3"].value, summary.gains["rlr3"].low) == (0.0, 0.0)
 
 
-def test_difference_is_paired_so_it_is_certain_where_both_find_the_same_questions_hard():
+def test_difference_is_paired():
     """The arm gains nothing on any question: the interval is a point, though each accuracy is uncertain."""
     signs = "+-" * 20
     summary = summarise([*rows("base", 0, count=signs), *rows("rlr3", 1, count=signs)])

@@ -48,7 +48,7 @@ def rates(figures, setting):
     return {mode: cells[mode].average.value for mode in FAILURE_MODES}
 
 
-def test_set_is_balanced_with_at_most_one_abnormal_response_per_input_and_all_regular_ones(weak):
+def test_set_is_balanced_with_at_most_one_abnormal_response_per_input(weak):
     rows = [row for row in read_rows(weak) if row["setting"] == "text"]
     counts = Counter(row["mode"] for row in rows)
     assert counts == {"regular": COUNT - TRAIN, **dict.fromkeys(FAILURE_MODES, EACH)}
@@ -58,7 +58,7 @@ def test_set_is_balanced_with_at_most_one_abnormal_response_per_input_and_all_re
     assert figures_of(weak).short_categories == {}
 
 
-def test_default_setting_is_the_least_fooled_and_each_relaxation_costs_where_the_judge_is_weak(weak):
+def test_default_setting_is_the_least_fooled(weak):
     figures = figures_of(weak)
     default = rates(figures, "text")
     assert all(rates(figures, setting)["no_final_answer"] > default["no_final_answer"] for setting in SETTINGS[1:])
@@ -72,7 +72,7 @@ def test_default_setting_is_the_least_fooled_and_each_relaxation_costs_where_the
     assert figures.settings["unverified"]["no_final_answer"].arguments is None
 
 
-def test_slips_of_the_writer_were_turned_away_with_reasons_that_stay_in_the_candidates(weak):
+def test_writers_slips_are_rejected_with_reasons_among_the_candidates(weak):
     away = Counter()
     for reasons in figures_of(weak).turned_away.values():
         away.update(reasons)
@@ -144,9 +144,7 @@ def stingy(body):
     return say(json.dumps({"thought": "", **checklist}))
 
 
-def test_judge_that_fails_at_times_leaves_unjudged_criteria_and_dead_letters_never_numbers(
-    world, inputs, serve, tmp_path
-):
+def test_judge_that_sometimes_fails_leaves_dead_letters_never_numbers(world, inputs, serve, tmp_path):
     url = serve(lambda _, body: stingy(body)).url
     config = json.loads(audit_config(world, per_category=6, red_team=None, settings=["text"], regular=40))
     config["judge"] = {"url": url, "model": "j", "attempts": 1}

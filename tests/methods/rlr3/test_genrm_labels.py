@@ -78,7 +78,7 @@ def told_by(name: str, number: str, step: float) -> Scoring:
 PARTS = ("essential", "additional")
 
 
-def test_label_keeps_rationales_of_teachers_that_had_its_credits_and_the_thought_of_the_one_that_had_most():
+def test_label_keeps_the_rationales_of_the_teachers_that_agree_with_it():
     teachers = [told_by("a", "4", 0), told_by("b", "5", 0.5), told_by("c", "5", 1)]
     label = median_label(teachers, RUBRIC)
     assert label.essential[0].credit == "expr_verify(predict='5')"

@@ -252,7 +252,7 @@ def _train(inputs: dict[str, Path]) -> set[str]:
     return {sample.sample_id for sample in read_samples(inputs["samples"], "train")}
 
 
-def test_base_model_that_fails_nowhere_leaves_nothing_to_train_on_and_the_error_says_so(tmp_path, inputs, serve):
+def test_base_model_that_never_fails_leaves_nothing_to_train_on(tmp_path, inputs, serve):
     def perfect(_: int, body: dict[str, Any]) -> Said:
         parts = json.loads(block(body, "checklist")).items()
         full = {part: [{**item, "rationale": "r", "credit": 1} for item in items] for part, items in parts}

@@ -38,7 +38,7 @@ def samples(tmp_path) -> str:
     return prepare_questions(tmp_path / "questions", pictures=6)
 
 
-def test_question_that_passes_both_checks_becomes_open_and_only_its_own_columns_change(tmp_path, samples, serve):
+def test_question_that_passes_both_checks_becomes_open(tmp_path, samples, serve):
     server = serve(lambda _, body: opening(body))
     out = open_questions(tmp_path / "run", samples, server.url, templates={"open": "Q: {question}"})
     before = {row["sample_id"]: row for row in read_rows(samples)}
@@ -60,9 +60,7 @@ def test_question_that_passes_both_checks_becomes_open_and_only_its_own_columns_
         }
 
 
-def test_only_multiple_choice_is_asked_about_with_its_image_its_options_and_what_counts_as_right(
-    tmp_path, samples, serve
-):
+def test_only_multiple_choice_is_asked_about_with_image_and_options(tmp_path, samples, serve):
     server = serve(lambda _, body: opening(body))
     open_questions(tmp_path / "run", samples, server.url)
     assert len(server.chats) == 6

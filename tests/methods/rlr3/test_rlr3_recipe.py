@@ -96,7 +96,7 @@ def places(value, where=""):
             yield from places(inner, f"{where}.{number}")
 
 
-def test_the_table_of_prices_reaches_every_endpoint_of_a_model_but_those_with_a_price_of_their_own(path):
+def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
     text = (
         RECIPE.replace("model: second}", "model: second, price_in: 7.0}")
         + PRICES
@@ -150,7 +150,7 @@ def save(recipe: Recipe, run: Path) -> Path:
     return saved
 
 
-def test_continuing_a_run_with_a_wrong_override_or_a_wrong_name_is_refused_before_anything_runs(tell, tmp_path):
+def test_resuming_with_a_wrong_override_or_name_is_refused(tell, tmp_path):
     run = tmp_path / "runs" / "mine"
     save(load_recipe(recipe_path("rlr3-laptop"), ["policy.steps=100"]), run)
     result = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")

@@ -104,7 +104,7 @@ def test_only_samples_that_the_filter_kept_are_trained_on(arm, inputs, request):
     assert len(sample_ids) > len(filtered_ids(inputs)) / 2
 
 
-def test_judge_is_asked_once_a_response_and_sees_neither_image_nor_target_nor_reference_answer(rlr3, server):
+def test_judge_is_called_once_a_response_without_image_or_target(rlr3, server):
     chats = [chat for chat in server.chats if chat.body["model"] == "scorer"]
     responses = {(row["sample_id"], row["response"]) for row in read_rows(rlr3 / "rollouts")}
     assert len(chats) == len({chat.text for chat in chats}) <= len(responses)  # the cache answers repetitions
@@ -127,7 +127,7 @@ def test_leaving_out_parts_of_the_reward_gives_the_weighted_share(inputs, server
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_response_whose_judge_fails_has_no_reward_and_leaves_its_criteria_as_dead_letters(inputs, serve, tmp_path):
+def test_unjudged_response_has_no_reward_and_leaves_dead_letters(inputs, serve, tmp_path):
     def script(number: int, body: dict[str, Any]):
         return fail(400, "no") if "cats" in block(body, "response") else judge(number, body)
 

@@ -123,9 +123,7 @@ def test_a_merger_that_fails_leaves_a_dead_letter(tmp_path, samples, serve):
     assert [row["purpose"] for row in read_rows(out / "dead_letters")] == ["merging by merger"]
 
 
-def test_what_the_reference_answer_does_not_satisfy_is_dropped_and_an_examiner_that_fails_is_a_dead_letter(
-    tmp_path, samples, serve
-):
+def test_criteria_that_the_reference_fails_are_dropped(tmp_path, samples, serve):
     def examine(text):
         calls = [(one["criterion"], "expr_verify(predict='3')") for one in (ANSWER, WRONG)]
         return fail(400, "busy") if "picture 1" in text else scoring(*calls)

@@ -87,7 +87,7 @@ def test_refill_draws_other_captions_where_all_pass_or_fail_a_criterion(inputs, 
     assert dropped
 
 
-def test_the_canary_of_a_cascade_asks_both_judges_anew_and_sees_the_strong_one_change(inputs, serve, tmp_path):
+def test_canary_of_a_cascade_sees_the_strong_judge_change(inputs, serve, tmp_path):
     """The cheap judge's draws disagree on the second criterion, which the strong one decides; after 40 calls, as 1."""
     strong_calls = 0
 
@@ -158,7 +158,7 @@ def measured_agreement(folder: Path, identity: tuple[str, str]) -> Path:
     return folder / "agreement.json"
 
 
-def test_rewards_are_corrected_by_the_rates_of_a_file_which_the_record_and_the_report_name(inputs, serve, tmp_path):
+def test_rewards_are_corrected_by_the_rates_that_the_report_names(inputs, serve, tmp_path):
     file = measured_agreement(tmp_path, ("m", ""))
     out = train(tmp_path, inputs, serve(grade).url, noise_correction={"agreement": str(file)})
     for rewards, credits in groups_of(out):
@@ -175,7 +175,7 @@ def test_rewards_are_corrected_by_the_rates_of_a_file_which_the_record_and_the_r
     assert "misses 10 %" in page
 
 
-def test_a_judge_that_answers_as_another_than_the_rates_were_measured_on_ends_the_training(inputs, serve, tmp_path):
+def test_judge_other_than_the_measured_one_ends_the_training(inputs, serve, tmp_path):
     file = measured_agreement(tmp_path, ("m-of-last-year", ""))
     server = serve(grade)
     with pytest.raises(UserError, match=r"answers as m, and \S*agreement\.json measured it as m-of-last-year"):

@@ -91,7 +91,7 @@ def test_arms_of_another_start_are_not_compared(tmp_path):
         ARMS.write(runs({"own": own, "caprl": other}))
 
 
-def test_a_noisy_judge_trains_alone_and_its_corrected_arm_differs_in_the_correction_alone():
+def test_noisy_arms_differ_in_the_correction_only():
     noisy, corrected = (load_recipe(recipe_path(LAPTOP), arm=arm) for arm in TABLES["noise"][1:])
     assert set(TABLES["noise"]) <= set(LABELS)
     assert noisy.policy.judge.model == "uneven-judge"

@@ -151,7 +151,7 @@ def test_every_prompt_has_a_rubric_of_checked_criteria(run):
     assert any(reason.startswith("ungrounded") for reason in dropped)
 
 
-def test_all_images_are_logged_with_scorecards_and_only_the_kept_ones_have_an_advantage(run):
+def test_all_images_are_logged_and_only_kept_ones_have_an_advantage(run):
     rows = list(read_rows(run / "train_generator" / "rollouts"))
     assert len(rows) == 2 * 8
     assert sum(row["advantage"] is not None for row in rows) == 2 * 4
@@ -209,7 +209,7 @@ def test_report_shows_both_images_of_a_prompt_with_the_verdicts(run):
     assert "<script" not in html
 
 
-def test_report_tells_each_judges_rise_by_painted_words_with_the_masked_one_from_the_same_images(run):
+def test_report_shows_each_judges_rise_by_painted_words(run):
     board = read_scoreboard(run / "score")
     rises = judge_rises(run, board)
     assert [one.judge for one in rises] == ["picture-judge", "region-picture-judge"]
@@ -359,7 +359,7 @@ def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run,
     assert ["- pictures: sha256 " in card for card in cards.values()] == [False, True]
 
 
-def test_cards_of_generators_name_pictures_and_recipe_and_those_of_an_evaluation_their_scores(run):
+def test_model_cards_name_pictures_and_recipe_and_evaluations_their_scores(run):
     pretrained = (run / "pretrain_generator" / "model" / "README.md").read_text()
     metadata = yaml.safe_load(pretrained.split("---\n")[1])
     assert metadata["pipeline_tag"] == "text-to-image"
@@ -419,7 +419,7 @@ def test_arms_share_a_generator_that_was_pretrained_on_the_same_pictures(run, tm
     assert "not taken from run: what it was made with differs: source" in capfd.readouterr().err
 
 
-def test_people_label_the_rubrics_of_a_run_and_the_shares_are_those_of_the_worlds_truth(run, tmp_path, tell):
+def test_labelled_shares_are_those_of_the_worlds_truth(run, tmp_path, tell):
     """The labels are filled in from the world: what a prompt asks for, and what the picture shows."""
     assert tell("study", "rubrics", run, "--prompts", 4, "--out", tmp_path / "study").code == 0
     page = (tmp_path / "study" / "page.html").read_text()

@@ -143,7 +143,7 @@ def test_an_image_that_no_row_names_is_deleted_from_the_store_too(run):
     ]
 
 
-def test_a_row_that_is_in_the_store_has_its_image_there_however_the_writer_and_the_mirror_interleave(run, monkeypatch):
+def test_stored_row_has_its_image_whatever_writer_and_mirror_do(run, monkeypatch):
     """A step is committed each time that the mirror has looked into one of the first folders."""
     job, table, images = opened(run)
     mirror = mirror_of(run, job)

@@ -105,7 +105,7 @@ def test_a_store_that_fills_up_stops_the_stage_and_what_it_took_is_gone_on_from(
     assert "state/prepare/error.json" not in {item.key for item in open_bucket(run).objects()}
 
 
-def test_a_stage_that_was_killed_before_it_was_done_links_its_model_again_where_the_store_has_a_folder(run, tmp_path):
+def test_killed_stage_links_its_model_again_in_the_store(run, tmp_path):
     student = tmp_path / "student"
     student.mkdir()
     (student / "config.json").write_text("{}")

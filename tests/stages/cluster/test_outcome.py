@@ -109,7 +109,7 @@ GATE = {"model_name": "captioner", "version": "3", "passed": True, "promoted": T
         ),
     ],
 )
-def test_a_good_end_is_told_in_the_words_of_the_stage_that_decided_and_a_bad_one_is_not(run, left, message):
+def test_success_message_is_that_of_the_deciding_stage(run, left, message):
     for path, content in left.items():
         write(run, path, content)
     assert tell(run, "SUCCEEDED")["message"] == message
@@ -141,7 +141,7 @@ def test_a_failure_that_no_stage_could_report_is_told_in_kubeflows_words(run):
     assert (record["stage"], record["message"]) == (None, "OOMKilled")
 
 
-def test_an_error_of_an_earlier_attempt_is_not_told_of_a_run_that_went_well_in_the_end(run):
+def test_error_of_an_earlier_attempt_is_not_reported_after_success(run):
     write(run, "error.json", {"stage": "prepare", "message": "old"})
     assert tell(run, "SUCCEEDED")["message"] is None
 

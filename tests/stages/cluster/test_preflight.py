@@ -80,7 +80,7 @@ def test_all_that_is_missing_is_said_at_once_and_nothing_is_begun(recipe, tmp_pa
     assert [one["name"] for one in record if one["problem"] is None] == ["budget"]
 
 
-def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_attempt(recipe, tmp_path, serve):
+def test_run_opens_once_complete_and_is_asked_again_in_the_next_attempt(recipe, tmp_path, serve):
     server = serve([LISTED])
     good = recipe(f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", "budget.tokens=1000", endpoint=server.url)
     run = tmp_path / "run"
@@ -96,7 +96,7 @@ def test_a_run_is_opened_once_everything_is_there_and_asked_again_in_the_next_at
         preflight(good, run)
 
 
-def test_pods_read_the_rates_of_a_judge_from_the_bucket_and_miss_a_file_of_this_machine(recipe, bucket, run, tmp_path):
+def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, bucket, run, tmp_path):
     file, tracking = f"{bucket}/judges/a.json", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db"
     rates = f"policy.noise_correction={{agreement: '{file}'}}"
     in_bucket = recipe(tracking, "cluster.images.pull_policy=Never", rates)
@@ -193,7 +193,7 @@ def test_a_model_without_a_commit_is_refused_before_a_pod_loads_it(hub, serve):
         require_model("org/name")
 
 
-def test_accelerators_that_were_asked_for_and_cannot_be_seen_stop_the_stage_before_it_loads(monkeypatch):
+def test_invisible_accelerators_stop_the_stage_before_it_loads(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.delenv(ACCELERATORS_ENV, raising=False)
     assert require_accelerators() == []

@@ -89,7 +89,7 @@ def test_same_question_about_the_same_picture_is_kept_once_however_both_are_writ
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_no_picture_is_in_two_splits_and_as_many_questions_are_held_out_as_asked_or_a_pictures_more(tmp_path, seed):
+def test_no_picture_is_in_two_splits_and_enough_questions_are_held_out(tmp_path, seed):
     rows = many(pictures=40, each=3)
     random.Random(seed).shuffle(rows)
     out = prepare(tmp_path / "run", write(tmp_path / "source", rows), held_out=10, warm_up=20, seed=seed)
@@ -168,7 +168,7 @@ def test_large_pictures_are_scaled_and_told_apart_as_scaled(tmp_path):
     assert sizes == {(32, 32), (16, 16)}
 
 
-def test_questions_about_a_single_picture_cannot_be_split_and_the_error_says_why_others_are_not_usable(tmp_path):
+def test_questions_about_one_picture_cannot_be_split(tmp_path):
     rows = [question_row(1, "a?"), question_row(1, "b?"), question_row(2, "c?", image=b"text")]
     source = write(tmp_path / "source", rows)
     with pytest.raises(UserError, match=r"about 1 different images; at least 2.*parquet#2: not an image"):
@@ -207,7 +207,7 @@ def test_killed_between_any_two_steps_of_a_commit_ends_byte_identical(tmp_path):
     assert contents(run) == contents(tmp_path / "unbroken")
 
 
-def test_second_attempt_reads_the_digests_of_the_first_and_a_line_cut_off_by_a_kill_does_no_harm(tmp_path):
+def test_second_attempt_reads_the_digests_of_the_first(tmp_path):
     source = write(tmp_path / "source", many())
     whole = contents(prepare(tmp_path / "run", source, held_out=10).parent)
     (memory,) = (tmp_path / "run" / "scratch").rglob("*.jsonl")

@@ -139,9 +139,7 @@ def test_a_score_says_by_whom_against_whom_and_from_what(scored):
     assert json.loads(row["evidence"]) == {"reasons": ["longer"]}
 
 
-def test_with_a_call_per_criterion_the_judge_reads_one_at_a_time_and_the_rewards_are_the_same(
-    serve, inputs, models, scored, tmp_path
-):
+def test_call_per_criterion_gives_the_same_rewards(serve, inputs, models, scored, tmp_path):
     def judge_one(_: int, body: dict[str, Any]) -> Said:
         caption = json.dumps(body["messages"]).split("<caption>")[1]
         (criterion,) = json.loads(body["messages"][-1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])

@@ -104,7 +104,7 @@ def open_questions(inputs: dict[str, str]) -> set[str]:
     return {one.sample_id for one in read_samples(inputs["samples"], "held_out") if one.task == "word"}
 
 
-def test_every_model_answers_every_held_out_question_and_right_is_what_rules_or_judge_say(inputs, serve, tmp_path):
+def test_every_model_answers_every_held_out_question_by_rules_or_judge(inputs, serve, tmp_path):
     server = serve(right_if_cat)
     out = score(tmp_path, inputs, server.url)
     rows, responses = verdicts(out), list(read_rows(out / "responses"))

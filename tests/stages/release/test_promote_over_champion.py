@@ -174,7 +174,7 @@ def test_rules_on_training_and_judge_do_not_ask_the_champion(tmp_path):
     assert sum("alarm" in reason for reason in content["reasons"]) == 1
 
 
-def test_an_adapter_is_registered_with_the_digest_of_its_base_in_place_of_the_merged_model(tmp_path):
+def test_adapter_is_registered_with_the_digest_of_its_base(tmp_path):
     content = promote(tmp_path, "one", score_rows(0.5, 0.75), adapter={"model": "FLUX.1-dev", "sha256": "cd34"})
     assert content["promoted"]
     version = registry.champion(registered(tmp_path), "captioner")
@@ -293,7 +293,7 @@ def test_where_an_installation_is_named_the_stage_requests_and_moves_nothing(tmp
         assert (request["state"], request["version"], request["reason"]) == ("requested", 1, "run one")
 
 
-def test_without_a_token_of_the_installation_the_stage_fails_in_words_and_registers_nothing(tmp_path, monkeypatch):
+def test_without_a_token_the_stage_fails_in_words_and_registers_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RUBRICWORKS_API", "http://rubricworks-api.team.svc:80")
     monkeypatch.delenv("RUBRICWORKS_API_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -86,7 +86,7 @@ def asked_of_judge(server):
     return sum(heard.body["model"] == "judge" for heard in server.chats)
 
 
-def test_a_refusal_names_the_worst_rubrics_costs_nothing_again_and_turns_into_a_warning(synthesize, tmp_path):
+def test_refusal_names_the_worst_rubrics_and_can_become_a_warning(synthesize, tmp_path):
     server, stage = synthesize(careful=False)
     with pytest.raises(
         UserError, match=r"rubric\.audit: 100.% of 5 audited rubrics are flagged, and at most 20.% are allowed"

@@ -108,7 +108,7 @@ def test_a_fickle_judge_is_no_changed_one(canary, tmp_path):
     assert watch.alarm == ""
 
 
-def test_a_judge_that_fails_at_the_start_is_watched_from_the_first_grading_that_succeeds(canary, tmp_path, caplog):
+def test_judge_that_fails_at_the_start_is_watched_from_its_first_success(canary, tmp_path, caplog):
     judge, down = Judge(), [True]
     server, make = canary(lambda number, body: fail(400) if down[0] else judge(number, body))
     watch = make()

@@ -67,7 +67,7 @@ def test_rows_stand_in_order_with_rewards_and_gaps(tmp_path):
 
 
 @pytest.mark.parametrize("stop_at", [2, 3, 4, 5])
-def test_a_training_that_stops_anywhere_and_goes_on_from_its_checkpoint_leaves_the_same_bytes(tmp_path, stop_at):
+def test_training_that_stops_anywhere_and_resumes_leaves_the_same_bytes(tmp_path, stop_at):
     write(tmp_path / "whole", 1, 5)
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "stopped", 1, 5, stop_at=stop_at)
@@ -86,7 +86,7 @@ def test_gradings_of_one_step_are_drained_once_with_their_verdicts_counted():
     assert table.drain(rollouts) == ([], 0)
 
 
-def test_a_scorecard_of_another_rollout_or_one_too_many_is_never_written_beside_a_reward():
+def test_scorecard_of_another_rollout_is_never_written_beside_a_reward():
     rollouts, cards = rollouts_of(1)
     table = scorecard_table()
     table.add(reversed(cards))

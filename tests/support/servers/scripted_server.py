@@ -127,7 +127,7 @@ class ScriptedServer:
             await asyncio.sleep(said.delay)
             if said.hold is not None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(_come_true(said.hold), 20)
+                    await asyncio.wait_for(_come_true(said.hold), 300)
         finally:
             self._busy -= 1
         if said.cut or said.reset or said.drip or said.chunked or said.bare:

@@ -77,7 +77,7 @@ def followed(url: str, path: str, token: str = TOKEN) -> Iterator[http.client.HT
         connection.close()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 300) -> None:
     """Return once the condition holds; fail if it never does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -30,7 +30,7 @@ def world(folder: Path, count: int) -> Iterator[str]:
     assert server.stdout is not None
     yield server.stdout.readline().strip()
     server.send_signal(signal.SIGTERM)
-    assert server.wait(timeout=20) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 

@@ -53,7 +53,7 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(pret
     assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
 
 
-def test_a_probe_draws_the_same_prompts_every_so_many_steps_and_leaves_the_training_as_it_is(pretrained, tmp_path):
+def test_probe_draws_the_same_prompts_and_leaves_the_training_unchanged(pretrained, tmp_path):
     calls = []
 
     def probe(step, draw):

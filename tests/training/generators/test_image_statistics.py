@@ -66,7 +66,7 @@ def test_an_unreadable_image_has_no_value_and_leaves_the_others_theirs():
 
 
 @pytest.mark.parametrize(("late", "fires"), [([RED, RED], True), ([BLACK, RED], False), ([BLACK, WHITE], False)])
-def test_images_of_a_prompt_that_become_one_image_while_the_reward_rises_set_off_the_alarm(late, fires):
+def test_images_that_become_one_while_the_reward_rises_fire_the_alarm(late, fires):
     alarm = HackingAlarm(AlarmConfig(window=2, patience=1), (DIVERSITY,))
     for step, (images, reward) in enumerate([([BLACK, WHITE], 0.4)] * 2 + [(late, 0.8)] * 2):
         alarm.update(step_stats(step, images, [1, 1], [reward] * 2, statistics=(DIVERSITY,), group_size=2))

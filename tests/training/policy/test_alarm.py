@@ -37,7 +37,7 @@ def run(alarm, *, steps=100, reward=(0.4, 0.7), length=(18, 18), objects=(2.5, 2
     return alarms
 
 
-def test_goes_off_once_when_captions_come_to_name_twice_the_objects_while_reward_rises():
+def test_alarm_fires_once_when_captions_name_twice_the_objects():
     args = run(HackingAlarm(), objects=(2.5, 5.5), length=(18, 36))
     alarms = [alarm for alarm in args if alarm is not None]
     assert len(alarms) == 1
@@ -142,7 +142,7 @@ def test_a_method_names_the_statistics_of_its_own_responses():
         (lambda share: b"x" * (8 - 4 * round(share)) + b"\x07" * (4 * round(share)), "grey pixels went from 0% to 50%"),
     ],
 )
-def test_the_alarm_goes_off_at_a_change_of_any_named_statistic_and_gives_it_as_reason(grow, reason):
+def test_alarm_fires_on_a_change_of_any_named_statistic(grow, reason):
     alarm = HackingAlarm(AlarmConfig(window=2, patience=1), (SIZE, GREY))
     for step, share in enumerate((0, 0, 1, 1)):
         image = Response.of_image(grow(share))

@@ -50,7 +50,7 @@ def test_a_group_without_advantages_has_no_signal(rewards):
     assert not has_signal(rewards, None)
 
 
-def test_rewards_that_are_normalised_one_by_one_give_a_signal_though_their_sums_are_equal():
+def test_separately_normalised_rewards_give_a_signal_at_equal_sums():
     """c-gdpo: the sums by weight are all 0.2, and three advantages are not 0."""
     rewards = torch.tensor([[2.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [1.0, 0.1, 0.2333333]])
     weights = torch.tensor([0.1, 0.3, 0.3])

@@ -65,7 +65,7 @@ def test_recorded_components_give_the_advantages_of_every_step(student, tmp_path
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
-def test_added_first_they_are_normalised_as_one_and_a_row_that_misses_one_is_masked_whole(student, tmp_path, scale):
+def test_summed_rewards_are_normalised_as_one_and_masked_if_one_is_missing(student, tmp_path, scale):
     weights = (0.3, 0.7)
     steps, _ = trained(student, tmp_path, [early, colour], reward_weights=weights, scale_rewards=scale)
     for step in steps:
@@ -95,7 +95,7 @@ def test_where_nothing_tells_the_rollouts_apart_nothing_is_learnt(student, tmp_p
     assert not all(weights[key].equal(tensor) for key, tensor in untouched.items() if key in weights)
 
 
-def test_the_penalty_is_taken_from_the_advantages_of_judged_rollouts_and_reaches_the_weights(student, tmp_path):
+def test_penalty_lowers_advantages_of_judged_rollouts_and_reaches_weights(student, tmp_path):
     calls = []
 
     def penalty(prompts, completions, completion_ids, reference, sample_id, **columns):
@@ -117,7 +117,7 @@ def test_the_penalty_is_taken_from_the_advantages_of_judged_rollouts_and_reaches
         assert not all(weights[key].equal(tensor) for key, tensor in untouched.items() if key in weights)
 
 
-def test_with_the_token_mean_of_groups_the_recorded_advantages_are_still_those_of_the_rewards(student, tmp_path):
+def test_token_mean_of_groups_keeps_the_recorded_advantages(student, tmp_path):
     options = {"objective": "c-gdpo", "loss_type": "group_token_mean"}
     steps, _ = trained(student, tmp_path, [early, colour], **options)
     for step in steps:

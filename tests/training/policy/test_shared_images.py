@@ -6,7 +6,7 @@ from rubricworks.training.policy.shared_images import encode_images_once
 from rubricworks.training.processing import encode_prompts
 
 
-def test_rollouts_of_one_image_send_it_through_the_tower_once_and_nothing_else_changes(student):
+def test_rollouts_of_one_image_pass_the_tower_once(student):
     first, second = (decode_image(image) for image in [image for image, _, _ in squares()][:2])
     plain, processor = load_model(student)
     inputs = encode_prompts(processor, [first, first, second, first], [PROMPT] * 4)

@@ -160,7 +160,7 @@ def test_our_decoupled_advantages_are_trls_normalize_then_sum(student, tmp_path,
     assert actual.abs().max() > 0.5
 
 
-def test_trl_takes_a_missing_reward_for_0_and_rounding_errors_for_advantages_where_ours_do_not(student, tmp_path):
+def test_trl_reads_a_missing_reward_as_0_and_ours_does_not(student, tmp_path):
     """A failure means that TRL has changed, and that the docstring of rl/decoupled.py needs an update."""
     first = [0.1, 0.5, 0.9, 0.3, 0.2, 0.7, 0.4, 0.8]
 
@@ -240,9 +240,7 @@ class WithConversations(Recorded):
         (GroupReward, {"group_size": 4, "gate": False}, [1, 0.25]),
     ],
 )
-def test_each_rubric_reward_grades_whole_conversations_and_shows_their_verdicts_in_trls_table(
-    student, tmp_path, kind, options, rewards
-):
+def test_each_rubric_reward_grades_conversations_into_trls_table(student, tmp_path, kind, options, rewards):
     criteria = (Criterion(criterion="red", weight=3), Criterion(criterion="circle", weight=1))
     rubric = Rubric(criteria=criteria).model_dump_json()
     reward = kind(TitleGrader(), view="full_trace", **options)

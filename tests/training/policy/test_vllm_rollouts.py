@@ -70,7 +70,7 @@ def processor(student):
     return load_model(student)[1]
 
 
-def test_colocated_vllm_gets_one_token_per_image_and_forgets_encoded_images_with_the_weights(processor):
+def test_colocated_vllm_gets_one_token_per_image_and_forgets_old_images(processor):
     generation, image = Generation(processor), processor.image_token_id
     mend_generation(generation)
     prompts = [[1, image, image, image, 2], [3, 4]]
