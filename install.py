@@ -1,7 +1,7 @@
 """Installs the project into a virtual environment and shows how far it is: `python install.py .venv demo`.
 
-The versions are those of constraints.txt. uv installs where there is one, in a fraction of pip's time. Files are compiled
-when they are first imported, not all at once.
+The versions are those of constraints.txt. Uses uv where it is installed, which takes a fraction of pip's time. Python
+compiles files when they are first imported, not all at once.
 """
 
 import re
@@ -21,7 +21,7 @@ _MEGABYTES = {"k": 1e-3, "M": 1.0, "G": 1e3}
 
 
 def main() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file says so, in place of an error of the build
         sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")
     folder, extra = Path(sys.argv[1]), sys.argv[2]
     python = folder / "bin" / "python"

@@ -2,8 +2,13 @@
 
 import runpy
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from unittest.mock import patch
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 DATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
@@ -41,3 +46,25 @@ def test_every_data_file_is_packaged(monkeypatch):
     options = given_to_setuptools(monkeypatch)
     packaged = {file for folder in folders(options) for pattern in DATA["*"] for file in folder.glob(pattern)}
     assert {file for file in files(options) if file.suffix != ".py"} == packaged
+
+
+@pytest.mark.parametrize("extra", ["demo", "dev"])
+def test_installation_announces_about_as_many_packages_as_an_extra_has(extra):
+    announced = runpy.run_path(str(ROOT / "install.py"))["PACKAGES"][extra]
+    assert len(closure("rubricworks", extra)) == pytest.approx(announced, abs=6)
+
+
+def closure(package: str, *extras: str) -> set[str]:
+    """Packages that one requires with its extras, as they are installed here."""
+    todo, packages = [(package, frozenset(extras))], {}
+    while todo:
+        name, wanted = todo.pop()
+        if wanted <= packages.get(name, frozenset()) and name in packages:
+            continue
+        packages[name] = packages.get(name, frozenset()) | wanted
+        for text in metadata.requires(name) or ():
+            requirement = Requirement(text)
+            environments = [{"extra": extra} for extra in packages[name]] or [{"extra": ""}]
+            if requirement.marker is None or any(requirement.marker.evaluate(given) for given in environments):
+                todo.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
+    return set(packages)
