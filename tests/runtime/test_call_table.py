@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from gateway_oddities import CAPTION, ODDITIES, GatewayServer
 from PIL import Image
 from scripted_server import Said, fail, say
 
@@ -86,6 +87,24 @@ def test_a_captioner_that_fails_leaves_a_dead_letter_and_the_sample_keeps_its_ot
         ("caption_committee", "caption by bad", "transport")
     }
     assert "too large" in letters[0]["message"]
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_stage_survives_every_oddity_of_gateways_and_keeps_the_right_captions(tmp_path, run, serve):
+    source = draw(tmp_path / "images", ["a.png", "b.png"])
+    samples = stage(run, "prepare", {"source": str(source), "held_out": 1})
+    server = serve(GatewayServer())
+    teachers = [{"url": server.url, "model": name} for name in ODDITIES]
+    out = stage(run, "caption_committee", {"teachers": teachers}, samples=samples)
+    captions = [(row["captioner"], row["caption"]) for row in read_rows(out)]
+    right = [name for name, oddity in ODDITIES.items() if oddity.caption.error is None]
+    assert captions == [(name, CAPTION) for name in right] * 2
+    letters = {row["purpose"].removeprefix("caption by "): row for row in read_rows(f"{out}/dead_letters")}
+    wrong = {name: oddity for name, oddity in ODDITIES.items() if oddity.caption.error is not None}
+    assert {name: row["reason"] for name, row in letters.items()} == {
+        name: oddity.caption.error.value for name, oddity in wrong.items()
+    }
+    assert [name for name, row in letters.items() if not 0 < len(row["raw"]) <= 20_000] == []
 
 
 def test_captions_each_are_drawn_with_different_seeds(run, samples, serve):

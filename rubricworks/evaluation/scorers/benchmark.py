@@ -160,7 +160,7 @@ class BenchmarkScorer(Scorer):
             messages = [{"role": "user", "content": [*image, text_part(sample.prompt)]}]
             try:
                 reply = await client.chat(messages, seed=context.seed)
-                right = float(check_by_rules(sample, reply.raw))
+                right = float(check_by_rules(sample, reply.value))
             except ChatError as error:
                 return [Score(sample_id=sample.sample_id, value=None, reason=error.error_class.value)]
             except CannotVerify:
