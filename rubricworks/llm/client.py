@@ -274,7 +274,8 @@ class ChatClient:
                 usage = turn_usage if usage is _NO_USAGE else usage.plus(turn_usage)
                 self._identity.check(completion.answer.identity)
                 answer = completion.answer
-                self._require_finished(answer, requests)
+                if answer.ending is not Ending.FINISHED or answer.refusal or not answer.finish:
+                    self._require_finished(answer, requests)
                 if question.probabilities_of and not answer.logprobs:
                     raise self._no_logprobs(answer, requests)
                 text = question.text_of(answer)
@@ -286,7 +287,8 @@ class ChatClient:
                         raise self._error(ErrorClass.MALFORMED, str(error), answer, requests, text) from None
                     repairs_left -= 1
                     body = question.repair_body(text, str(error))
-            probabilities = self._probabilities(question.probabilities_of, answer, text, requests)
+            field = question.probabilities_of
+            probabilities = self._probabilities(field, answer, text, requests) if field else ()
         except ChatError as error:
             error.request = request.key.hex()
             self.totals.count(usage, error.attempts, time.perf_counter() - started, error.error_class)
@@ -313,7 +315,7 @@ class ChatClient:
     def _probabilities(self, field: str, answer: Answer, text: str, requests: int) -> tuple[float, ...]:
         """Probabilities of a field. A model cannot repair those that its server reports, so it is not asked to."""
         try:
-            return tuple(field_probabilities(text, answer.logprobs, field)) if field else ()
+            return tuple(field_probabilities(text, answer.logprobs, field))
         except ValueError as error:
             raise self._error(ErrorClass.MALFORMED, str(error), answer, requests) from None
 
@@ -338,9 +340,10 @@ class ChatClient:
 
     def _usage(self, answer: Answer, request: Request) -> Usage:
         prompt, completion = answer.prompt_tokens, answer.completion_tokens
-        estimated = not prompt or (not completion and bool(answer.text or answer.thought or answer.arguments))
-        if estimated:
+        estimated = False
+        if not prompt or not completion:
             written = len(answer.text or "") + len(answer.thought) + len(answer.arguments)
+            estimated = not prompt or written > 0
             prompt, completion = prompt or request.tokens, completion or written // BYTES_PER_TOKEN
         cost = self.endpoint.cost(prompt, completion, answer.cached_tokens)
         return Usage(prompt, completion, cost, answer.cached_tokens, estimated)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from rubricworks.llm.answers import Answer, is_blank, parse_json, split_thought
+from rubricworks.llm.answers import Answer, is_blank, split_thought
+from rubricworks.llm.answers.json_object import parse_object
 from rubricworks.llm.request import RequestFrame
 from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
@@ -88,20 +89,15 @@ class Question(NamedTuple):
 
     def parse(self, text: str) -> Any:
         """Parse the text of an answer. Raises ValueError if it is not a valid answer to this question."""
-        split = split_thought(text)
-        if is_blank(split.answer):
-            raise ValueError(
-                "the answer is empty"
-                if is_blank(split.thought)
-                else "there is reasoning, and no answer after it"
-                if split.closed
-                else "there is reasoning that does not end, and no answer"
-            )
-        if self.response is None:
-            return split.answer
         if not isinstance(self.response, type):
-            return self.response(split.answer)
-        value: Any = parse_json(split.answer, self.response)
+            answer = _answer_in(text)
+            return answer if self.response is None else self.response(answer)
+        try:
+            value: Any = parse_object(text if text[:1] == "{" else _answer_in(text), self.response)
+        except ValueError:
+            if text[:1] != "{" or (answer := _answer_in(text)) == text:
+                raise
+            value = parse_object(answer, self.response)
         if self.check is not None:
             self.check(value)
         return value
@@ -113,3 +109,17 @@ class Question(NamedTuple):
         echo = text[:_MAX_ECHO_CHARS] or "(no answer)"  # servers refuse a turn without content
         turns = [{"role": "assistant", "content": echo}, {"role": "user", "content": complaint}]
         return self.frame.encode([*self.messages, *turns], self.seed).body
+
+
+def _answer_in(text: str) -> str:
+    """Answer in a text, without thoughts. Raises ValueError if there is none."""
+    split = split_thought(text)
+    if not is_blank(split.answer):
+        return split.answer
+    if is_blank(split.thought):
+        raise ValueError("the answer is empty")
+    raise ValueError(
+        "there is reasoning, and no answer after it"
+        if split.closed
+        else "there is reasoning that does not end, and no answer"
+    )

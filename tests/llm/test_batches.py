@@ -71,6 +71,13 @@ def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches
     assert ask(plain, questions[:1], tmp_path / "cache.sqlite")[0].cached
 
 
+def test_a_query_of_the_url_goes_with_the_requests_of_a_batch(batches):
+    server = batches(lambda _, body: answered(question_of(body)))
+    endpoint = Endpoint(url=f"{server.url}?api-version=2024-10-21", model="m", batch=True, batch_poll_s=0.05)
+    assert [reply.value for reply in ask(endpoint, ["q"])] == ["q"]
+    assert {query.partition("&")[0] for query in server.queries} == {"api-version=2024-10-21"}
+
+
 def test_a_row_that_a_filter_declined_or_the_server_ended_early_is_no_answer(batches):
     """As in Azure's batches, whose rows have Azure's errors."""
 

@@ -198,6 +198,15 @@ class BenchmarkScorer(Scorer):
 
 
 def _base_url(endpoint: Endpoint) -> str:
-    """URL of an endpoint as the OpenAI SDK takes it."""
-    url = fill(endpoint.url, "endpoint.url").rstrip("/")
-    return url if url.split("//", 1)[-1].count("/") else f"{url}/v1"
+    """URL of an endpoint as the OpenAI SDK takes it.
+
+    Raises:
+        UserError: it has a query, which the programs would lose.
+    """
+    url = endpoint.connect_urls()[0]
+    if url.query_string:
+        raise UserError(
+            f"{_FIELD}: the benchmark's own program would ask {endpoint.label} without the query of its URL; give an "
+            "address without one, such as Azure's /openai/v1"
+        )
+    return str(url).rstrip("/")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rubricworks.llm.answers.errors import find_error
@@ -72,15 +73,10 @@ def read_answer(payload: bytes) -> Answer:
     """
     try:
         body = parse_payload(payload)
-        if (error := find_error(body)) is not None:
-            raise AnswerFailed(
-                f"the response is an error{f' {error.status}' if error.status else ''}: {error.message}",
-                retry=not error.refused and (error.status >= 500 or error.status in (0, 408, 425, 429)),
-                status=error.status,
-                refused=error.refused,
-                retry_after=error.retry_after,
-            )
-        choice = _first_choice(body["choices"])
+        choices: Any = body.get("choices") if isinstance(body, dict) else None
+        if not choices or "error" in body or "base_resp" in body or "error" in choices[0]:
+            _raise_error(body)
+        choice = choices[0] if len(choices) == 1 else _first_choice(choices)
         message = choice["message"]
         text, refusal = message.get("content"), message.get("refusal")
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
@@ -89,29 +85,31 @@ def read_answer(payload: bytes) -> Answer:
         if not (text is None or isinstance(text, str)):
             raise TypeError("content is not text")
         finish = str(choice.get("finish_reason") or "")
-        finish = "" if finish.lower() in ("null", "none") else finish
+        ending = ending_of(finish)
+        if ending is Ending.UNKNOWN and finish.lower() in ("null", "none"):
+            finish, ending = "", Ending.FINISHED
         prompt, completion, cached = read_usage(body.get("usage"))
         logprobs = choice.get("logprobs")
         tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
         answer = Answer(
             text and replace_surrogates(text),
             finish,
-            ending_of(finish),
-            replace_surrogates(str(refusal or "")),
+            ending,
+            replace_surrogates(str(refusal)) if refusal else "",
             prompt,
             completion,
             cached,
-            Identity(_name(body.get("model")), _name(body.get("system_fingerprint"))),
+            _identity(body.get("model"), body.get("system_fingerprint")),
             tokens if isinstance(tokens, list) else (),
-            replace_surrogates(thought) if isinstance(thought, str) else "",
-            _tool_arguments(message),
+            replace_surrogates(thought) if thought and isinstance(thought, str) else "",
+            _tool_arguments(message) if message.get("tool_calls") or message.get("function_call") else "",
             payload,
         )
     except AnswerFailed:
         raise
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("the answer does not follow the chat-completions protocol") from error
-    if answer.ending in (Ending.FAILED, Ending.UNKNOWN):
+    if ending is Ending.FAILED or ending is Ending.UNKNOWN:
         known = "" if answer.ending is Ending.FAILED else ", which is no known reason of a finished answer"
         raise AnswerFailed(
             f"the server ended the answer with finish_reason {_name(finish)!r}{known}",
@@ -121,11 +119,21 @@ def read_answer(payload: bytes) -> Answer:
     return answer
 
 
+def _raise_error(body: Any) -> None:
+    """Raise AnswerFailed for a body that is, or holds, an error."""
+    if (error := find_error(body)) is not None:
+        raise AnswerFailed(
+            f"the response is an error{f' {error.status}' if error.status else ''}: {error.message}",
+            retry=not error.refused and (error.status >= 500 or error.status in (0, 408, 425, 429)),
+            status=error.status,
+            refused=error.refused,
+            retry_after=error.retry_after,
+        )
+
+
 def _first_choice(choices: Any) -> Any:
-    """Choice with index 0; the only one, or the first of several without indexes."""
+    """Choice with index 0; the first of several without indexes."""
     first = choices[0]
-    if first.get("index") == 0 or len(choices) == 1:
-        return first
     return next((choice for choice in choices if choice.get("index") == 0), first if "index" not in first else None)
 
 
@@ -161,6 +169,11 @@ def _tool_arguments(message: Any) -> str:
     return replace_surrogates(arguments) if isinstance(arguments, str) else ""
 
 
+@lru_cache(maxsize=256)
+def _identity(model: Any, fingerprint: Any) -> Identity:
+    return Identity(_name(model), _name(fingerprint))
+
+
 def _name(value: Any) -> str:
     """Name in a response, fit for a table and a message."""
-    return replace_surrogates(str(value or ""))[:_MAX_NAME]
+    return replace_surrogates(str(value))[:_MAX_NAME] if value else ""

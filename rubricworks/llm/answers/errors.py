@@ -56,12 +56,10 @@ def find_error(body: Any) -> ErrorBody | None:
         return next(filter(None, map(find_error, body[:3])), None)
     if not isinstance(body, dict):
         return None
-    if error := body.get("error"):
-        return _of_error(error)
     choices = body.get("choices")
-    for choice in choices[:1] if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and (error := choice.get("error")):
-            return _of_error(error)
+    first = choices[0] if choices and isinstance(choices, list) else None
+    if error := body.get("error") or (isinstance(first, dict) and first.get("error")):
+        return _of_error(error)
     if isinstance(response := body.get("base_resp"), dict) and (code := response.get("status_code")):
         status = _MINIMAX.get(code, 500) if isinstance(code, int) else 500
         return ErrorBody(_message(response.get("status_msg"), code), status, code in _MINIMAX_REFUSALS)

@@ -24,12 +24,17 @@ def replace_surrogates(text: str) -> str:
 
 
 def parse_json(text: str, response: type[Model]) -> Model:
-    """Parse and validate the JSON object in a model's text.
+    """Parse and validate the JSON object in a model's text, in which there may be thoughts.
 
     Raises:
         ValueError: the text holds no valid object; the message can be shown to the model.
     """
-    text = split_thought(text).answer.strip()
+    return parse_object(split_thought(text).answer, response)
+
+
+def parse_object(text: str, response: type[Model]) -> Model:
+    """Parse and validate the JSON object in an answer; raises as `parse_json`."""
+    text = text.strip()
     if not text.startswith("{"):
         fenced = list(_FENCED.finditer(text))
         if len(fenced) != 1 or fenced[0].end() != len(text):

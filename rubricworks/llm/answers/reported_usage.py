@@ -7,6 +7,7 @@ some report them only as part of the total; so what the total has beyond prompt 
 from typing import Any, NamedTuple
 
 _MAX_TOKENS = 10**9
+_NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class ReportedUsage(NamedTuple):
@@ -23,8 +24,15 @@ def read_usage(usage: Any) -> ReportedUsage:
     """Read the object `usage` of a response; impossible numbers in it count as not reported."""
     if not isinstance(usage, dict):
         return ReportedUsage()
-    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    total = _count(usage.get("total_tokens"))
+    prompt, completion, total = map(usage.get, _NAMES)
+    if (
+        len(usage) == 3  # the usual form
+        and type(prompt) is type(completion) is type(total) is int
+        and prompt > 0 < completion
+        and prompt + completion == total <= _MAX_TOKENS
+    ):
+        return ReportedUsage(prompt, completion)
+    prompt, completion, total = _count(prompt), _count(completion), _count(total)
     cached = _details(usage, "prompt_tokens_details", "cached_tokens")
     if not prompt and (prompt := _count(usage.get("input_tokens"))):  # Anthropic's names, which leave out the cache
         read = _count(usage.get("cache_read_input_tokens"))
@@ -32,15 +40,15 @@ def read_usage(usage: Any) -> ReportedUsage:
         prompt += read + _count(usage.get("cache_creation_input_tokens"))
     completion = completion or _count(usage.get("output_tokens"))
     cached = cached or _count(usage.get("prompt_cache_hit_tokens")) or _count(usage.get("cached_tokens"))
-    if total != prompt + completion:
-        reasoning = _details(usage, "completion_tokens_details", "reasoning_tokens") or _count(
-            usage.get("reasoning_tokens")
-        )
-        reasoning = reasoning or _details(usage, "output_tokens_details", "reasoning_tokens")
-        if prompt and total > prompt + completion:
-            completion = total - prompt
-        elif reasoning > completion:  # they cannot be within
-            completion += reasoning
+    reasoning = (
+        _details(usage, "completion_tokens_details", "reasoning_tokens")
+        or _details(usage, "output_tokens_details", "reasoning_tokens")
+        or _count(usage.get("reasoning_tokens"))
+    )
+    if prompt and total > prompt + completion:
+        completion = total - prompt
+    elif reasoning > completion:  # they cannot be within it
+        completion += reasoning
     return ReportedUsage(prompt, completion, min(cached, prompt))
 
 
@@ -51,10 +59,12 @@ def _details(usage: dict[str, Any], group: str, name: str) -> int:
 
 def _count(tokens: Any) -> int:
     """Token count; 0, meaning unknown, for an impossible one."""
-    if tokens is None or type(tokens) is bool:
+    if type(tokens) is int:
+        return tokens if 0 <= tokens <= _MAX_TOKENS else 0
+    if tokens is None or tokens is True:
         return 0
     try:
-        count = tokens if type(tokens) is int else int(tokens)
+        count = int(tokens)
     except (ValueError, TypeError, OverflowError):
         return 0
     return count if 0 <= count <= _MAX_TOKENS else 0

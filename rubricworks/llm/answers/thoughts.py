@@ -45,8 +45,6 @@ _NEXT_TURN = re.compile(
 )
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
 _ANSWER = re.compile(r"\s*<answer>(.*)</answer>\s*\Z", re.DOTALL)
-_SIGNS = ("<", "◁", "THINK]", "[EOS]", "assistantfinal")
-"""One of them is in every text with markup, but for the bare channel `analysis`."""
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb\u201e\u2039\u203a\u300c\u300d\u300e\u300f"
 _IN_SENTENCE = re.compile(r"[\w,;] $")
 _SENTENCE_GOES_ON = re.compile(r"[,;:.)]? [a-z]|[,;:.)]+\s*$")
@@ -64,7 +62,7 @@ class Split(NamedTuple):
 
 def split_thought(text: str) -> Split:
     """Separate reasoning and control tokens from the answer."""
-    if not any(sign in text for sign in _SIGNS) and not text.lstrip().startswith("analysis"):
+    if not _may_have_markup(text):
         return Split("", text)
     if text.lstrip().startswith(("{", "[")) and _is_json(text):
         return Split("", text)
@@ -78,7 +76,15 @@ def split_thought(text: str) -> Split:
 
 def is_blank(text: str) -> bool:
     """Return True if nothing in the text can be seen."""
-    return _BLANK.match(text) is not None
+    first = text[:1]
+    return not (first.isprintable() and first.strip()) and _BLANK.match(text) is not None
+
+
+def _may_have_markup(text: str) -> bool:
+    """Return False for what most texts are; this is done for every answer."""
+    if "<" in text or "◁" in text or "[EOS]" in text or "THINK]" in text:
+        return True
+    return text[:64].lstrip().startswith("analysis")
 
 
 def _is_json(text: str) -> bool:

@@ -195,13 +195,12 @@ class Connections:
 
     def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes, body: bytes) -> bool:
         """Return True if a header or a body holds the number of another request of ours, with another question."""
-        own = request_id.encode()
-        numbers = [repeated.encode()] if repeated is not None and repeated.startswith(self._id_prefix) else []
-        if (place := payload.find(self._id_prefix_bytes)) >= 0:
-            numbers.append(payload[place : place + len(own)])
-        if not numbers:
+        place = payload.find(self._id_prefix_bytes)
+        if place < 0 and (repeated is None or not repeated.startswith(self._id_prefix)):
             return False
-        question = hash(body)
+        own, question = request_id.encode(), hash(body)
+        numbers = [repeated.encode()] if repeated is not None and repeated.startswith(self._id_prefix) else []
+        numbers += [payload[place : place + len(own)]] if place >= 0 else []
         if any(number != own and self._answered.get(number) != question for number in numbers):
             return True
         self._answered[own] = question

@@ -142,8 +142,8 @@ class _Route:
 
     request: aiohttp.ClientRequest
     """What aiohttp opens connections for; it is never sent."""
-    head: str = ""
-    """Request line and headers, but for those of each request; empty before the first connection."""
+    head: bytes = b""
+    """Request line and headers, up to the number of the request; empty before the first connection."""
     idle: list[tuple[Connection, float]] = field(default_factory=list)
     """Open connections, and when each was last used by `time.monotonic`; the last used last."""
 
@@ -158,12 +158,12 @@ class _Route:
             connection.close()
         return None
 
-    def request_head(self) -> str:
+    def request_head(self) -> bytes:
         """Request line and headers of the open connection's request: a proxy's credentials are among them by then."""
         request = self.request
         target = str(request.url) if request.proxy and not request.is_ssl() else request.url.raw_path_qs
         headers = (f"{name}: {value}\r\n" for name, value in request.headers.items() if name != "Content-Length")
-        return f"{request.method} {target} HTTP/1.1\r\n{''.join(headers)}"
+        return f"{request.method} {target} HTTP/1.1\r\n{''.join(headers)}X-Request-Id: ".encode()
 
 
 class HttpExchange:
@@ -201,10 +201,10 @@ class HttpExchange:
         connection = route.take_idle() or await self._connect(route)
         protocol = connection.protocol
         assert isinstance(protocol, AnswerProtocol)
-        length = f"Content-Length: {len(body)}\r\n" if body else ""
-        head = f"{route.head}X-Request-Id: {request_id}\r\n{length}\r\n"
+        length = b"Content-Length: %d\r\n" % len(body) if body else b""
+        head = b"%s%s\r\n%s\r\n" % (route.head, request_id.encode(), length)
         try:
-            answer = await protocol.ask(head.encode(), body, self._read_timeout_s)
+            answer = await protocol.ask(head, body, self._read_timeout_s)
         except BaseException:
             connection.close()
             raise
