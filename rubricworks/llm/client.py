@@ -7,6 +7,7 @@ It can be called from any event loop, and from several at once (TRL awaits rewar
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +39,7 @@ from rubricworks.rubrics import ErrorClass
 Model = TypeVar("Model", bound=BaseModel)
 OnFailure = Callable[[ChatError, "ChatClient"], None]
 _NO_USAGE = Usage()
+_log = logging.getLogger(__name__)
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -79,6 +81,8 @@ class ChatClient:
         if spending is not None:
             spending.open_account(purpose, self.endpoint.model, self.totals)
         self._on_failure = on_failure
+        self._tells_estimate = False
+        """True once the log says that tokens are estimated."""
         self._frames: dict[tuple[type[BaseModel] | None, str], RequestFrame] = {}
         self._span = telemetry.span_factory(self.endpoint, purpose)
         telemetry.register_client(self)
@@ -344,6 +348,9 @@ class ChatClient:
         if not prompt or not completion:
             written = len(answer.text or "") + len(answer.thought) + len(answer.arguments)
             estimated = not prompt or written > 0
+            if estimated and not self._tells_estimate:
+                self._tells_estimate = True
+                _log.warning("%s does not report all tokens of its answers; they are estimated", self.endpoint.label)
             prompt, completion = prompt or request.tokens, completion or written // BYTES_PER_TOKEN
         cost = self.endpoint.cost(prompt, completion, answer.cached_tokens)
         return Usage(prompt, completion, cost, answer.cached_tokens, estimated)

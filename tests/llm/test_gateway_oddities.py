@@ -40,6 +40,20 @@ def check(gateway: ScriptedServer, name: str, client: ChatClient, outcome: Outco
         assert (tokens, totals.estimated) == (outcome.tokens, 0)
 
 
+def test_the_log_says_once_that_a_server_reports_no_tokens(gateway, caplog):
+    async def ask():
+        async with ChatClient(gateway.url, "usage null") as client:
+            return [await client.chat([{"role": "user", "content": text}]) for text in ("a", "b")]
+
+    assert [reply.usage.estimated for reply in asyncio.run(ask())] == [True, True]
+    gateway.script.requests.clear()
+    (record,) = [record for record in caplog.records if record.name == "rubricworks.llm.client"]
+    assert (
+        record.getMessage()
+        == f"usage null at {gateway.url} does not report all tokens of its answers; they are estimated"
+    )
+
+
 def check_error(name: str, error: ChatError, outcome: Outcome) -> None:
     assert error.error_class is outcome.error
     assert error.attempts == outcome.requests
