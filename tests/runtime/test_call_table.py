@@ -160,3 +160,20 @@ def test_a_stage_that_is_done_asks_nothing_again_and_a_changed_one_moves_its_old
 def test_a_stage_whose_input_is_not_finished_names_the_stage_to_run_first(tmp_path, run):
     with pytest.raises(UserError, match="the prepare stage has not finished"):
         stage(run, "caption_committee", {"teachers": [{"url": "http://x", "model": "m"}]}, samples=str(run / "prepare"))
+
+
+def test_thoughts_of_the_student_are_no_part_of_its_captions(tmp_path, run, samples, monkeypatch):
+    """A thought without an end leaves a caption that states nothing, as the student's own failure."""
+
+    class Engine:
+        def __call__(self, images, prompts, **_):
+            return [("Hm?\n</think>\n\nA wall." if number else "<think>Hm", 5) for number in range(len(images))]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: Engine())
+    (tmp_path / "warm_up" / "model").mkdir(parents=True)
+    (tmp_path / "warm_up" / "done.json").write_text('{"digest": "d"}')
+    out = stage(run, "caption_student", {}, samples=samples, model=str(tmp_path / "warm_up"))
+    assert [row["caption"] for row in read_rows(out)] == ["", *["A wall."] * 5]
