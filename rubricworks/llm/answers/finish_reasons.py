@@ -34,7 +34,7 @@ _REASONS = {
     "guardrail_intervened guardrails moderation blocked censored flagged toxic error_toxic error_sensitive language",
     Ending.FAILED: "error errored abort aborted cancel cancelled canceled timeout time_limit timed_out network_error "
     "insufficient_system_resource internal_error server_error overloaded interrupted not_finished preempted "
-    "malformed_function_call unexpected_tool_call error_limit user_cancel",
+    "resource_exhausted rate_limit_exceeded malformed_function_call unexpected_tool_call error_limit user_cancel",
 }
 _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
 

@@ -11,8 +11,8 @@ from pydantic_core import from_json
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:")
-BROKEN_OFF = "interrupted: the stream broke off"
-"""Finish reason of a stream without one."""
+_BROKEN_OFF = "interrupted: the stream broke off"
+"""Finish reason of a stream without one, and without `[DONE]`; some servers forget the reason only."""
 
 
 def parse_payload(payload: bytes) -> Any:
@@ -28,7 +28,7 @@ def parse_payload(payload: bytes) -> Any:
     while body.startswith(b":"):
         body = body.partition(b"\n")[2].lstrip()
     if body.startswith(_EVENT_FIELDS):
-        return _merge(_events(body))
+        return _merge(_events(body), ended=b"[DONE]" in body[-64:])
     return json.loads(body)  # the faster parser rejects lone surrogates
 
 
@@ -37,7 +37,7 @@ def _events(body: bytes) -> list[Any]:
     return [from_json(line) for line in lines if line and line != b"[DONE]"]
 
 
-def _merge(events: list[Any]) -> Any:
+def _merge(events: list[Any], *, ended: bool) -> Any:
     """The response that a stream's events make; an error or a whole response among them is returned as it is."""
     if not all(isinstance(event, dict) for event in events):
         raise ValueError("an event of the stream is not an object")
@@ -59,5 +59,6 @@ def _merge(events: list[Any]) -> Any:
                     message[name] = piece if name == "role" else message.get(name, "") + piece
             tokens += (choice.get("logprobs") or {}).get("content") or []
             finish = choice.get("finish_reason") or finish
-    choice = {"index": 0, "message": message, "finish_reason": finish or BROKEN_OFF, "logprobs": {"content": tokens}}
+    finish = finish or (None if ended else _BROKEN_OFF)
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": tokens}}
     return {**merged, "choices": [choice]}

@@ -121,15 +121,16 @@ def packed(encoding: str, pack: Callable[[bytes], bytes]) -> Callable[[str], Sai
     return lambda text: Said(pack(say(text).body), headers=headers)
 
 
-def streamed(*, whole: bool = True) -> Callable[[str], Said]:
+def streamed(*, whole: bool = True, reason: str | None = "stop") -> Callable[[str], Said]:
     def send(text: str) -> Said:
         pieces = [text[:5], text[5:]] if whole else [text[:5]]
         events: list[Any] = [{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}]
         events += [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
         if whole:
-            events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
             events.append({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}})
-        lines = [": OPENROUTER PROCESSING", *(f"data: {json.dumps(event)}" for event in events), "data: [DONE]"]
+        lines = [": OPENROUTER PROCESSING", *(f"data: {json.dumps(event)}" for event in events)]
+        lines += ["data: [DONE]"] if whole else []
         return Said("\n\n".join(lines).encode(), headers={"Content-Type": "text/event-stream"})
 
     return send
@@ -307,6 +308,10 @@ FORMS = {
     "DeepSeek: empty lines before JSON": odd(around(b"\n\n  \r\n")),
     "byte order mark": odd(around(b"\xef\xbb\xbf")),
     "Azure DeepSeek: a stream": odd(streamed()),
+    "vllm-mlx: a stream without finish reason": odd(streamed(reason=None)),
+    "vLLM: a stream that was aborted": fails(
+        streamed(reason="abort"), TRANSPORT, 3, "finish_reason 'abort'", booked=TOKENS
+    ),
     "stream that breaks off": fails(streamed(whole=False), TRANSPORT, 3, "the stream broke off", booked=None),
     "vLLM: JSON in reasoning_content": no_text(
         message_with(content=None, reasoning_content="TEXT"), "the answer is empty", right()
