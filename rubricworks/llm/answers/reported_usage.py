@@ -7,7 +7,6 @@ some report them only as part of the total; so what the total has beyond prompt 
 from typing import Any, NamedTuple
 
 _MAX_TOKENS = 10**9
-_NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class ReportedUsage(NamedTuple):
@@ -24,12 +23,16 @@ def read_usage(usage: Any) -> ReportedUsage:
     """Read the object `usage` of a response; impossible numbers in it count as not reported."""
     if not isinstance(usage, dict):
         return ReportedUsage()
-    prompt, completion, total = map(usage.get, _NAMES)
+    prompt, completion, total = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        usage.get("total_tokens"),
+    )
     if (
         len(usage) == 3  # the usual form
-        and type(prompt) is type(completion) is type(total) is int
+        and type(prompt) is type(completion) is int
         and prompt > 0 < completion
-        and prompt + completion == total <= _MAX_TOKENS
+        and total == prompt + completion <= _MAX_TOKENS
     ):
         return ReportedUsage(prompt, completion)
     prompt, completion, total = _count(prompt), _count(completion), _count(total)
