@@ -11,7 +11,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading.evaluation_events import emit_verdicts
 from rubricworks.grading.grader import Grader
 from rubricworks.grading.prompts import Judgment, check_ids, judge_messages
-from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm import ChatClient, ChatError, Endpoint, NoLogprobs
 from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ async def require_logprobs(judge: ChatClient) -> None:
     messages = judge_messages("A cat sleeps.", [criterion])
     try:
         await judge.chat(messages, Judgment, check=lambda one: check_ids(one, 1), probabilities_of="score")
+    except NoLogprobs as error:
+        raise UserError(error.message) from None
     except ChatError as error:
         if refused := judge.access_refused(error):
             raise UserError(refused) from None

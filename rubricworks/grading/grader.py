@@ -322,6 +322,8 @@ class Grader:
         draws = [judge.chat(messages, answer, seed, check=check, probabilities_of=field) for seed in self._seeds]
         try:
             replies: list[Reply[Any]] = [await draws[0]] if len(draws) == 1 else await asyncio.gather(*draws)
+            if field:
+                _require_probabilities(judge, replies)
         except ChatError as error:
             return self._failure(judge, sample, response, criteria, error)
         if not field and len(replies) == 1:
@@ -407,9 +409,18 @@ class Grader:
         return Verdict(criterion=failed[0].criterion, error=failed[0].error, reasoning=reasoning, votes=votes)
 
 
+def _require_probabilities(judge: ChatClient, replies: Sequence[Reply[Any]]) -> None:
+    """Raise ChatError unless each score of each answer has a probability."""
+    for reply in replies:
+        scores, known = len(reply.value.verdicts), len(reply.probabilities)
+        if known < scores:
+            message = f"{judge.endpoint.label}: its log-probabilities tell of {known} scores, and it gave {scores}"
+            raise ChatError(ErrorClass.MALFORMED, message, reply.raw)
+
+
 def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Sequence[float]) -> dict[int, _Draw]:
     """Draws of an answer by id. A thought before the answer may hold scores, too: its own are the last."""
-    known: Sequence[float | None] = probabilities[-len(scores) :] or [None] * len(scores)
+    known: Sequence[float | None] = probabilities[-len(scores) :] or [None] * len(scores)  # none were asked for
     return {
         one.id: _Draw(one.score, one.reasoning, probability) for one, probability in zip(scores, known, strict=True)
     }

@@ -5,7 +5,7 @@ from rubricworks.llm.endpoint import Endpoint, GivesLogprobs, ImageEndpoint, See
 from rubricworks.llm.image_check import check_sees_images
 from rubricworks.llm.messages import fence, image_part, text_part
 from rubricworks.llm.preflight import check_endpoint, list_models
-from rubricworks.llm.question import ChatError, Reply
+from rubricworks.llm.question import ChatError, NoLogprobs, Reply
 from rubricworks.llm.spending import Budget, Spending, read_budget, read_spending, write_budget
 from rubricworks.llm.usage import Totals, Usage
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_sees_images",
     "GivesLogprobs",
     "ImageEndpoint",
+    "NoLogprobs",
     "SeesImages",
     "fence",
     "image_part",

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
-from rubricworks.llm.answers import Answer, read_answer
+from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
+from rubricworks.llm.answers.errors import find_error
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.transport import Completion, Transport
@@ -41,10 +42,16 @@ class _Failure(NamedTuple):
     message: str
     status: int = 0
     raw: str = ""
+    refused: bool = False
+    """True if a content filter declined the request."""
+    final: bool = False
+    """True if another attempt cannot help, whatever the status."""
 
     @property
     def retry(self) -> bool:
         """Return True for a missing row, and for a server's error."""
+        if self.refused or self.final:
+            return False
         return self.status in (0, 408, 409, 429) or self.status >= 500
 
 
@@ -125,7 +132,8 @@ class BatchTransport(Transport):
 
     def _error(self, failure: _Failure, attempts: int) -> ChatError:
         message = f"{self._endpoint.label}: {failure.message}"
-        return ChatError(ErrorClass.TRANSPORT, message, failure.raw, attempts, status=failure.status)
+        error_class = ErrorClass.REFUSED if failure.refused else ErrorClass.TRANSPORT
+        return ChatError(error_class, message, failure.raw, attempts, status=failure.status)
 
     def _run(self, bodies: Mapping[str, bytes]) -> dict[str, Answer | _Failure]:
         """Send the requests that no batch on its way has, wait for all, and return an outcome for each request."""
@@ -159,8 +167,13 @@ class BatchTransport(Transport):
             raise UserError(
                 'an endpoint with `batch` needs the openai package: pip install "rubricworks[batch]"'
             ) from None
-        url = str(self._endpoint.connect_urls()[0])
-        return OpenAI(base_url=url, api_key=self._endpoint.api_key() or "none", timeout=self._endpoint.timeout_s)
+        url = self._endpoint.connect_urls()[0]
+        return OpenAI(
+            base_url=str(url.with_query(None)),
+            default_query=dict(url.query),
+            api_key=self._endpoint.api_key() or "none",
+            timeout=self._endpoint.timeout_s,
+        )
 
     def _submit(self, client: Any, bodies: Mapping[str, bytes]) -> str:
         """Send one batch and return its id; one with the same rows that a killed run has just sent is taken over."""
@@ -252,10 +265,14 @@ def _read_rows(files: Iterable[str]) -> dict[str, Answer | _Failure]:
         if error or status != 200:
             code = (error or {}).get("code") or f"HTTP {status}"
             message = (error or {}).get("message") or json.dumps(response.get("body"))[:300]
-            rows[custom_id] = _Failure(f"{code}: {message}", status, line[:2_000])
+            inner = find_error(response.get("body"))
+            refused = inner is not None and inner.refused
+            rows[custom_id] = _Failure(f"{code}: {message}", status, line[:2_000], refused)
             continue
         try:
             rows[custom_id] = read_answer(json.dumps(response.get("body")).encode())
+        except AnswerFailed as error:
+            rows[custom_id] = _Failure(str(error), error.status, line[:2_000], error.refused, not error.retry)
         except ValueError as error:
             rows[custom_id] = _Failure(str(error), 0, line[:2_000])
     return rows

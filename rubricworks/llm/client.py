@@ -7,6 +7,7 @@ It can be called from any event loop, and from several at once (TRL awaits rewar
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +21,15 @@ from pydantic_core import from_json, to_json
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
+from rubricworks.llm.answers.finish_reasons import Ending
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http.connections import MAX_RAW, raw_text
 from rubricworks.llm.identity import Identity, IdentityPin, PinnedEntry
 from rubricworks.llm.limiter import Limiter
 from rubricworks.llm.logprobs import REQUEST_FIELDS, field_probabilities
-from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, Question, Reply, T
+from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, NoLogprobs, Question, Reply, T
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
 from rubricworks.llm.transport import Transport
@@ -36,6 +39,8 @@ from rubricworks.rubrics import ErrorClass
 Model = TypeVar("Model", bound=BaseModel)
 OnFailure = Callable[[ChatError, "ChatClient"], None]
 _NO_USAGE = Usage()
+_log = logging.getLogger(__name__)
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class ChatClient:
@@ -76,6 +81,8 @@ class ChatClient:
         if spending is not None:
             spending.open_account(purpose, self.endpoint.model, self.totals)
         self._on_failure = on_failure
+        self._tells_estimate = False
+        """True once the log says that tokens are estimated."""
         self._frames: dict[tuple[type[BaseModel] | None, str], RequestFrame] = {}
         self._span = telemetry.span_factory(self.endpoint, purpose)
         telemetry.register_client(self)
@@ -131,6 +138,8 @@ class ChatClient:
 
         A 403 may also be about one request's content, so it counts only while nothing else has been answered.
         """
+        if error.error_class is ErrorClass.REFUSED:
+            return ""
         nothing_answered = self.totals.failed >= self.totals.calls - self.totals.cached
         if error.status != 401 and not (error.status == 403 and nothing_answered):
             return ""
@@ -180,8 +189,7 @@ class ChatClient:
             probabilities_of: JSON field of zeros and ones, whose probabilities the reply is to have.
         Raises:
             ChatError: no usable answer after retries and repair turns, or not enough budget.
-            UserError: the endpoint's environment, the cache file or the ledger is not usable, or probabilities are
-                asked for and the endpoint gives none.
+            UserError: the endpoint's environment, the cache file or the ledger is not usable.
         """
         schema = response if isinstance(response, type) else None
         frame = self._frames.get((schema, probabilities_of))
@@ -255,33 +263,39 @@ class ChatClient:
                 try:
                     completion = await self._transport.complete(body)
                     turn_usage = self._usage(completion.answer, request)
+                    for unfinished in completion.unfinished:
+                        turn_usage = turn_usage.plus(self._usage(unfinished, request))
+                except ChatError as error:
+                    error.attempts += requests
+                    for unfinished in error.unfinished:
+                        turn_usage = turn_usage.plus(self._usage(unfinished, request))
+                    usage = usage.plus(turn_usage)
+                    raise
                 finally:
                     if budget is not None:  # now, not at the end of the call: its own next turn would wait for it
                         budget.settle(tokens, dollars, turn_usage)
                 requests += completion.requests
                 usage = turn_usage if usage is _NO_USAGE else usage.plus(turn_usage)
                 self._identity.check(completion.answer.identity)
-                text = self._usable_text(completion.answer, requests)
-                field, logprobs = question.probabilities_of, completion.answer.logprobs
-                if field and not logprobs:
-                    raise UserError(
-                        f"{self.endpoint.model} gives no log-probabilities, which credits and confidences of them "
-                        "need; take an endpoint that does (vLLM, OpenAI), or leave them out"
-                    )
+                answer = completion.answer
+                if answer.ending is not Ending.FINISHED or answer.refusal or not answer.finish:
+                    self._require_finished(answer, requests)
+                if question.probabilities_of and not answer.logprobs:
+                    raise self._no_logprobs(answer, requests)
+                text = question.text_of(answer)
                 try:
                     value = question.parse(text)
-                    probabilities = tuple(field_probabilities(text or "", logprobs, field)) if field else ()
                     break
                 except ValueError as error:
                     if not repairs_left:
-                        raise self._error(ErrorClass.MALFORMED, str(error), text or "", requests) from None
+                        raise self._error(ErrorClass.MALFORMED, str(error), answer, requests, text) from None
                     repairs_left -= 1
-                    body = question.repair_body(text or "", str(error))
+                    body = question.repair_body(text, str(error))
+            field = question.probabilities_of
+            probabilities = self._probabilities(field, answer, text, requests) if field else ()
         except ChatError as error:
-            if error.error_class is ErrorClass.TRANSPORT:
-                error.attempts = requests = requests + error.attempts
             error.request = request.key.hex()
-            self.totals.count(usage, requests, time.perf_counter() - started, error.error_class)
+            self.totals.count(usage, error.attempts, time.perf_counter() - started, error.error_class)
             if self._on_failure is not None:
                 self._on_failure(error, self)
             raise
@@ -293,32 +307,62 @@ class ChatClient:
         finally:
             if self._spending is not None:
                 self._spending.write_if_due()
-        return Reply(value, text or "", usage, cached=False, probabilities=probabilities)
+        return Reply(value, text, usage, cached=False, probabilities=probabilities)
+
+    def _no_logprobs(self, answer: Answer, requests: int) -> NoLogprobs:
+        message = (
+            f"{self.endpoint.model} gives no log-probabilities, which credits and confidences of them need; take an "
+            "endpoint that does (vLLM, OpenAI), or leave them out"
+        )
+        return NoLogprobs(ErrorClass.MALFORMED, message, _raw(answer), requests)
+
+    def _probabilities(self, field: str, answer: Answer, text: str, requests: int) -> tuple[float, ...]:
+        """Probabilities of a field. A model cannot repair those that its server reports, so it is not asked to."""
+        try:
+            return tuple(field_probabilities(text, answer.logprobs, field))
+        except ValueError as error:
+            raise self._error(ErrorClass.MALFORMED, str(error), answer, requests) from None
 
     async def _wait_for_budget(self, tokens: int, dollars: float, requests: int) -> None:
         assert self._spending is not None
         try:
             await self._spending.reserve(tokens, dollars)
         except BudgetReached as error:
-            raise self._error(ErrorClass.BUDGET, str(error), "", requests) from None
+            raise self._error(ErrorClass.BUDGET, str(error), None, requests) from None
 
-    def _usable_text(self, answer: Answer, requests: int) -> str | None:
-        if answer.refusal or answer.finish == "content_filter":
-            message = f"the model declined: {answer.refusal or 'content filter'}"
-            raise self._error(ErrorClass.REFUSED, message, answer.refusal or answer.text or "", requests)
-        if answer.finish == "length":
-            limit = self.endpoint.max_tokens
-            message = f"the answer ran into the limit of {limit} tokens; raise max_tokens"
-            raise self._error(ErrorClass.TRUNCATED, message, answer.text or "", requests)
-        return answer.text
+    def _require_finished(self, answer: Answer, requests: int) -> None:
+        """Raise ChatError for an answer that was declined or cut."""
+        if answer.refusal or answer.ending is Ending.REFUSED:
+            message = f"the model declined: {answer.refusal or answer.finish.replace('_', ' ')}"
+            raise self._error(ErrorClass.REFUSED, message, answer, requests, answer.refusal)
+        limit = next((limit for limit in map(self.endpoint.extra_body.get, _LIMITS) if isinstance(limit, int)), None)
+        limit = limit or self.endpoint.max_tokens
+        if answer.ending is Ending.TRUNCATED or (not answer.finish and answer.completion_tokens >= limit):
+            reason = "" if answer.finish in ("length", "") else f" (finish_reason {answer.finish!r})"
+            message = f"the answer ran into the limit of {limit} tokens{reason}; raise max_tokens"
+            raise self._error(ErrorClass.TRUNCATED, message, answer, requests)
 
     def _usage(self, answer: Answer, request: Request) -> Usage:
         prompt, completion = answer.prompt_tokens, answer.completion_tokens
-        if not prompt and not completion:
-            prompt, completion = request.tokens, len(answer.text or "") // BYTES_PER_TOKEN
+        estimated = False
+        if not prompt or not completion:
+            written = len(answer.text or "") + len(answer.thought) + len(answer.arguments)
+            estimated = not prompt or written > 0
+            if estimated and not self._tells_estimate:
+                self._tells_estimate = True
+                _log.warning("%s does not report all tokens of its answers; they are estimated", self.endpoint.label)
+            prompt, completion = prompt or request.tokens, completion or written // BYTES_PER_TOKEN
         cost = self.endpoint.cost(prompt, completion, answer.cached_tokens)
-        return Usage(prompt, completion, cost, answer.cached_tokens)
+        return Usage(prompt, completion, cost, answer.cached_tokens, estimated)
 
-    def _error(self, error_class: ErrorClass, message: str, raw: str, attempts: int) -> ChatError:
+    def _error(
+        self, error_class: ErrorClass, message: str, answer: Answer | None, attempts: int, raw: str = ""
+    ) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label
+        raw = raw[:MAX_RAW] or (_raw(answer) if answer is not None else "")
         return ChatError(error_class, f"{who}: {message}", raw, attempts)
+
+
+def _raw(answer: Answer) -> str:
+    """Text of an answer; the whole response if it has none."""
+    return (answer.text or "")[:MAX_RAW] or raw_text(answer.payload)

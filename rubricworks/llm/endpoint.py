@@ -23,7 +23,8 @@ class Endpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     url: str = Field(min_length=1)
-    """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`."""
+    """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`, and a
+    query that goes with every request, such as Azure's `?api-version=2024-10-21`."""
     replicas: tuple[str, ...] = ()
     """Base URLs of further servers of the same model; requests go to the one with the fewest in flight."""
     model: str = Field(min_length=1)
@@ -98,12 +99,12 @@ class Endpoint(BaseModel):
     def _connect_url(self, template: str) -> URL:
         expanded = fill(template, f"the URL of {self.label}")
         try:
-            url = URL(expanded.rstrip("/"))
+            url = URL(expanded)
         except ValueError:
             url = URL()
         if url.scheme not in ("http", "https") or not url.host:
             raise UserError(f"{self.label}: the URL is not one of http:// or https:// once its variables are filled in")
-        return url / "v1" if url.path in ("", "/") else url
+        return append_path(url, "v1") if url.path in ("", "/") else url
 
     def api_key(self) -> str | None:
         """API key, read from the environment now. Use it in the request header only."""
@@ -122,6 +123,12 @@ class Endpoint(BaseModel):
 
     def with_model(self, model: str | None) -> Self:
         return self if model is None else self.model_copy(update={"model": model})
+
+
+def append_path(url: URL, path: str) -> URL:
+    """Append a path to a URL and keep its query."""
+    longer = url.joinpath(*path.split("/"))
+    return URL(f"{longer}?{url.raw_query_string}", encoded=True) if url.raw_query_string else longer
 
 
 @dataclass(frozen=True)

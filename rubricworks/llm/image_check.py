@@ -9,7 +9,7 @@ import io
 import re
 
 from rubricworks.errors import UserError
-from rubricworks.llm.answers import read_answer, strip_thought
+from rubricworks.llm.answers import read_answer, split_thought
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http.connections import Connections, RequestFailed
 from rubricworks.llm.messages import image_part, text_part
@@ -53,7 +53,7 @@ async def check_sees_images(endpoint: Endpoint) -> None:
     finally:
         await connections.close()
     try:
-        answer = strip_thought(read_answer(payload).text or "").strip()
+        answer = split_thought(read_answer(payload).text or "").answer.strip()
     except ValueError:
         return
     if not _RIGHT.search(answer) and (_WRONG.search(answer) or _BLIND.search(answer)):

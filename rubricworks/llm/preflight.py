@@ -1,12 +1,15 @@
 """Endpoint check before a run: the server answers and serves the model."""
 
 import json
+from typing import Any
 
 from yarl import URL
 
 from rubricworks.errors import UserError
+from rubricworks.llm.answers import read_answer
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http.connections import Connections, LoopPool, RequestFailed
+from rubricworks.llm.request import RequestFrame
 
 _TIMEOUT_S = 15.0
 _ATTEMPTS = 4
@@ -24,18 +27,20 @@ async def check_endpoint(endpoint: Endpoint) -> None:
         names = _names(listed)
         _check_context(endpoint, listed)
     except RequestFailed as error:
-        # A server may have no list, or fail to build one (`transformers serve` does before its first download).
-        if error.status not in (404, 405) and error.status < 500:
+        # A server may have no list, keep it from this key, or fail to build it (`transformers serve` does before its
+        # first download). The chat tells whether the endpoint can be used.
+        if error.unreachable:
             raise UserError(f"{endpoint.label} is not usable: {error}; test it with: {_curl(endpoint)}") from None
         names = None
     if names is not None and endpoint.model in names:
         return
     # Some servers list no models, or only loaded ones, and gateways accept names that they do not list.
-    body = {"model": endpoint.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
+    frame = RequestFrame(endpoint.model_copy(update={"max_tokens": 1}), None)
+    body = frame.encode([{"role": "user", "content": "ping"}], 0).body
     try:
         timeout = max(endpoint.timeout_s, _TIMEOUT_S)
-        await _request(endpoint, "POST", "chat/completions", json.dumps(body).encode(), timeout_s=timeout)
-    except RequestFailed as error:
+        read_answer(await _request(endpoint, "POST", "chat/completions", body, timeout_s=timeout))
+    except (RequestFailed, ValueError) as error:
         served = f"it serves {', '.join(sorted(names)[:8])}" if names else "it lists no models"
         raise UserError(
             f"{endpoint.label} is not usable: the model does not answer ({error}), and {served}; "
@@ -88,17 +93,24 @@ async def _ask_again(connections: Connections, pool: LoopPool, method: str, url:
 
 def _names(payload: bytes) -> set[str] | None:
     try:
-        ids = {str(entry["id"]) for entry in json.loads(payload)["data"]}
+        ids = {str(entry["id"]) for entry in _entries(payload)}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return ids | {name.removeprefix("models/") for name in ids}
 
 
+def _entries(payload: bytes) -> list[Any]:
+    """Entries of a list of models; some servers send it bare (Together, GitHub Models)."""
+    body = json.loads(payload)
+    entries: list[Any] = body if isinstance(body, list) else body["data"]
+    return entries
+
+
 def _check_context(endpoint: Endpoint, payload: bytes) -> None:
     longest = endpoint.extra_body.get("max_tokens", endpoint.max_tokens)
     try:
-        lengths = {str(entry["id"]): entry.get("max_model_len") for entry in json.loads(payload)["data"]}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        lengths = {str(entry["id"]): entry.get("max_model_len") for entry in _entries(payload)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
     context = lengths.get(endpoint.model)
     if isinstance(context, int) and isinstance(longest, int) and longest >= context:
@@ -111,6 +123,7 @@ def _check_context(endpoint: Endpoint, payload: bytes) -> None:
 def _curl(endpoint: Endpoint) -> str:
     """Equivalent curl command; variables are not expanded, so that it holds no key."""
     key = f' -H "Authorization: Bearer ${endpoint.api_key_env}"' if endpoint.api_key_env else ""
-    url = endpoint.url.rstrip("/")
+    url, mark, query = endpoint.url.partition("?")
+    url = url.rstrip("/")
     path = "/models" if url.count("/") > 2 or url.startswith("${") else "/v1/models"
-    return f'curl -sS "{url}{path}"{key}'
+    return f'curl -sS "{url}{path}{mark}{query}"{key}'

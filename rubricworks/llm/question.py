@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from rubricworks.llm.answers import parse_json
+from rubricworks.llm.answers import Answer, is_blank, split_thought
+from rubricworks.llm.answers.json_object import parse_object
 from rubricworks.llm.request import RequestFrame
 from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
@@ -52,6 +53,12 @@ class ChatError(Exception):
         """Digest of the request in hexadecimal, which is its cache key."""
         self.status = status
         """HTTP status of the last answer, if it was an error; else 0."""
+        self.unfinished: tuple[Answer, ...] = ()
+        """Answers that the server ended early, whose tokens are paid for."""
+
+
+class NoLogprobs(ChatError):
+    """An answer without the log-probabilities that were asked for."""
 
 
 class Question(NamedTuple):
@@ -65,15 +72,32 @@ class Question(NamedTuple):
     probabilities_of: str = ""
     """JSON field whose probabilities are asked for."""
 
-    def parse(self, text: str | None) -> Any:
-        """Parse the text of an answer. Raises ValueError if it is not a valid answer to this question."""
-        if text is None:
-            raise ValueError("the answer is empty")
-        if self.response is None:
+    def text_of(self, answer: Answer) -> str:
+        """Text of an answer to this question, with thoughts if they are in it.
+
+        Where JSON was asked for and the content has none, JSON that came as a tool's arguments or as reasoning counts:
+        servers whose reasoning parser meets a schema send it there.
+        """
+        text = answer.text or ""
+        if not isinstance(self.response, type) or text.startswith("{"):
             return text
+        split = split_thought(text)
+        if not is_blank(split.answer):
+            return text
+        others = (answer.arguments, split_thought(answer.thought).answer, split.thought)
+        return next((other for other in others if other.strip()[:1] == "{" and other.strip()[-1:] == "}"), text)
+
+    def parse(self, text: str) -> Any:
+        """Parse the text of an answer. Raises ValueError if it is not a valid answer to this question."""
         if not isinstance(self.response, type):
-            return self.response(text)
-        value: Any = parse_json(text, self.response)
+            answer = _answer_in(text)
+            return answer if self.response is None else self.response(answer)
+        try:
+            value: Any = parse_object(text if text[:1] == "{" else _answer_in(text), self.response)
+        except ValueError:
+            if text[:1] != "{" or (answer := _answer_in(text)) == text:
+                raise
+            value = parse_object(answer, self.response)
         if self.check is not None:
             self.check(value)
         return value
@@ -82,5 +106,20 @@ class Question(NamedTuple):
         """Body of the request with the model's invalid answer and the error appended."""
         form = "the JSON object" if isinstance(self.response, type) else "what is"
         complaint = f"That answer cannot be used: {error}. Answer again, with nothing but {form} asked for."
-        turns = [{"role": "assistant", "content": text[:_MAX_ECHO_CHARS]}, {"role": "user", "content": complaint}]
+        echo = text[:_MAX_ECHO_CHARS] or "(no answer)"  # servers refuse a turn without content
+        turns = [{"role": "assistant", "content": echo}, {"role": "user", "content": complaint}]
         return self.frame.encode([*self.messages, *turns], self.seed).body
+
+
+def _answer_in(text: str) -> str:
+    """Answer in a text, without thoughts. Raises ValueError if there is none."""
+    split = split_thought(text)
+    if not is_blank(split.answer):
+        return split.answer
+    if is_blank(split.thought):
+        raise ValueError("the answer is empty")
+    raise ValueError(
+        "there is reasoning, and no answer after it"
+        if split.closed
+        else "there is reasoning that does not end, and no answer"
+    )

@@ -297,4 +297,6 @@ def record_usage(span: Any, usage: Usage) -> None:
     span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
     if usage.cached_tokens:
         span.set_attribute("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens)
+    if usage.estimated:
+        span.set_attribute("rubricworks.usage_estimated", True)
     span.set_attribute("rubricworks.cost", usage.cost)

@@ -1,7 +1,8 @@
 """Transport of one model's requests: limiter, choice of a replica, retries of transient failures.
 
-stamina retries failed and broken connections, timeouts, 408, 425, 5xx and bodies that violate the protocol; other
-statuses are final. A 429 is not a failure: the request waits for the limiter and is sent again, until the server has
+stamina retries failed and broken connections, timeouts, 408, 425, 5xx, bodies that violate the protocol and answers
+that the server ended early; other statuses are final. An error in the body of a 200 has the status that its code means.
+A 429 is not a failure: the request waits for the limiter and is sent again, until the server has
 answered nothing else for `patience_s`. Then all waiting requests fail, and one at a time probes the server.
 """
 
@@ -10,9 +11,9 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubricworks.llm import telemetry
-from rubricworks.llm.answers import Answer, read_answer
+from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.http.connections import Connections, RequestFailed
+from rubricworks.llm.http.connections import Connections, RequestFailed, raw_text
 from rubricworks.llm.limiter import shared_limiter
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.replicas import choose_replica
@@ -31,6 +32,8 @@ class Completion(NamedTuple):
     answer: Answer
     requests: int
     """Number of requests sent."""
+    unfinished: tuple[Answer, ...] = ()
+    """Answers that the server ended early, whose tokens are paid for as well."""
 
 
 class Transport:
@@ -45,7 +48,8 @@ class Transport:
         """Send one chat-completions request and return its answer.
 
         Raises:
-            ChatError: of class transport, if the attempts are used up or the status is final.
+            ChatError: of class transport, if the attempts are used up or the status is final; of class refused, if a
+                content filter declined the request.
         """
         try:
             return await self._send(body)
@@ -54,6 +58,7 @@ class Transport:
         # Enter stamina only now, and replay the first failure into it: its bookkeeping costs as much CPU as the rest
         # of a successful call.
         requests, replayed = failure.requests, False
+        unfinished = [failure.answer] if failure.answer is not None else []
         try:
             async for attempt in self._retrying():
                 with attempt:
@@ -64,11 +69,14 @@ class Transport:
                         completion = await self._send(body)
                     except RequestFailed as error:
                         requests += error.requests
+                        unfinished += [error.answer] if error.answer is not None else []
                         raise
-                    return Completion(completion.answer, requests + completion.requests)
+                    return Completion(completion.answer, requests + completion.requests, tuple(unfinished))
         except RequestFailed as error:
             message = f"{self._endpoint.label}: {error}"
-            failed = ChatError(ErrorClass.TRANSPORT, message, error.raw, requests, status=error.status)
+            error_class = ErrorClass.REFUSED if error.refused else ErrorClass.TRANSPORT
+            failed = ChatError(error_class, message, error.raw, requests, status=error.http_status)
+            failed.unfinished = tuple(unfinished)
             raise failed from error.__cause__
         raise AssertionError("unreachable: stamina returns or raises")
 
@@ -90,6 +98,8 @@ class Transport:
                 payload = await connections.exchange(pool, "POST", replica.chat_url, body)
                 try:
                     answer = read_answer(payload)
+                except AnswerFailed as error:
+                    raise _failed_answer(error, payload) from None
                 except ValueError as error:
                     raise RequestFailed.from_payload(str(error), payload, retry=True) from None
                 answered = True
@@ -98,7 +108,7 @@ class Transport:
                 return Completion(answer, requests)
             except RequestFailed as error:
                 error.requests = requests
-                if error.unreachable or error.status >= 500 or not error.status:
+                if error.unreachable or error.status >= 500 or not (error.status or error.refused):
                     replica.record_failure(sent_at, unreachable=error.unreachable)
                 self._handle_failure(error, sent_at)
             finally:
@@ -107,7 +117,7 @@ class Transport:
 
     def _handle_failure(self, error: RequestFailed, sent_at: float) -> None:
         """Raise the error unless it is a 429 and the server has not throttled for too long."""
-        if error.status != 429 and error.retry_after is None:
+        if error.refused or (error.status != 429 and error.retry_after is None):
             raise error
         throttled_s = self.limiter.back_off(sent_at, error.retry_after)
         telemetry.count_throttled(self._endpoint)
@@ -136,6 +146,20 @@ class Transport:
             wait_max=20.0,
             wait_jitter=0.2,
         )
+
+
+def _failed_answer(error: AnswerFailed, payload: bytes) -> RequestFailed:
+    failed = RequestFailed(
+        str(error),
+        raw_text(payload),
+        retry=error.retry,
+        retry_after=error.retry_after,
+        status=error.status,
+        refused=error.refused,
+    )
+    failed.http_status = 0  # no error
+    failed.answer = error.answer
+    return failed
 
 
 def _backoff(error: Exception) -> bool | float:

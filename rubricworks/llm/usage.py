@@ -8,13 +8,15 @@ from rubricworks.rubrics import ErrorClass
 
 
 class Usage(NamedTuple):
-    """Tokens and dollars of one call, including repair turns; an estimate if the server reports none."""
+    """Tokens and dollars of one call, including repair turns."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
     cached_tokens: int = 0
     """Prompt tokens that the provider had cached, of `prompt_tokens`; `cost` has them at their price."""
+    estimated: bool = False
+    """True if the server did not report some of the tokens, and they were estimated."""
 
     @property
     def tokens(self) -> int:
@@ -26,6 +28,7 @@ class Usage(NamedTuple):
             self.completion_tokens + other.completion_tokens,
             self.cost + other.cost,
             self.cached_tokens + other.cached_tokens,
+            self.estimated or other.estimated,
         )
 
 
@@ -46,6 +49,8 @@ class Totals:
     """Duration summed over calls, including waiting for the limiter; calls overlap, so it exceeds wall-clock time."""
     cached_tokens: int = 0
     """Prompt tokens that the provider had cached, of `prompt_tokens`."""
+    estimated: int = 0
+    """Calls of which the server did not report all tokens, so that some are estimates."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -66,6 +71,7 @@ class Totals:
             self.cost += usage.cost
             self.seconds += seconds
             self.cached_tokens += usage.cached_tokens
+            self.estimated += usage.estimated
             if error is not None:
                 self.errors[error] = self.errors.get(error, 0) + 1
 
@@ -91,4 +97,5 @@ class Totals:
                 "cost": self.cost,
                 "seconds": round(self.seconds, 3),
                 "cached_tokens": self.cached_tokens,
+                "estimated": self.estimated,
             }

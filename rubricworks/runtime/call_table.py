@@ -116,7 +116,7 @@ def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]
         "prompt_version": CAPTION_PROMPT_VERSION,
         "endpoint": client.endpoint.url,
         "seed": seed,
-        "caption": reply.raw.strip(),
+        "caption": str(reply.value).strip(),
         "prompt_tokens": reply.usage.prompt_tokens,
         "completion_tokens": reply.usage.completion_tokens,
         "cost": reply.usage.cost,

@@ -109,9 +109,9 @@ FAULTS = {
     "a number": _envelope(lambda body: 1),
     "message null": _envelope(lambda body: body["choices"][0].update(message=None)),
     "content a number": _envelope(_message(content=1)),
-    "content in parts": _envelope(_message(content=[{"type": "text", "text": "1"}])),
+    "content in parts": _envelope(_message(content=[{"type": "text", "text": "1"}]), MALFORMED),
     "content an object": _envelope(_message(content={"verdicts": []})),
-    "usage a list": _envelope(lambda body: body.update(usage=[1])),
+    "usage a list": _envelope(lambda body: body.update(usage=[1]), None),
     "usage beyond numbers": _envelope(
         lambda body: body.update(usage={"prompt_tokens": float("inf"), "completion_tokens": float("nan")}), None
     ),

@@ -17,6 +17,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.launch import launch
 from rubricworks.world.scene.export import export_scenes
 
@@ -68,6 +69,38 @@ def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches
     # The cache of a run is shared with calls that are not batched.
     plain = Endpoint(url="http://127.0.0.1:9/v1", model="m")
     assert ask(plain, questions[:1], tmp_path / "cache.sqlite")[0].cached
+
+
+def test_a_query_of_the_url_goes_with_the_requests_of_a_batch(batches):
+    server = batches(lambda _, body: answered(question_of(body)))
+    endpoint = Endpoint(url=f"{server.url}?api-version=2024-10-21", model="m", batch=True, batch_poll_s=0.05)
+    assert [reply.value for reply in ask(endpoint, ["q"])] == ["q"]
+    assert {query.partition("&")[0] for query in server.queries} == {"api-version=2024-10-21"}
+
+
+def test_a_row_that_a_filter_declined_or_the_server_ended_early_is_no_answer(batches):
+    """As in Azure's batches, whose rows have Azure's errors."""
+
+    def outcome(_: int, body: dict):
+        text = question_of(body)
+        row = answered(text)
+        if text == "filtered":
+            error = {"code": "content_filter", "message": "filtered", "innererror": {}}
+            return {"response": {"status_code": 400, "body": {"error": error}}, "error": None}
+        if text == "empty":
+            row["response"]["body"]["choices"][0]["message"]["content"] = ""
+        row["response"]["body"]["choices"][0]["finish_reason"] = {"unknown": "OTHER", "failed": "error"}.get(
+            text, "stop"
+        )
+        return row
+
+    server = batches(outcome)
+    good, *errors = ask(endpoint_of(server), ["good", "filtered", "unknown", "failed", "empty"])
+    assert good.value == "good"
+    classes = [error.error_class for error in errors]
+    assert classes == [ErrorClass.REFUSED, ErrorClass.TRANSPORT, ErrorClass.TRANSPORT, ErrorClass.MALFORMED]
+    assert [error.attempts for error in errors] == [1, 1, 3, 1]
+    assert all(error.raw for error in errors)
 
 
 def test_failed_rows_are_sent_again_and_fail_as_calls_never_as_answers(batches):

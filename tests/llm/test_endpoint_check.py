@@ -11,7 +11,7 @@ from scripted_server import Said, fail, say
 
 from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
-from rubricworks.llm import Endpoint, check_endpoint, check_sees_images
+from rubricworks.llm import ChatClient, Endpoint, check_endpoint, check_sees_images
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.recipe_checks import check_sources
@@ -36,6 +36,73 @@ def test_a_longer_context_an_unknown_one_and_another_limit_pass(serve):
     check(serve, 4096, {})
     check(serve, 4096, {"max_model_len": None})
     check(serve, 4096, {"max_model_len": 4096}, extra_body={"max_tokens": 512})
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410, 422, 429, 500, 501, 503])
+def test_a_server_that_keeps_its_list_of_models_passes_if_it_answers_a_chat(serve, status):
+    server = serve(lambda number, body: say("pong") if body else fail(status, '{"error": "no list for you"}'))
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="judge")))
+    assert len(server.chats) == 1
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (fail(401, "no such key"), "no such key"),
+        (Said(b'{"error": {"code": 401, "message": "no such key"}}'), "error 401: no such key"),
+        (Said(b"<html>a login page</html>"), "chat-completions protocol"),
+    ],
+)
+def test_a_server_that_answers_neither_list_nor_chat_is_refused_with_the_chats_reason(serve, answer, reason):
+    server = serve(lambda number, body: answer if body else fail(403, "no list for you"))
+    with pytest.raises(UserError, match=reason):
+        asyncio.run(check_endpoint(Endpoint(url=server.url, model="judge")))
+
+
+def test_the_chat_of_the_check_has_the_fields_of_the_endpoint_and_none_that_it_removes(serve):
+    server = serve(lambda number, body: say("pong") if body else fail(404))
+    own = {"max_tokens": None, "temperature": None, "seed": None, "max_completion_tokens": 4096}
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="o", extra_body=own)))
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="m")))
+    reasoner, other = (request.body for request in server.chats)
+    assert reasoner.pop("messages")
+    assert reasoner == {"model": "o", "max_completion_tokens": 4096}
+    assert other["max_tokens"] == 1
+
+
+@pytest.mark.parametrize("listed", [[{"id": "judge"}], {"data": [{"id": "judge"}]}])
+def test_a_list_of_models_may_be_bare(serve, listed):
+    server = serve([Said(json.dumps(listed).encode())])
+    asyncio.run(check_endpoint(Endpoint(url=server.url, model="judge")))
+    assert server.chats == []
+
+
+@pytest.mark.parametrize("path", ["/openai/deployments/d", "/openai/deployments/d/", "", "/"])
+def test_a_query_of_the_url_goes_with_every_request(serve, path):
+    server = serve(lambda number, body: say("pong") if body else fail(404))
+    base = f"http://127.0.0.1:{server.port}{path}?api-version=2024-10-21&x=a%20b"
+    endpoint = Endpoint(url=base, model="d")
+    asyncio.run(check_endpoint(endpoint))
+
+    async def ask():
+        async with ChatClient(endpoint) as client:
+            return (await client.chat([{"role": "user", "content": "ping"}])).value
+
+    assert asyncio.run(ask()) == "pong"
+    stem = path.rstrip("/") or "/v1"
+    query = "?api-version=2024-10-21&x=a%20b"
+    assert [request.target for request in server.heard] == [
+        f"{stem}/models{query}",
+        *[f"{stem}/chat/completions{query}"] * 2,
+    ]
+
+
+def test_the_command_that_shows_a_failing_endpoint_has_the_query_at_its_end():
+    endpoint = Endpoint(url="http://127.0.0.1:9/openai/deployments/d?api-version=1", model="d")
+    with pytest.raises(UserError, match=r'"http://127.0.0.1:9/openai/deployments/d/models\?api-version=1"'):
+        asyncio.run(check_endpoint(endpoint))
 
 
 def asked(serve, answer) -> None:

@@ -169,7 +169,7 @@ def test_reservations_of_dollars_leave_no_trace_behind(tmp_path):
 
 
 def test_ledger_has_a_row_per_purpose_and_model_and_cached_calls_are_free(serve, judge_key, tmp_path):
-    server = serve(lambda number, body: used(text="good" if body["seed"] < 6 else "", delay=0.01))
+    server = serve(lambda number, body: used(text="good" if body["seed"] < 6 else "fine", delay=0.01))
     for attempt in range(2):
         wallet = Wallet(judge_key, server, tmp_path, cache=tmp_path / "cache.sqlite")
         writer = ChatClient(wallet.endpoint, "writer", spending=wallet.spending, purpose="rubric", cache=None)

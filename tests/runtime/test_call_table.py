@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from gateway_oddities import CAPTION, ODDITIES, GatewayServer
 from PIL import Image
 from scripted_server import Said, fail, say
 
@@ -88,6 +89,24 @@ def test_failing_captioner_leaves_a_dead_letter_and_the_other_captions(run, samp
     assert "too large" in letters[0]["message"]
 
 
+@pytest.mark.usefixtures("quick_retries")
+def test_a_stage_survives_every_oddity_of_gateways_and_keeps_the_right_captions(tmp_path, run, serve):
+    source = draw(tmp_path / "images", ["a.png", "b.png"])
+    samples = stage(run, "prepare", {"source": str(source), "held_out": 1})
+    server = serve(GatewayServer())
+    teachers = [{"url": server.url, "model": name} for name in ODDITIES]
+    out = stage(run, "caption_committee", {"teachers": teachers}, samples=samples)
+    captions = [(row["captioner"], row["caption"]) for row in read_rows(out)]
+    right = [name for name, oddity in ODDITIES.items() if oddity.caption.error is None]
+    assert captions == [(name, CAPTION) for name in right] * 2
+    letters = {row["purpose"].removeprefix("caption by "): row for row in read_rows(f"{out}/dead_letters")}
+    wrong = {name: oddity for name, oddity in ODDITIES.items() if oddity.caption.error is not None}
+    assert {name: row["reason"] for name, row in letters.items()} == {
+        name: oddity.caption.error.value for name, oddity in wrong.items()
+    }
+    assert [name for name, row in letters.items() if not 0 < len(row["raw"]) <= 20_000] == []
+
+
 def test_captions_each_are_drawn_with_different_seeds(run, samples, serve):
     server = serve(lambda _, body: say(f"caption {body['seed']}"))
     config = {"teachers": [{"url": server.url, "model": "m", "temperature": 1.0}], "captions_each": 3}
@@ -139,3 +158,20 @@ def test_finished_stage_calls_nobody_and_a_changed_one_moves_its_table(run, samp
 def test_a_stage_whose_input_is_not_finished_names_the_stage_to_run_first(tmp_path, run):
     with pytest.raises(UserError, match="the prepare stage has not finished"):
         stage(run, "caption_committee", {"teachers": [{"url": "http://x", "model": "m"}]}, samples=str(run / "prepare"))
+
+
+def test_thoughts_of_the_student_are_no_part_of_its_captions(tmp_path, run, samples, monkeypatch):
+    """A thought without an end leaves a caption that states nothing, as the student's own failure."""
+
+    class Engine:
+        def __call__(self, images, prompts, **_):
+            return [("Hm?\n</think>\n\nA wall." if number else "<think>Hm", 5) for number in range(len(images))]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: Engine())
+    (tmp_path / "warm_up" / "model").mkdir(parents=True)
+    (tmp_path / "warm_up" / "done.json").write_text('{"digest": "d"}')
+    out = stage(run, "caption_student", {}, samples=samples, model=str(tmp_path / "warm_up"))
+    assert [row["caption"] for row in read_rows(out)] == ["", *["A wall."] * 5]

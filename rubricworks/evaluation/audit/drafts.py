@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, RootMode
 
 from rubricworks.evaluation.audit.annotations import Annotation, annotate
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD
-from rubricworks.llm.answers import parse_json, strip_thought
+from rubricworks.llm.answers import parse_json, split_thought
 from rubricworks.rubrics import Rubric
 
 _PARTS = re.compile(r"<response>(.*)</response>\s*<extractions>(.*)</extractions>", re.DOTALL)
@@ -50,7 +50,7 @@ def read_draft(text: str, rubric: Rubric) -> Draft:
     Raises:
         ValueError: a part is missing or broken; the message can be shown to the writer.
     """
-    parts = _PARTS.search(strip_thought(text))
+    parts = _PARTS.search(split_thought(text).answer)
     if parts is None:
         raise ValueError(
             "it has no <response>…</response> followed by <extractions>…</extractions>, each once and complete"

@@ -160,7 +160,7 @@ class BenchmarkScorer(Scorer):
             messages = [{"role": "user", "content": [*image, text_part(sample.prompt)]}]
             try:
                 reply = await client.chat(messages, seed=context.seed)
-                right = float(check_by_rules(sample, reply.raw))
+                right = float(check_by_rules(sample, reply.value))
             except ChatError as error:
                 return [Score(sample_id=sample.sample_id, value=None, reason=error.error_class.value)]
             except CannotVerify:
@@ -198,6 +198,15 @@ class BenchmarkScorer(Scorer):
 
 
 def _base_url(endpoint: Endpoint) -> str:
-    """URL of an endpoint as the OpenAI SDK takes it."""
-    url = fill(endpoint.url, "endpoint.url").rstrip("/")
-    return url if url.split("//", 1)[-1].count("/") else f"{url}/v1"
+    """URL of an endpoint as the OpenAI SDK takes it.
+
+    Raises:
+        UserError: it has a query, which the programs would lose.
+    """
+    url = endpoint.connect_urls()[0]
+    if url.query_string:
+        raise UserError(
+            f"{_FIELD}: the benchmark's own program would ask {endpoint.label} without the query of its URL; give an "
+            "address without one, such as Azure's /openai/v1"
+        )
+    return str(url).rstrip("/")

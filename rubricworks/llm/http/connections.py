@@ -1,9 +1,9 @@
 """HTTP to the servers of one endpoint: a keep-alive pool per event loop, no redirects, no cookies, bounded answers.
 
 The protocol is OpenAI's chat completions over aiohttp, because the SDK costs ten times the CPU per call. A redirect is
-an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once. Each
-request has a number in the header `X-Request-Id`, which some servers repeat (vLLM in the answer's id): an answer with
-another's number is refused.
+an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once per
+server. Each request has a number in the header `X-Request-Id`, which some servers repeat (vLLM in the answer's id): an
+answer with another's number is refused, unless a gateway's cache repeats the answer to the same question.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import itertools
 import re
 import secrets
 import time
-import urllib.request
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -20,19 +19,27 @@ from typing import TYPE_CHECKING, Self
 from yarl import URL
 
 from rubricworks.errors import UserError
-from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.answers.errors import ErrorBody, find_error
+from rubricworks.llm.answers.payload import parse_payload
+from rubricworks.llm.endpoint import Endpoint, append_path
 from rubricworks.llm.http.deadlines import Deadlines
 from rubricworks.llm.http.errors import describe_error
+from rubricworks.llm.http.proxies import proxy_of
 from rubricworks.llm.replicas import Replica
 
-if TYPE_CHECKING:  # aiohttp is a third of a stage's start-up time, and not needed before the first request
+if TYPE_CHECKING:
+    from rubricworks.llm.answers import Answer
+
+    # aiohttp is a third of a stage's start-up time, and not needed before the first request
     from rubricworks.llm.http.exchange import HttpExchange
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_RETRY_AFTER_S = 60.0
-_MAX_RAW_BYTES = 20_000
+MAX_RAW = 20_000
 """Length of a failed answer in the error."""
+_REMEMBERED_ANSWERS = 65_536
+"""Answers whose questions are remembered, of servers that repeat our numbers."""
 
 
 @dataclass
@@ -58,6 +65,7 @@ class RequestFailed(Exception):
         retry_after: float | None = None,
         status: int = 0,
         unreachable: bool = False,
+        refused: bool = False,
     ) -> None:
         super().__init__(message)
         self.raw = raw
@@ -67,16 +75,34 @@ class RequestFailed(Exception):
         self.status = status
         self.unreachable = unreachable
         """True if no connection could be made."""
+        self.refused = refused
+        """True if a content filter declined the request."""
+        self.http_status = status
+        """Status of the response itself; `status` may be that which an error in its body means."""
+        self.answer: Answer | None = None
+        """Unfinished answer, whose tokens are paid for."""
         self.requests = 1
         """Number of requests sent, this one included."""
 
     @classmethod
     def from_payload(
-        cls, message: str, payload: bytes, *, retry: bool, retry_after: float | None = None, status: int = 0
+        cls,
+        message: str,
+        payload: bytes,
+        *,
+        retry: bool,
+        retry_after: float | None = None,
+        status: int = 0,
+        refused: bool = False,
     ) -> Self:
-        raw = payload[:_MAX_RAW_BYTES].decode("utf-8", "replace")
+        raw = raw_text(payload)
         excerpt = " ".join(raw[:2_000].split())[:300] or "the body is empty"
-        return cls(f"{message}: {excerpt}", raw, retry=retry, retry_after=retry_after, status=status)
+        return cls(f"{message}: {excerpt}", raw, retry=retry, retry_after=retry_after, status=status, refused=refused)
+
+
+def raw_text(payload: bytes) -> str:
+    """Beginning of a response, for a dead letter."""
+    return payload[:MAX_RAW].decode("utf-8", "replace")
 
 
 class Connections:
@@ -90,6 +116,8 @@ class Connections:
         self._id_prefix = f"rubricworks-{secrets.token_hex(6)}-"
         self._id_prefix_bytes = self._id_prefix.encode()
         self._request_numbers = itertools.count()
+        self._answered: dict[bytes, int] = {}
+        """Number of an answered request, as its server repeated it → hash of its body."""
 
     def pool(self) -> LoopPool:
         loop = asyncio.get_running_loop()
@@ -110,29 +138,37 @@ class Connections:
         except asyncio.CancelledError as error:
             if not pool.deadlines.end(task):
                 raise
-            raise RequestFailed(f"no answer within {self._endpoint.timeout_s:g} s", retry=True) from error
+            message = f"no answer within {self._endpoint.timeout_s:g} s"
+            raise RequestFailed(message, self._received(error), retry=True) from error
         except Exception as error:
             if (failed := self._failure(error)) is None:
                 raise
             raise failed from None
         finally:
             pool.deadlines.end(task)
-        if self._is_another_answer(request_id, headers.get("X-Request-Id"), payload):
-            raise RequestFailed("the server answered another request", retry=True)
+        is_another = self._is_another_answer(request_id, headers.get("X-Request-Id"), payload, body)
         if self._key is not None:
             payload = self._key.sub(b"***", payload)
+        if is_another:
+            raise RequestFailed.from_payload("the server answered another request", payload, retry=True)
         if status == 200:
             return payload
         if 300 <= status < 400:
             raise RequestFailed.from_payload(
                 f"HTTP {status}: redirects are refused", payload, retry=False, status=status
             )
+        retry_after = _parse_retry_after(headers.get("Retry-After"))
+        refused, code = False, status
+        if (error_body := _error_in(payload)) is not None:
+            refused, retry_after = error_body.refused, retry_after or error_body.retry_after
+            code = 429 if status >= 500 and error_body.status == 429 else status
         raise RequestFailed.from_payload(
             f"HTTP {status}",
             payload,
-            retry=status >= 500 or status in _RETRIED_STATUSES,
-            retry_after=_parse_retry_after(headers.get("Retry-After")),
-            status=status,
+            retry=not refused and (code >= 500 or code in _RETRIED_STATUSES),
+            retry_after=None if refused else retry_after,
+            status=code,
+            refused=refused,
         )
 
     def _failure(self, error: Exception) -> RequestFailed | None:
@@ -140,23 +176,37 @@ class Connections:
         import aiohttp
         from aiohttp.http import HttpProcessingError
 
-        from rubricworks.llm.http.exchange import AnswerTooLarge
+        from rubricworks.llm.http.exchange import AnswerTooLarge, UnreadableEncoding
 
+        raw = self._received(error)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return RequestFailed(f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True)
         if isinstance(error, TimeoutError):
-            return RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", retry=True)
+            return RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", raw, retry=True)
         if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError):
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
-            return RequestFailed(describe_error(error), retry=True, unreachable=unreachable)
-        return RequestFailed(str(error)) if isinstance(error, AnswerTooLarge) else None
+            return RequestFailed(describe_error(error), raw, retry=True, unreachable=unreachable)
+        return RequestFailed(str(error), raw) if isinstance(error, AnswerTooLarge | UnreadableEncoding) else None
 
-    def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes) -> bool:
-        """Return True if a header or a body holds the number of another request of ours."""
-        if repeated is not None and repeated != request_id and repeated.startswith(self._id_prefix):
-            return True
+    def _received(self, error: BaseException) -> str:
+        """What had come of an answer when the error ended it."""
+        payload: bytes = getattr(error, "received", b"")
+        return raw_text(payload if self._key is None else self._key.sub(b"***", payload))
+
+    def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes, body: bytes) -> bool:
+        """Return True if a header or a body holds the number of another request of ours, with another question."""
         place = payload.find(self._id_prefix_bytes)
-        return place >= 0 and not payload.startswith(request_id.encode(), place)
+        if place < 0 and (repeated is None or not repeated.startswith(self._id_prefix)):
+            return False
+        own, question = request_id.encode(), hash(body)
+        numbers = [repeated.encode()] if repeated is not None and repeated.startswith(self._id_prefix) else []
+        numbers += [payload[place : place + len(own)]] if place >= 0 else []
+        if any(number != own and self._answered.get(number) != question for number in numbers):
+            return True
+        self._answered[own] = question
+        if len(self._answered) > _REMEMBERED_ANSWERS:
+            del self._answered[next(iter(self._answered))]
+        return False
 
     async def close(self) -> None:
         """Close every session, including those of event loops in other threads or already closed."""
@@ -186,16 +236,18 @@ class Connections:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
+        for base in bases:
+            proxy_of(base)  # raises for a proxy that cannot be used
         http = HttpExchange(
             headers,
-            proxy=_proxy(bases[0]),
+            proxy_of=proxy_of,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
             read_timeout_s=self._endpoint.read_timeout_s,
         )
         return LoopPool(
             http,
             Deadlines(self._endpoint.timeout_s),
-            [Replica(base / "chat" / "completions", base / "models") for base in bases],
+            [Replica(append_path(base, "chat/completions"), append_path(base, "models")) for base in bases],
         )
 
 
@@ -211,12 +263,11 @@ def _abandon_all(pools: dict[asyncio.AbstractEventLoop, LoopPool]) -> None:
     pools.clear()
 
 
-def _proxy(url: URL) -> URL | None:
-    """Proxy of a URL from HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
-    if urllib.request.proxy_bypass(url.host or ""):
+def _error_in(payload: bytes) -> ErrorBody | None:
+    try:
+        return find_error(parse_payload(payload))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    proxy = urllib.request.getproxies().get(url.scheme)
-    return URL(proxy) if proxy else None
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:

@@ -11,7 +11,8 @@ breaks the protocol is not told of it, and waits for the timeout.
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,10 +33,17 @@ _MAX_ANSWER_BYTES = 8 * 2**20
 _KEEP_ALIVE_S = 15.0
 """Longest pause of a connection that is used again, as in aiohttp; most servers end it earlier."""
 _NO_BYTES = bytes(4)
+_TOO_LARGE = f"the answer is larger than {_MAX_ANSWER_BYTES // 2**20} MiB"
+_WINDOWS = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
+"""Window sizes of zlib by Content-Encoding; some servers send `deflate` without its header."""
 
 
 class AnswerTooLarge(Exception):
     """An answer is larger than any that a model writes."""
+
+
+class UnreadableEncoding(Exception):
+    """An answer is compressed in a way that was not asked for, and that cannot be undone here."""
 
 
 class HttpAnswer(NamedTuple):
@@ -64,22 +72,32 @@ class AnswerProtocol(ResponseHandler):
             aiohttp.ClientError, HttpProcessingError, OSError: the connection failed, or what came is no HTTP.
             TimeoutError: nothing came for `read_timeout_s`.
             AnswerTooLarge: it has more than 8 MiB.
+            UnreadableEncoding: its Content-Encoding cannot be undone.
+
+        An error has what had come until then, as attribute `received`.
         """
         assert self.transport is not None, "the connection is open"
-        self.set_response_params(read_until_eof=True, read_timeout=read_timeout_s)
+        self.set_response_params(read_until_eof=True, auto_decompress=False, read_timeout=read_timeout_s)
         self.transport.writelines((head, body))
         self.start_timeout()
         message, content = await self.read()
         while 100 <= message.code < 200 and not self.upgraded:  # announcements, such as 103
             message, content = await self.read()
         pieces, size = [], 0
-        while not content.at_eof():  # most are here whole already
-            piece = await content.readany()
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_ANSWER_BYTES:
-                raise AnswerTooLarge(f"the answer is larger than {_MAX_ANSWER_BYTES // 2**20} MiB")
-        return HttpAnswer(message.code, message.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        try:
+            while not content.at_eof():  # most are here whole already
+                piece = await content.readany()
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MAX_ANSWER_BYTES:
+                    raise AnswerTooLarge(_TOO_LARGE)
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if "Content-Encoding" in message.headers:
+                body = _decompress(body, message.headers["Content-Encoding"])
+        except BaseException as error:
+            error.received = b"".join(pieces)  # type: ignore[attr-defined]
+            raise
+        return HttpAnswer(message.code, message.headers, body)
 
     def set_exception(self, exc: BaseException, *cause: Any) -> None:
         """End the body in progress with the connection's error, too."""
@@ -99,14 +117,33 @@ class AnswerProtocol(ResponseHandler):
         return descriptor < 0 or ioctl(descriptor, FIONREAD, _NO_BYTES) == _NO_BYTES
 
 
+def _decompress(body: bytes, encoding: str) -> bytes:
+    """Undo a Content-Encoding that nobody asked for."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return body
+    for window in _WINDOWS.get(name, ()):
+        with contextlib.suppress(zlib.error):
+            decompressor = zlib.decompressobj(window)
+            whole = decompressor.decompress(body, _MAX_ANSWER_BYTES + 1)
+            if len(whole) > _MAX_ANSWER_BYTES:
+                raise AnswerTooLarge(_TOO_LARGE)
+            if decompressor.eof:
+                return whole
+    raise UnreadableEncoding(
+        f"the answer is compressed with Content-Encoding {encoding[:40]!r}, which was not asked for and cannot be read "
+        "here; let the gateway send it as it is"
+    )
+
+
 @dataclass
 class _Route:
     """Requests of one method and URL."""
 
     request: aiohttp.ClientRequest
     """What aiohttp opens connections for; it is never sent."""
-    head: str = ""
-    """Request line and headers, but for those of each request; empty before the first connection."""
+    head: bytes = b""
+    """Request line and headers, up to the number of the request; empty before the first connection."""
     idle: list[tuple[Connection, float]] = field(default_factory=list)
     """Open connections, and when each was last used by `time.monotonic`; the last used last."""
 
@@ -121,12 +158,12 @@ class _Route:
             connection.close()
         return None
 
-    def request_head(self) -> str:
+    def request_head(self) -> bytes:
         """Request line and headers of the open connection's request: a proxy's credentials are among them by then."""
         request = self.request
         target = str(request.url) if request.proxy and not request.is_ssl() else request.url.raw_path_qs
         headers = (f"{name}: {value}\r\n" for name, value in request.headers.items() if name != "Content-Length")
-        return f"{request.method} {target} HTTP/1.1\r\n{''.join(headers)}"
+        return f"{request.method} {target} HTTP/1.1\r\n{''.join(headers)}X-Request-Id: ".encode()
 
 
 class HttpExchange:
@@ -136,16 +173,17 @@ class HttpExchange:
         self,
         headers: Mapping[str, str],
         *,
-        proxy: URL | None,
+        proxy_of: Callable[[URL], URL | None],
         connect_timeout_s: float,
         read_timeout_s: float | None,
     ) -> None:
         """
         Args:
             headers: headers of every request, without control characters.
+            proxy_of: proxy of a URL, asked once for each.
         """
         self._headers = headers
-        self._proxy = proxy
+        self._proxy_of = proxy_of
         self._connect_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
         self._read_timeout_s = read_timeout_s
         self._loop = asyncio.get_running_loop()
@@ -157,15 +195,16 @@ class HttpExchange:
     async def ask(self, method: str, url: URL, body: bytes, request_id: str) -> HttpAnswer:
         """Send one request with its number in `X-Request-Id`; raises like `AnswerProtocol.ask`."""
         if (route := self._routes.get((method, url))) is None:
-            request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=self._proxy, loop=self._loop)
+            proxy = self._proxy_of(url)
+            request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=proxy, loop=self._loop)
             route = self._routes[method, url] = _Route(request)
         connection = route.take_idle() or await self._connect(route)
         protocol = connection.protocol
         assert isinstance(protocol, AnswerProtocol)
-        length = f"Content-Length: {len(body)}\r\n" if body else ""
-        head = f"{route.head}X-Request-Id: {request_id}\r\n{length}\r\n"
+        length = b"Content-Length: %d\r\n" % len(body) if body else b""
+        head = b"%s%s\r\n%s\r\n" % (route.head, request_id.encode(), length)
         try:
-            answer = await protocol.ask(head.encode(), body, self._read_timeout_s)
+            answer = await protocol.ask(head, body, self._read_timeout_s)
         except BaseException:
             connection.close()
             raise

@@ -19,6 +19,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.prompt_rewriting import rewrite_prompt
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
+from rubricworks.llm.answers import split_thought
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
@@ -206,7 +207,7 @@ class _Responder:
             temperature=generation.temperature if model.decoding == "sampled" else 0.0,
             seed=generation.seed,
         )
-        return [_Given(Response(text), tokens) for text, tokens in texts]
+        return [_Given(Response(split_thought(text).answer), tokens) for text, tokens in texts]
 
     def _draw(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
@@ -242,7 +243,7 @@ class _Responder:
                 )
             except ChatError as error:
                 return error
-            return _Given(Response(reply.raw.strip()), reply.usage.completion_tokens)
+            return _Given(Response(reply.value.strip()), reply.usage.completion_tokens)
 
         return await self.job.calls.gather_all(map(ask, samples))
 

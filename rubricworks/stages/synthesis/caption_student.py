@@ -5,6 +5,7 @@ import asyncio
 from pydantic import Field
 
 from rubricworks.data.tables import Sample, build_table, count_samples, read_samples
+from rubricworks.llm.answers import split_thought
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
@@ -53,7 +54,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
                 "prompt_version": CAPTION_PROMPT_VERSION,
                 "endpoint": "",
                 "seed": seed,
-                "caption": text,
+                "caption": split_thought(text).answer,
                 "prompt_tokens": 0,
                 "completion_tokens": tokens,
                 "cost": 0.0,

@@ -27,6 +27,8 @@ from rubricworks.data.tables import count_rows, read_shard
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
+from rubricworks.llm.answers import is_blank, split_thought
+from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -287,8 +289,13 @@ class _Captions:
                     rows.append(image.model_dump())
                 elif isinstance(entry, ImageEntry):
                     text, tokens = next(texts)
-                    self._live.add()
-                    rows.append(self._row(entry.key, captioner, text, tokens))
+                    caption = split_thought(text).answer
+                    self._live.add(failed=int(is_blank(caption)))
+                    if is_blank(caption):
+                        error = ChatError(ErrorClass.MALFORMED, f"{captioner.label}: the caption is empty", text)
+                        rows.append(dead_letter(entry.key, self._job, f"recaption by {captioner.label}", error))
+                    else:
+                        rows.append(self._row(entry.key, captioner, caption, tokens))
         return rows
 
     def _engine(self, captioner: Captioner) -> "Engine":

@@ -150,6 +150,50 @@ def test_stray_answer_after_the_next_question_is_matched_by_number(place):
     assert ask_in_turn(script, 4) == own_answers(4)
 
 
+@pytest.mark.parametrize("place", ["header", "completion_id"])
+def test_answer_that_a_gateways_cache_repeats_to_the_same_question_is_read(place):
+    """With the number of the request that it was made for, as of a gateway before vLLM."""
+    cache: dict[str, bytes] = {}
+
+    async def script(question: Question):
+        number = question.request_id if place == "header" else f"chatcmpl-{question.request_id}"
+        yield cache.setdefault(question.text, answer(f"answer to {question.text}", **{place: number}))
+
+    async def run() -> list[str]:
+        async with raw_server(script) as url, ChatClient(Endpoint(url=url, model="m")) as client:
+            return [(await client.chat([{"role": "user", "content": text}])).value for text in ("a", "b", "a", "a")]
+
+    assert asyncio.run(run()) == ["answer to a", "answer to b", "answer to a", "answer to a"]
+
+
+def test_answer_that_a_cache_takes_for_that_to_another_question_is_refused_and_kept_in_the_error():
+    cached: list[bytes] = []
+
+    async def script(question: Question):
+        cached.append(answer(f"answer to {question.text}", completion_id=f"chatcmpl-{question.request_id}"))
+        yield cached[0]
+
+    with pytest.raises(ChatError, match="the server answered another request") as caught:
+        ask_in_turn(script, 2)
+    assert "answer to q0" in caught.value.raw
+
+
+@pytest.mark.parametrize("cut", ["timeout", "close"])
+def test_what_had_come_of_an_answer_is_in_the_error_without_the_key(monkeypatch, cut):
+    monkeypatch.setenv("JUDGE_KEY", "sk-0123456789")
+
+    async def script(question: Question):
+        yield b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"error": "sk-0123456789 is'
+        if cut == "close":
+            yield 0.05
+            raise ConnectionError
+        yield 5.0
+
+    with pytest.raises(ChatError) as caught:
+        ask_in_turn(script, 1, attempts=1, timeout_s=0.3, api_key_env="JUDGE_KEY")
+    assert caught.value.raw == '{"error": "*** is'
+
+
 @pytest.mark.parametrize(("keep_alive_s", "connections"), [(15.0, 1), (0.0, 3)])
 def test_connection_that_lay_idle_for_too_long_is_not_used_again(monkeypatch, keep_alive_s, connections):
     monkeypatch.setattr("rubricworks.llm.http.exchange._KEEP_ALIVE_S", keep_alive_s)
@@ -181,7 +225,7 @@ def test_a_server_of_one_thread_is_not_kept_by_a_connection_that_lies_idle(monke
             pass
 
     async def ask(url):
-        http = HttpExchange({}, proxy=None, connect_timeout_s=5, read_timeout_s=None)
+        http = HttpExchange({}, proxy_of=lambda _: None, connect_timeout_s=5, read_timeout_s=None)
         calls = [http.ask("POST", URL(url), b"{}", f"request-{n}") for n in range(3)]
         try:
             return [answer.body for answer in await asyncio.wait_for(asyncio.gather(*calls), 20)]

@@ -157,6 +157,19 @@ def test_call_per_criterion_gives_the_same_rewards(serve, inputs, models, scored
     assert rewards == {name: value for name, value in together.items() if value is not None}
 
 
+def test_an_endpoints_thoughts_are_no_part_of_its_responses_and_thoughts_alone_are_dead_letters(
+    serve, inputs, tmp_path
+):
+    texts = {"thinks": "A dog?\n</think>\n\na black cat", "never ends": "<think>A dog? a black cat"}
+    server = serve(lambda _, body: say(texts[body["model"]]))
+    endpoints = {name: {"endpoint": {"url": server.url, "model": name}} for name in texts}
+    folder = Path(launch("score", config(endpoints, own("word_count"), opponent="thinks"), str(tmp_path), inputs))
+    responses = [(row["model"], row["response"]) for row in read_rows(folder / "responses")]
+    assert responses == [("thinks", "a black cat")] * SAMPLES
+    letters = [(row["reason"], row["raw"]) for row in read_rows(folder / "responses" / "dead_letters")]
+    assert letters == [("malformed", texts["never ends"])] * SAMPLES
+
+
 def test_a_sample_without_a_response_is_missing_for_every_scorer(server, inputs, models, tmp_path):
     fewer = {**models, "rich": {"responses": write_responses(tmp_path / "few.jsonl", "a black cat", 3)}}
     folder = Path(launch("score", config(fewer, judged_by(server.url)), str(tmp_path / "run"), inputs))

@@ -227,3 +227,25 @@ def test_killed_recaptioning_goes_on_at_its_unit_and_ends_with_the_same_bytes(tm
     alone = Path(launch("recaption", json.dumps(config), str(tmp_path / "alone"), {}))
     assert contents(resumed) == contents(alone)
     assert len(captions_of(alone)) == 40
+
+
+def test_thoughts_of_a_model_of_ones_own_are_no_captions(tmp_path, monkeypatch):
+    texts = {10: "<think>A wall?</think>\n\nA wall.", 20: "Or a door?\n</think>\n\nA door.", 30: "<think>Hm", 40: " "}
+
+    class Engine:
+        def __call__(self, images, prompts, **_):
+            pixels = [Image.open(io.BytesIO(image)).convert("RGB").getpixel((0, 0))[0] for image in images]
+            return [(texts[red], 5) for red in pixels]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: Engine())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for red in texts:
+        (folder / f"{red}.png").write_bytes(png(red))
+    table = recaption(tmp_path / "run", [folder], [{"model": str(tmp_path)}])
+    assert captions_of(table) == {"10.png": "A wall.", "20.png": "A door."}
+    letters = {row["sample_id"]: (row["reason"], row["raw"]) for row in read_rows(table / "dead_letters")}
+    assert letters == {"30.png": ("malformed", "<think>Hm"), "40.png": ("malformed", " ")}

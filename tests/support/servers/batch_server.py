@@ -34,6 +34,8 @@ class BatchServer:
         self.outcome, self.looks = outcome, looks
         self.files: dict[str, str] = {}
         self.batches: list[dict[str, Any]] = []
+        self.queries: set[str] = set()
+        """Queries of the requests' URLs."""
         self.held = False
         """Keeps every batch in progress."""
         self._seen: dict[str, int] = {}
@@ -53,7 +55,12 @@ class BatchServer:
         self._loop.close()
 
     async def _start(self) -> None:
-        app = web.Application(client_max_size=2**26)
+        @web.middleware
+        async def note_query(request: web.Request, handler: Any) -> web.StreamResponse:
+            self.queries.add(request.query_string)
+            return await handler(request)
+
+        app = web.Application(client_max_size=2**26, middlewares=[note_query])
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._content)
         app.router.add_post("/v1/batches", self._create)

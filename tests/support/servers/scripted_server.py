@@ -39,6 +39,8 @@ class Heard:
     """One HTTP request."""
 
     path: str
+    target: str
+    """Path and query, as they were sent."""
     headers: dict[str, str]
     body: dict[str, Any]
     text: str
@@ -116,7 +118,7 @@ class ScriptedServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()
         body = json.loads(text) if text else {}
-        heard = Heard(request.path, dict(request.headers), body, text, time.monotonic())
+        heard = Heard(request.path, request.raw_path, dict(request.headers), body, text, time.monotonic())
         self.heard.append(heard)
         number = len(self.heard) - 1
         script = self.script
