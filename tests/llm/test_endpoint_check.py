@@ -61,7 +61,7 @@ def test_a_server_that_answers_neither_list_nor_chat_is_refused_with_the_chats_r
         asyncio.run(check_endpoint(Endpoint(url=server.url, model="judge")))
 
 
-def test_the_chat_of_the_check_has_the_fields_of_the_endpoint_and_none_that_it_removes(serve):
+def test_chat_of_the_check_has_the_endpoints_fields_and_none_it_removes(serve):
     server = serve(lambda number, body: say("pong") if body else fail(404))
     own = {"max_tokens": None, "temperature": None, "seed": None, "max_completion_tokens": 4096}
     asyncio.run(check_endpoint(Endpoint(url=server.url, model="o", extra_body=own)))

@@ -166,7 +166,7 @@ def test_answer_that_a_gateways_cache_repeats_to_the_same_question_is_read(place
     assert asyncio.run(run()) == ["answer to a", "answer to b", "answer to a", "answer to a"]
 
 
-def test_answer_that_a_cache_takes_for_that_to_another_question_is_refused_and_kept_in_the_error():
+def test_cached_answer_to_another_question_is_refused_with_its_raw_text():
     cached: list[bytes] = []
 
     async def script(question: Question):

@@ -157,9 +157,7 @@ def test_call_per_criterion_gives_the_same_rewards(serve, inputs, models, scored
     assert rewards == {name: value for name, value in together.items() if value is not None}
 
 
-def test_an_endpoints_thoughts_are_no_part_of_its_responses_and_thoughts_alone_are_dead_letters(
-    serve, inputs, tmp_path
-):
+def test_thoughts_are_no_part_of_responses_and_alone_are_dead_letters(serve, inputs, tmp_path):
     texts = {"thinks": "A dog?\n</think>\n\na black cat", "never ends": "<think>A dog? a black cat"}
     server = serve(lambda _, body: say(texts[body["model"]]))
     endpoints = {name: {"endpoint": {"url": server.url, "model": name}} for name in texts}
