@@ -66,7 +66,7 @@ def run(code: str, url: str, **environment: str) -> subprocess.CompletedProcess[
 def run_program(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "RUBRICWORKS_"))}
     command = [sys.executable, "-c", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean | environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=clean | environment, timeout=600)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done
 

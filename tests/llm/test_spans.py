@@ -117,5 +117,5 @@ trace.set_tracer_provider(provider)
 """
     arguments = [sys.executable, "-c", before + PROGRAM + code, serve(script()).url]
     environment = clean() | {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=600)
     assert (done.stdout, done.stderr, collector.payloads) == ("1 True\n", "", [])

@@ -100,7 +100,7 @@ except UserError as error:
 
 def refusal(*missing: str, **environment: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-c", REFUSED, *missing]
-    return subprocess.run(arguments, capture_output=True, text=True, env=clean() | environment, timeout=60)
+    return subprocess.run(arguments, capture_output=True, text=True, env=clean() | environment, timeout=600)
 
 
 @pytest.mark.slow

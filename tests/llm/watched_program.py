@@ -103,7 +103,7 @@ class Program:
 
     def end(self) -> str:
         """Its standard error."""
-        out, err = self.process.communicate(input="\n", timeout=60)
+        out, err = self.process.communicate(input="\n", timeout=600)
         assert self.process.returncode == 0, (out, err)
         return err
 

@@ -198,7 +198,7 @@ def bodies():
 
 
 def open_request(url, method, path, headers):
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
     connection.putrequest(method, path)
     for name, value in {"Idempotency-Key": "a-large-body", **headers, **bearer()}.items():
         connection.putheader(name, value)
@@ -250,7 +250,7 @@ def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(url
     hidden = "0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     lengths = f"Content-Length: {len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n"
     place = urlsplit(url)
-    with socket.create_connection((place.hostname, place.port), timeout=20) as connection:
+    with socket.create_connection((place.hostname, place.port), timeout=300) as connection:
         # In one packet: a connection that is closed with bytes unread is reset, and its answer can be lost.
         connection.sendall(f"POST /login HTTP/1.1\r\nHost: {place.netloc}\r\n{lengths}{hidden}".encode())
         answers = b"".join(iter(lambda: connection.recv(65536), b""))

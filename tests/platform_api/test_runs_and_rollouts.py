@@ -284,7 +284,7 @@ def test_a_run_that_cannot_be_indexed_keeps_no_other_from_it(tmp_path):
 
 def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=300)
     connection.request(
         "POST",
         f"{parts.path}/tokens",

@@ -325,7 +325,7 @@ def test_idle_stream_sends_comments_that_keep_proxies_open(stand_in, monkeypatch
     with lock_folder(stand_in / "today"), served(settings(stand_in)) as url:
         (stand_in / "today" / "recipe.yaml").write_text("name: x\n")
         wait_for(lambda: ask(f"{url}/api/v1/runs/today", **bearer())[1].get("state") == "going")
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
         with contextlib.closing(connection):
             connection.request("GET", f"/api/v1/runs/today/{path}", headers=bearer())
             answer = connection.getresponse()

@@ -45,7 +45,7 @@ def launch_stages(tmp_path, serve):
             name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "RUBRICWORKS_"))
         }
         arguments = [sys.executable, "-c", PROGRAM, str(tmp_path / "images"), str(tmp_path / "run"), serve(script).url]
-        return subprocess.run(arguments, capture_output=True, text=True, env=inherited | environment, timeout=100)
+        return subprocess.run(arguments, capture_output=True, text=True, env=inherited | environment, timeout=600)
 
     return run
 

@@ -63,7 +63,7 @@ def test_student_directory_loads_in_a_fresh_process_without_torchvision(student)
 
 def test_training_package_and_its_config_import_without_torch():
     code = "import sys, rubricworks.training, rubricworks.training.config; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_tokens_are_whole_words_and_decode_to_the_same_text():

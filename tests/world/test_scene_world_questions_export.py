@@ -170,7 +170,7 @@ def test_command_exports_both_and_by_default_scenes_alone(tmp_path):
     for questions, exists in ((0, False), (2, True)):
         command = [sys.executable, "-m", "rubricworks.cli", "world", "export", str(tmp_path), "--scenes", "5"]
         done = subprocess.run(
-            [*command, "--questions", str(questions)], capture_output=True, text=True, timeout=60, check=True
+            [*command, "--questions", str(questions)], capture_output=True, text=True, timeout=600, check=True
         )
         assert ("questions about them" in done.stdout) == exists
         assert (tmp_path / "questions" / "questions.parquet").exists() == exists

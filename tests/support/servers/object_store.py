@@ -108,7 +108,7 @@ class Line:
                 if fault == "drop":
                     self.hang_up()
                     return
-                onward = http.client.HTTPConnection(line._to, timeout=60)
+                onward = http.client.HTTPConnection(line._to, timeout=300)
                 onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
                     onward.putheader(name, value)

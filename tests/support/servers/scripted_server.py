@@ -97,7 +97,7 @@ class ScriptedServer:
         self._loop.close()
 
     def _run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
 
     async def _start(self, port: int) -> None:
         app = web.Application(client_max_size=2**26)

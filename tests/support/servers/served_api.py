@@ -45,7 +45,7 @@ def ask(url: str, *, method: str = "GET", body: Any = None, **headers: str) -> t
 def exchange(url: str, *, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by their names in small letters, and body; a value that is no bytes is sent as JSON."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=300)
     sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     if sent is not None:
         headers.setdefault("Content-Type", "application/json")
@@ -66,8 +66,8 @@ def bearer(token: str = TOKEN) -> dict[str, str]:
 
 @contextmanager
 def followed(url: str, path: str, token: str = TOKEN) -> Iterator[http.client.HTTPResponse]:
-    """A stream of events of a run that is going, below the run's folder; five seconds of silence are too many."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    """A stream of events of a run that is going, below the run's folder; five minutes of silence are too many."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
     run = path.partition("/")[0]
     wait_for(lambda: ask(f"{url}/api/v1/runs/{run}", **bearer(token))[1].get("state") == "going")
     try:
