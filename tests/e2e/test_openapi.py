@@ -51,7 +51,7 @@ def test_every_operation_answers_as_described_whatever_it_is_sent(tmp_path: Path
     finish_tables(run)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     program = str(Path(sys.executable).with_name("schemathesis"))
-    command = [program, "run", "--max-examples", "4", "--seed", "1"]
+    command = [program, "run", "--max-examples", "2", "--seed", "1"]
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         wait_for_rollouts(url)
         wait_for(lambda: ask(f"{url}/api/v1/rubric-sets")[1]["items"])
