@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kills import continued_after, differing, products, run_with_kills, saved, there
+from kills import continued_after, differing, products, run_with_kills, saved
 from tiny_run import TINY, Run, finish_run, settings
 
 from rubricworks.reports.run_folder import read_ledger
@@ -175,11 +175,8 @@ def test_in_another_world_nothing_is_the_same(finished):
 
 
 def test_killed_and_resumed_it_ends_as_if_it_had_never_stopped(finished, tmp_path):
-    """In two stages; `test_kill_and_resume` kills each, at several moments."""
-    kills = {
-        "synthesize_rubrics": [("stage", there("synthesize_rubrics/part-00001.parquet"))],
-        "train_policy": [("everything", saved("train_policy/checkpoint-2"))],
-    }
+    """In the policy's training; `test_kill_and_resume` kills each stage, at several moments."""
+    kills = {"train_policy": [("everything", saved("train_policy/checkpoint-2"))]}
     output = run_with_kills(tmp_path / "cut", ["quickstart", *settings(TINY), "--run", "cut"], kills)
     assert differing(products(tmp_path / "cut", MADE), finished.made) == []
     assert continued_after("policy", output) == [2]

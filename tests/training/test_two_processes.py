@@ -19,7 +19,7 @@ from rubricworks.training.tiny.student import build_student
 from rubricworks.training.tiny.text_config import TinyTextConfig
 from rubricworks.training.tiny.text_student import build_text_student
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SFT = {"steps": 6, "batch_size": 4, "learning_rate": 1e-2, "save_every": 2, "log_every": 1}
 POLICY = {"steps": 2, "group_size": 4, "prompts_per_step": 2, "max_new_tokens": 12, "learning_rate": 1e-3}
@@ -73,7 +73,6 @@ def test_no_process_holds_the_whole_model_while_it_trains(sharded, task):
         assert process["whole"] / 2 <= process["most"] < 0.9 * process["whole"]
 
 
-@pytest.mark.long
 def test_the_first_process_alone_reads_the_weights(tmp_path):
     shape = TinyTextConfig(hidden=1024, layers=6, heads=4, intermediate=2048)
     model = build_text_student(["one text"], tmp_path / "model", config=shape, seed=1)
@@ -95,7 +94,6 @@ def test_recorded_rollouts_give_the_step_of_one_process(students, sharded, tmp_p
     assert results[0][task]["rewards"] == pytest.approx(alone["rewards"])
 
 
-@pytest.mark.long
 def test_killed_process_ends_the_training_and_the_next_attempt_resumes(students, sharded, tmp_path):
     tasks = {
         "kill_at": {"file": "sft/checkpoint-2/trainer_state.json"},
@@ -111,7 +109,6 @@ def test_killed_process_ends_the_training_and_the_next_attempt_resumes(students,
         torch.testing.assert_close(actual[name], weights, rtol=0, atol=1e-6, msg=name)
 
 
-@pytest.mark.long
 def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
     config = POLICY | {"save_every": 1}
     results = run_processes({"policy": {"model": students["student"], "config": config, "recorded": False}}, tmp_path)
@@ -120,7 +117,6 @@ def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
     assert state["global_step"] == 2
 
 
-@pytest.mark.long
 def test_image_generator_in_two_processes_ends_in_the_model_of_one(tmp_path, monkeypatch):
     """Each process draws the prompts that replace those without a signal, as many as the other one."""
     from tiny_generator import TINY, captioned_pictures

@@ -222,7 +222,7 @@ def test_other_milestones_of_the_same_model_are_another_training(inputs, tmp_pat
     assert len(digests) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, serve, tmp_path):
     server = serve(right_if_cat)
     whole = score(tmp_path / "whole", inputs, server.url)
