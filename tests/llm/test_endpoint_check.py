@@ -55,7 +55,7 @@ def test_a_server_that_keeps_its_list_of_models_passes_if_it_answers_a_chat(serv
         (Said(b"<html>a login page</html>"), "chat-completions protocol"),
     ],
 )
-def test_a_server_that_answers_neither_list_nor_chat_is_refused_with_the_chats_reason(serve, answer, reason):
+def test_server_that_answers_neither_list_nor_chat_is_refused_with_reason(serve, answer, reason):
     server = serve(lambda number, body: answer if body else fail(403, "no list for you"))
     with pytest.raises(UserError, match=reason):
         asyncio.run(check_endpoint(Endpoint(url=server.url, model="judge")))
