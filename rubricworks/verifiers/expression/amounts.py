@@ -1,33 +1,20 @@
 """Amounts: numbers in all their notations, formulas, and what they measure or count."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from functools import lru_cache
 
 from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.exact import Quotient, divide, generator, negative, number
-from rubricworks.verifiers.expression.formula import TooHard, read_formula
-from rubricworks.verifiers.expression.numeric import NumericFormula, numeric_formula
+from rubricworks.verifiers.expression.exact import Quotient
+from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, TooLarge, Tree, parse
+from rubricworks.verifiers.expression.numeric import constant_value, has_calculus, symbols
 from rubricworks.verifiers.expression.units import DEGREES, Unit, read_unit
+from rubricworks.verifiers.expression.values import Amount
 
-INFINITY = "\\infty"
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    value: Quotient | NumericFormula
-    word: str | None = None
-    """The letters, case folded, if the answer is nothing but letters: an option, or a product."""
-    places: int | None = None
-    """Decimals, if the answer is a plain decimal; -1 if decimals stand somewhere inside."""
-    unit: Unit | None = None
-    noun: str | None = None
-    """The things that it counts, in the singular: apple, red circle."""
-    other: Any = None
-    """Another reading, itself an answer: 5m as a product, 1,2 as a list."""
-
-
+INFINITY: Tree = ("s", "\\infty")
+MINUS_INFINITY: Tree = ("-", INFINITY)
 _NUMBER = re.compile(r"[-+]? ?(?:\d+\.?\d*|\.\d+)")
 _GROUPED = re.compile(
     r"([-+]?[$€£¥]?\s?)([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?: \d{3})+)((?:\.\d+)?\s*(?:[^\d,;\s][^,;]*)?)"
@@ -85,8 +72,8 @@ def plain_number(body: str) -> Amount | None:
     body = body.replace(" ", "")
     point = body.find(".")
     if point < 0:
-        return Amount(number(int(body)))
-    return Amount(number(Fraction(body.removesuffix("."))), places=len(body) - point - 1)
+        return Amount(("n", int(body)))
+    return Amount(("n", Fraction(body.removesuffix("."))), places=len(body) - point - 1)
 
 
 def strip_thousands(body: str) -> str:
@@ -105,23 +92,23 @@ def read_amount(body: str, *, fold: bool) -> Amount:
         return amount
     if match := _PERCENT.fullmatch(body):
         amount = read_amount(match[1].strip("${} "), fold=fold)
-        if amount.unit or amount.noun or isinstance(amount.value, NumericFormula):
+        if amount.unit or amount.noun or exact_value(amount.tree) is None:
             raise TooHard("percent of no number")
-        return Amount(divide(amount.value, number(100)))
+        return Amount(("/", amount.tree, ("n", 100)))
     measured = compound_amount(body) or _measured(body, fold) or _counted(body, fold)
-    return measured or Amount(formula_value(body, fold=fold), places=-1 if "." in body else None)
+    return measured or Amount(formula_tree(body, fold=fold), places=-1 if "." in body else None)
 
 
 def compound_amount(body: str) -> Amount | None:
     """Units of one kind after each other, from large to small: 6 feet 2 inches, 2 hours and 30 minutes, 45°30'."""
     if match := _ARC.fullmatch(body):
         arc = Fraction(match[1]) + Fraction(match[2]) / 60 + Fraction(match[3] or 0) / 3600
-        return Amount(number(_whole(arc)), unit=Unit(DEGREES, Fraction(1), required=True))
+        return Amount(("n", _whole(arc)), unit=Unit(DEGREES, Fraction(1), required=True))
     if match := _FEET.fullmatch(body):
         body = f"{match[1]} ft {match[2]} in"
     if match := _MARKED.fullmatch(body):
         unit = read_unit("ft" if match[2] == "'" else "in")
-        return Amount(number(_whole(Fraction(match[1]))), unit=unit and replace(unit, required=True))
+        return Amount(("n", _whole(Fraction(match[1]))), unit=unit and replace(unit, required=True))
     if not _COMPOUND.fullmatch(body):
         return None
     parts = _COMPOUND_PART.findall(body)
@@ -134,44 +121,102 @@ def compound_amount(body: str) -> Amount | None:
             return None
         total, last = total + Fraction(numeral) * unit.factor, unit
     assert last is not None
-    return Amount(number(_whole(total / last.factor)), unit=replace(last, required=True))
+    return Amount(("n", _whole(total / last.factor)), unit=replace(last, required=True))
 
 
-def formula_value(body: str, *, fold: bool) -> Quotient | NumericFormula:
-    """The exact value, or the formula to compute.
+class NoValue(TooHard):
+    """A formula that is read and has no value, as 1/0."""
+
+
+def formula_tree(body: str, *, fold: bool) -> Tree:
+    """The formula, once it is known that it has a value, or may have one.
 
     Raises:
-        TooHard: it is neither.
+        TooHard: it is no formula.
+        NoValue: it is a constant without a value.
+        TooLarge: it is beyond computing.
+    """
+    tree = parse(body, fold=fold)
+    names = symbols(tree)
+    if "\\infty" in names:
+        if tree not in (INFINITY, MINUS_INFINITY):
+            raise TooHard("arithmetic with infinity")
+    elif has_calculus(tree):
+        _refuse_large(tree)
+    elif exact_value(tree) is None and not names - {"\\pi", "e", "i"}:
+        try:
+            constant_value(tree)
+        except TooLarge:
+            raise
+        except (TooHard, ArithmeticError, ValueError, TypeError):
+            raise NoValue("no value") from None
+    return tree
+
+
+@lru_cache(maxsize=8192)
+def exact_value(tree: Tree) -> Quotient | None:
+    """The exact value, None if it is beyond exact arithmetic.
+
+    Raises:
+        TooLarge: it is beyond any arithmetic.
     """
     try:
-        return cast(Quotient, read_formula(body, exact, fold=fold))
+        return exact.quotient(tree)
+    except TooLarge:
+        raise
     except TooHard:
-        return numeric_formula(body, fold=fold)
+        return None
 
 
-def infinite(*, below: bool) -> Quotient:
-    """Infinity, or minus infinity."""
-    return negative(generator(INFINITY)) if below else generator(INFINITY)
+_MOST_NODES, _LARGEST_EXPONENT, _LARGEST_FACTORIAL, _LARGEST_BOUND = 400, 2000, 2000, 10**6
+
+
+def _refuse_large(tree: Tree) -> None:
+    """Refuse what SymPy would compute with too long, before it is asked.
+
+    Raises:
+        TooLarge: a number, a power, a factorial or the bound of a series is large.
+    """
+    for count, (kind, *parts) in enumerate(_nodes(tree)):
+        limit, bounded = 0, []
+        if kind == "^":
+            limit, bounded = _LARGEST_EXPONENT, parts[1:]
+        elif kind in ("!", "binom"):
+            limit, bounded = _LARGEST_FACTORIAL, parts
+        elif kind in CALCULUS and kind != "diff":
+            limit, bounded = _LARGEST_BOUND, [part for part in parts[1:3] if isinstance(part, tuple)]
+        for part in bounded:
+            if not symbols(part) - {"\\pi", "e", "i"} and not has_calculus(part) and abs(constant_value(part)) > limit:
+                raise TooLarge("a large exponent, factorial or bound")
+        if count > _MOST_NODES or (kind == "n" and exact.bits(parts[0]) > 80):
+            raise TooLarge("much to compute")
+
+
+def _nodes(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from _nodes(part)
 
 
 def _special_number(body: str) -> Amount | None:
     """Infinity, a ratio, scientific notation, a repeating decimal, a mixed number."""
     if match := _INFINITE.fullmatch(body):
-        return Amount(infinite(below=match[1] == "-"))
+        return Amount(MINUS_INFINITY if match[1] == "-" else INFINITY)
     if match := _RATIO.fullmatch(body):
-        return Amount(number(Fraction(int(match[1]), int(match[2]))))
+        return Amount(("n", Fraction(int(match[1]), int(match[2]))))
     if match := _SCIENTIFIC.fullmatch(body):
-        return Amount(number(Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
+        return Amount(("n", Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
     if match := _REPEATING.fullmatch(body):
-        return Amount(number(_repeating(match[1], match[2], match[3], match[4] or match[5])))
+        return Amount(("n", _repeating(match[1], match[2], match[3], match[4] or match[5])))
     if body.endswith("...") and (match := _ELLIPSIS.fullmatch(body)):
-        return Amount(number(_repeating(match[1], match[2], match[3] + match[4], match[5])))
+        return Amount(("n", _repeating(match[1], match[2], match[3] + match[4], match[5])))
     if match := _MIXED.fullmatch(body):
         top, bottom = int(match[3]), int(match[4])
         if top >= bottom:
             raise TooHard("no mixed number")
         value = int(match[2]) + Fraction(top, bottom)
-        return Amount(number(-value if match[1] == "-" else value))
+        return Amount(("n", -value if match[1] == "-" else value))
     return None
 
 
@@ -191,7 +236,7 @@ def _measured(body: str, fold: bool) -> Amount | None:
         if unit.letter and not gap[0] and tail not in _SAFE_LETTERS:
             unit = replace(unit, required=True)
         amount = _with_unit(read_amount(head, fold=fold), unit)
-        return replace(amount, other=Amount(formula_value(body, fold=False))) if unit.letter else amount
+        return replace(amount, other=Amount(formula_tree(body, fold=False))) if unit.letter else amount
     return None
 
 

@@ -7,11 +7,12 @@ exponent in (0, 1), such as 2**(1/3) (such products are linearly independent ove
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge
+from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge, Tree
 
 Term = tuple[tuple[str, Rational], ...]
 Polynomial = dict[Term, Rational]
@@ -29,6 +30,35 @@ class Quotient(NamedTuple):
 
 
 _ONE: Polynomial = {(): 1}
+
+
+def quotient(tree: Tree) -> Quotient:
+    """The exact value of a formula.
+
+    Raises:
+        TooHard: it is beyond this arithmetic.
+        TooLarge: it is beyond any.
+    """
+    kind, *parts = tree
+    if kind == "n":
+        return number(parts[0])
+    if kind == "s":
+        return generator(parts[0])
+    if kind == "+":
+        total = quotient(parts[0])
+        for part in parts[1:]:
+            total = add(total, quotient(part))
+        return total
+    if kind == "*":
+        total = quotient(parts[0])
+        for part in parts[1:]:
+            total = multiply(total, quotient(part))
+        return total
+    if kind not in _OPERATIONS:
+        raise TooHard(f"{kind} is not exact")
+    if kind == "root":
+        return root(quotient(parts[0]), parts[1])
+    return _OPERATIONS[kind](*map(quotient, parts))
 
 
 def number(value: Rational) -> Quotient:
@@ -93,20 +123,6 @@ def root(value: Quotient, degree: int) -> Quotient:
     return _power(value, Fraction(1, degree))
 
 
-def size(value: Quotient) -> Quotient:
-    if (known := rational(value)) is None:
-        raise TooHard("the size of something else than a number")
-    return number(-known if known < 0 else known)
-
-
-def degrees(value: Quotient) -> Quotient:
-    return divide(multiply(value, generator("\\pi")), number(180))
-
-
-def function(name: str, value: Quotient, base: Quotient | None = None) -> Quotient:
-    raise TooHard(f"{name} is not exact")
-
-
 def _power(base: Quotient, exponent: Rational) -> Quotient:
     if isinstance(exponent, Fraction):
         return _root(base, exponent)
@@ -139,9 +155,72 @@ def factorial(value: Quotient) -> Quotient:
     return number(math.factorial(n))
 
 
+def _binomial(n: Quotient, k: Quotient) -> Quotient:
+    top, chosen = rational(n), rational(k)
+    if not isinstance(top, int) or not isinstance(chosen, int) or not 0 <= chosen <= top:
+        raise TooHard("a binomial of something else than whole numbers")
+    if top > 2000:
+        raise TooLarge("a binomial of large numbers")
+    return number(math.comb(top, chosen))
+
+
+def _rounded(rounding: Callable[[Rational], int]) -> Callable[[Quotient], Quotient]:
+    def rounded(value: Quotient) -> Quotient:
+        if (known := rational(value)) is None:
+            raise TooHard("rounding something else than a rational number")
+        return number(rounding(known))
+
+    return rounded
+
+
+def _size(value: Quotient) -> Quotient:
+    if (known := rational(value)) is None:
+        raise TooHard("the size of something else than a rational number")
+    return number(abs(known))
+
+
+def _radians(value: Quotient) -> Quotient:
+    return divide(multiply(value, generator("\\pi")), number(180))
+
+
+_OPERATIONS: dict[str, Callable[..., Quotient]] = {
+    "-": negative, "/": divide, "^": power, "root": root, "!": factorial, "binom": _binomial, "abs": _size,
+    "floor": _rounded(math.floor), "ceil": _rounded(math.ceil), "deg": _radians,
+}  # fmt: skip
+
+
 def variables(value: Quotient) -> set[str]:
     names = {name for polynomial in value for term in polynomial for name, _ in term}
     return {name for name in names if not name[0].isdigit() and name not in ("\\pi", "e", "i")}
+
+
+def split_by(value: Quotient, name: str) -> tuple[Quotient, Quotient] | None:
+    """Slope and rest of a value that is linear in a variable; None if it is not."""
+    if any(generator_name == name for term in value.bottom for generator_name, _ in term):
+        return None
+    slope: Polynomial = {}
+    rest: Polynomial = {}
+    for term, factor in value.top.items():
+        exponent = dict(term).get(name, 0)
+        if exponent not in (0, 1):
+            return None
+        (slope if exponent else rest)[tuple(power for power in term if power[0] != name)] = factor
+    return Quotient(slope, value.bottom), Quotient(rest, value.bottom)
+
+
+def tree_of(value: Quotient) -> Tree:
+    """A formula with this value."""
+    top, bottom = (
+        ("+", *(("*", ("n", factor), *(_power_tree(*power) for power in term)) for term, factor in polynomial.items()))
+        if polynomial
+        else ("n", 0)
+        for polynomial in value
+    )
+    return ("/", top, bottom)
+
+
+def _power_tree(name: str, exponent: Rational) -> Tree:
+    return ("^", ("n", int(name)) if name.isdigit() else ("s", name), ("n", exponent))
 
 
 def _added(a: Polynomial, b: Polynomial) -> Polynomial:

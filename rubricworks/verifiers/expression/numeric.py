@@ -1,241 +1,399 @@
-"""Formulas by their values at points, to fifty digits: functions, roots of sums, e^x and more beyond exact arithmetic.
+"""Formulas by their values at random points, to fifty digits: functions, roots of sums, e^x and more.
 
 Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to
-forty digits at several points are the same. A point where one of them is not real lies outside its domain and says
-nothing, unless i is written out. Sizes are limited, so that nothing here takes more than milliseconds.
+forty digits at several points are the same. Each variable is a random number of its own, of either sign; a point where
+a root, a power or a logarithm leaves the real numbers lies outside the domain and says nothing, unless i is written out
+or no real point is inside: then the points are complex. An atom (an applied function, an integral without a closed
+value) has a random value that depends on its name and on the values of its arguments, and on nothing else. Sizes are
+limited, so that nothing here takes more than milliseconds.
 """
 
+import math
 import random
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.exact import Quotient
-from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge, read_formula
+from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, OPAQUE, TooHard, TooLarge, Tree
 from rubricworks.verifiers.failure import needed
 
 Value = Any
 """A whole number or fraction, kept exact, or an mpmath number."""
 _DIGITS = 50
-_RANGES = ((0.3, 0.9), (1.1, 2.9), (-2.9, -1.1), (2.1, 8.9), (-0.9, -0.3))
-_ENOUGH_POINTS = 2
-_LARGEST_LOGARITHM = 10**6
-_LARGEST_ANGLE = 10**6
 _SAME = 40
 """Digits in which equal values agree."""
-_MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "log": "log10", "lg": "log10"}
-_EXPONENTIAL = ("exp", "sinh", "cosh", "tanh")
+_RANGES = ((0.3, 0.9), (1.1, 2.9), (2.1, 8.9))
+_ALL_POSITIVE, _POINTS, _COMPLEX_POINTS = 2, 10, 5
+_FEW, _ENOUGH = 3, 2
+"""Points that a formula without roots, logarithms and the like is compared at, and how many must be inside a domain."""
+_BRANCHING = frozenset({"root", "abs", "floor", "ceil", "fn", "call", "!", "binom"}) | CALCULUS
+_LARGEST_LOGARITHM = 10**6
+_LARGEST_ANGLE = 10**6
+_MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "log": "log10", "lg": "log10"}
+_EXPONENTIAL = ("exp", "sinh", "cosh", "tanh", "coth")
 _LOCAL = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class NumericFormula:
-    """A formula that is known by its values."""
+class Point:
+    """A value for each variable. `real` points leave the domain where a value would become complex."""
 
-    text: str
-    fold: bool
-    imaginary: bool
-    """i is written out."""
-    constant: bool
+    def __init__(self, number: int, kind: str) -> None:
+        self.number, self.kind = number, kind
+        self.bound: dict[str, Value] = {}
 
-    def at(self, point: int) -> Value:
-        return read_formula(self.text, Numbers(point), fold=self.fold)
-
-
-class Numbers:
-    """Arithmetic for the reader of formulas, each variable a random number of its own at each point."""
-
-    def __init__(self, point: int) -> None:
-        self.point = point
-        self.names: set[str] = set()
-
-    def number(self, value: Rational) -> Value:
-        return value
-
-    def generator(self, name: str) -> Value:
-        self.names.add(name)
+    def coordinate(self, name: str) -> Value:
         context = _context()
         if name == "\\pi":
             return +context.pi
+        if name in self.bound:
+            return self.bound[name]
         if name == "e":
             return +context.e
-        return context.mpc(0, 1) if name == "i" else context.mpf(_coordinate(name, self.point))
-
-    def rational(self, value: Value) -> Rational | None:
-        return value if isinstance(value, int | Fraction) else None
-
-    def negative(self, value: Value) -> Value:
-        return -value
-
-    def add(self, a: Value, b: Value) -> Value:
-        return a + b if _is_rational(a, b) else _limited(_real(a) + _real(b))
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        return a * b if _is_rational(a, b) else _limited(_real(a) * _real(b))
-
-    def divide(self, a: Value, b: Value) -> Value:
-        if b == 0:
-            raise TooHard("division by zero")
-        return Fraction(a) / b if _is_rational(a, b) else _limited(_real(a) / _real(b))
-
-    def power(self, base: Value, exponent: Value) -> Value:
-        if base == 0:
-            if _is_rational(exponent) and exponent > 0:
-                return 0
-            raise TooHard("a power of zero")
-        if _is_rational(base) and isinstance(exponent, int) and abs(exponent) <= 64:
-            power = Fraction(base) ** exponent
-            return power.numerator if power.denominator == 1 else power
-        context, base, exponent = _context(), _real(base), _real(exponent)
-        if abs(exponent) * (abs(context.log(abs(base))) + 1) > _LARGEST_LOGARITHM:
-            raise TooLarge("a huge power")
-        return _limited(context.power(base, exponent))
-
-    def root(self, value: Value, degree: int) -> Value:
-        context, value = _context(), _real(value)
-        if value == 0:
-            return 0
-        if degree % 2 and context.im(value) == 0 and context.re(value) < 0:
-            return -context.root(-value, degree)
-        return context.root(value, degree)
-
-    def factorial(self, value: Value) -> Value:
-        if not isinstance(value, int) or value < 0:
-            raise TooHard("factorial of something else than a whole number")
-        if value > 5000:
-            raise TooLarge("factorial of a large number")
-        return exact.rational(exact.factorial(exact.number(value)))
-
-    def size(self, value: Value) -> Value:
-        return abs(value)
-
-    def degrees(self, value: Value) -> Value:
-        return _real(value) * _context().pi / 180
-
-    def function(self, name: str, value: Value, base: Value | None = None) -> Value:
-        context, value = _context(), _real(value)
-        if abs(value) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
-            raise TooLarge(f"{name} of a large number")
-        if name in ("ln", "log", "lg") and value == 0:
-            raise TooHard("logarithm of zero")
-        if base is not None:
-            return self.divide(context.ln(value), context.ln(_real(base)))
-        try:
-            return _limited(getattr(context, _MPMATH_NAMES.get(name, name))(value))
-        except (ValueError, ZeroDivisionError):
-            raise TooHard(f"{name} has no value there") from None
+        if name == "i":
+            if self.kind == "real":
+                raise TooHard("not real")
+            return context.mpc(0, 1)
+        real = context.mpf(_coordinate(name, self.number))
+        return context.mpc(real, _coordinate(f"{name} i", self.number)) if self.kind == "complex" else real
 
 
-def numeric_formula(text: str, *, fold: bool) -> NumericFormula:
-    """The formula, once it is known that it can be computed.
+def same_values(a: Tree, b: Tree) -> bool | None:
+    """Return True if the two agree wherever both are defined, None if that is nearly nowhere."""
+    names = symbols(a) | symbols(b)
+    imaginary, constant = "i" in names, not names - {"\\pi", "e", "i"}
+    if constant:
+        return _agree_at(a, b, [Point(0, "any")], 1)
+    branching = not _kinds(a).isdisjoint(_BRANCHING) or not _kinds(b).isdisjoint(_BRANCHING)
+    count = _POINTS if branching or "^" in _kinds(a) | _kinds(b) else _FEW
+    if not imaginary:
+        outcome = _agree_at(a, b, [Point(number, "real") for number in range(count)], _ENOUGH)
+        if outcome is not None:
+            return outcome
+    points = [Point(number, "any") for number in range(_FEW)] if imaginary else []
+    return _agree_at(a, b, points + [Point(number, "complex") for number in range(_COMPLEX_POINTS)], _FEW)
+
+
+def value(tree: Tree, point: Point) -> Value:
+    """The value at a point.
 
     Raises:
-        TooHard: it cannot.
+        TooHard: it has none there.
+        TooLarge: it is huge, or takes long.
     """
-    numbers = Numbers(1)
-    read_formula(text, numbers, fold=fold)
-    return NumericFormula(text, fold, "i" in numbers.names, numbers.names <= {"\\pi", "e", "i"})
+    kind = tree[0]
+    if kind == "n":
+        return tree[1]
+    if kind == "digits":
+        return tree[1]
+    if kind == "s":
+        return point.coordinate(tree[1])
+    if kind in _BINDING:
+        return _opened(tree, point)
+    if kind in ("diff", "opaque diff"):
+        return _atom(f"diff {tree[1]} {tree[2]}", [point.coordinate(tree[1]), value(tree[3], point)])
+    if kind == "call":
+        return _applied(tree[1], [value(part, point) for part in tree[2:]])
+    if kind in ("floor", "ceil") and symbols(tree) - {"\\pi", "e"}:
+        return _atom(kind, [value(tree[1], point)])
+    if kind == "fn":
+        base = None if tree[3] is None else value(tree[3], point)
+        return _function(tree[1], value(tree[2], point), base, point)
+    if kind == "root":
+        return _root(value(tree[1], point), tree[2], point)
+    parts = [value(part, point) for part in tree[1:]]
+    if kind == "^":
+        return _power(parts[0], parts[1], point)
+    return _OPERATIONS[kind](*parts)
 
 
-def same_values(a: NumericFormula | Quotient, b: NumericFormula | Quotient) -> bool | None:
-    """Return True if the two agree wherever both are defined, None if that is nearly nowhere."""
-    constant, imaginary = _is_constant(a) and _is_constant(b), _is_imaginary(a) or _is_imaginary(b)
-    agreed = 0
-    for point in range(1 if constant else len(_RANGES)):
-        try:
-            x, y = _real(_at(a, point)), _real(_at(b, point))
-            if not imaginary and not (_is_real(x) and _is_real(y)):
-                continue
-            if not _agree(x, y) and not _cancels(a, b, point, abs(x - y)):
-                return False
-        except (TooHard, ZeroDivisionError, OverflowError, ValueError):
-            continue
-        agreed += 1
-    return True if agreed >= (1 if constant else _ENOUGH_POINTS) else None
+def constant_value(tree: Tree) -> Value:
+    """The value of a formula without variables.
+
+    Raises:
+        TooHard: it has none, or an atom of unknown value.
+    """
+    if not _kinds(tree).isdisjoint(CALCULUS | OPAQUE | {"call"}):
+        raise TooHard("an atom")
+    return number_of(value(tree, Point(0, "any")))
 
 
-def _agree(x: Value, y: Value) -> bool:
+def decimal_value(tree: Tree) -> Decimal:
+    """A constant that is real.
+
+    Raises:
+        TooHard: it is not.
+    """
+    number = constant_value(tree)
+    if not is_real(number):
+        raise TooHard("no real number")
+    return Decimal(_context().nstr(_context().re(number), _SAME))
+
+
+def is_real(number: Value) -> bool:
+    context = _context()
+    return bool(abs(context.im(number)) <= abs(number) * context.mpf(10) ** -_SAME)
+
+
+def agree(x: Value, y: Value) -> bool:
     return bool(abs(x - y) <= max(abs(x), abs(y)) * _context().mpf(10) ** -_SAME)
 
 
-def _cancels(a: NumericFormula | Quotient, b: NumericFormula | Quotient, point: int, difference: Value) -> bool:
+def polynomial_roots(coefficients: list[Value]) -> list[Value]:
+    """The roots of a polynomial, highest power first.
+
+    Raises:
+        TooHard: they are not found.
+    """
+    context = _context()
+    try:
+        return list(context.polyroots([number_of(number) for number in coefficients], maxsteps=200, extraprec=400))
+    except (context.NoConvergence, ZeroDivisionError, ValueError):
+        raise TooHard("roots that are not found") from None
+
+
+@lru_cache(maxsize=8192)
+def symbols(tree: Tree) -> frozenset[str]:
+    """The free variables, and e, i and pi."""
+    if tree[0] == "s":
+        return frozenset({tree[1]})
+    names: frozenset[str] = frozenset()
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            names |= symbols(part)
+    if tree[0] in _BINDING:
+        own = symbols(tree[-1]) - {tree[1]}
+        return own.union(*(symbols(part) for part in tree[2:-1] if isinstance(part, tuple)))
+    if tree[0] in ("diff", "opaque diff"):
+        return names | {tree[1]}
+    return names | {f"{tree[1]}("} if tree[0] == "call" else names
+
+
+@lru_cache(maxsize=8192)
+def _kinds(tree: Tree) -> frozenset[str]:
+    return frozenset({tree[0]}).union(*(_kinds(part) for part in tree[1:] if isinstance(part, tuple)))
+
+
+def has_calculus(tree: Tree) -> bool:
+    return not _kinds(tree).isdisjoint(CALCULUS)
+
+
+def kind_count(tree: Tree, kinds: frozenset[str]) -> int:
+    """The number of parts of these kinds."""
+    if _kinds(tree).isdisjoint(kinds):
+        return 0
+    return (tree[0] in kinds) + sum(kind_count(part, kinds) for part in tree[1:] if isinstance(part, tuple))
+
+
+def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None:
+    agreed = 0
+    for point in points:
+        try:
+            x, y = number_of(value(a, point)), number_of(value(b, point))
+        except (TooHard, ZeroDivisionError, OverflowError, ValueError, TypeError):
+            continue
+        if point.kind == "real" and not (is_real(x) and is_real(y)):
+            continue
+        if not agree(x, y) and not _cancels(a, b, point, abs(x - y)):
+            return False
+        agreed += 1
+    return True if agreed >= enough else None
+
+
+def _cancels(a: Tree, b: Tree, point: Point, difference: Value) -> bool:
     """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
     context = _context()
     if difference > context.mpf(10) ** -_SAME:
         return False
     context.dps = 2 * _DIGITS
     try:
-        left = abs(_real(_at(a, point)) - _real(_at(b, point)))
+        left = abs(number_of(value(a, point)) - number_of(value(b, point)))
         return bool(left <= min(difference * context.mpf(10) ** -(_DIGITS // 2), context.mpf(10) ** (10 - 2 * _DIGITS)))
     finally:
         context.dps = _DIGITS
 
 
-def decimal_value(value: NumericFormula) -> Decimal:
-    """A constant that is real.
-
-    Raises:
-        TooHard: it is not.
-    """
-    number = _real(value.at(0))
-    if not value.constant or not _is_real(number):
-        raise TooHard("no real number")
-    return Decimal(_context().nstr(_context().re(number), _SAME))
+_BINDING = BINDING | {f"opaque {kind}" for kind in BINDING}
+"""Kinds with a variable of their own: name, bounds, body."""
 
 
-def _at(value: NumericFormula | Quotient, point: int) -> Value:
-    if isinstance(value, NumericFormula):
-        return value.at(point)
-    numbers = Numbers(point)
-    top, bottom = (
-        sum((_term(term, factor, numbers) for term, factor in polynomial.items()), _real(0)) for polynomial in value
-    )
-    return numbers.divide(top, bottom)
+def _opened(tree: Tree, point: Point) -> Value:
+    """An atom by its bounds and its body, whatever the bound variable is called."""
+    kind, name, *bounds, body = tree
+    kind = kind.removeprefix("opaque ")
+    parts = [f"{bound}" if not isinstance(bound, tuple) else value(bound, point) for bound in bounds]
+    outside = point.bound
+    for number in (1, 2):
+        point.bound = {**outside, name: _context().mpf(_coordinate(f"bound {len(outside)}", number))}
+        try:
+            parts.append(value(body, point))
+        finally:
+            point.bound = outside
+    return _atom(kind, parts)
 
 
-def _term(term: exact.Term, factor: Rational, numbers: Numbers) -> Value:
-    product = _real(factor)
-    for name, exponent in term:
-        base = int(name) if name.isdigit() else numbers.generator(name)
-        product *= _context().power(_real(base), _real(exponent))
-    return product
+def _applied(name: str, arguments: list[Value]) -> Value:
+    """An unknown function is an atom; of numbers, the largest and the like are known."""
+    rational = _is_rational(*arguments)
+    if rational and name in ("max", "min"):
+        return max(arguments) if name == "max" else min(arguments)
+    if rational and name in ("gcd", "lcm") and all(isinstance(number, int) for number in arguments):
+        return getattr(math, name)(*arguments)
+    if name in ("max", "min", "gcd", "lcm"):
+        arguments = sorted(arguments, key=lambda number: str(number_of(number)))
+    return _atom(name, arguments)
 
 
-def _is_constant(value: NumericFormula | Quotient) -> bool:
-    return value.constant if isinstance(value, NumericFormula) else not exact.variables(value)
-
-
-def _is_imaginary(value: NumericFormula | Quotient) -> bool:
-    if isinstance(value, NumericFormula):
-        return value.imaginary
-    return any(name == "i" for polynomial in value for term in polynomial for name, _ in term)
-
-
-def _is_real(value: Value) -> bool:
+def _atom(name: str, arguments: list[Value]) -> Value:
     context = _context()
-    return bool(abs(context.im(value)) <= abs(value) * context.mpf(10) ** -_SAME)
+    texts = []
+    for argument in arguments:
+        number = argument if isinstance(argument, str) else number_of(argument)
+        if not isinstance(number, str) and abs(number) < context.mpf(10) ** -30:
+            number = context.mpf(0)
+        elif not isinstance(number, str) and is_real(number):
+            number = context.re(number)
+        texts.append(number if isinstance(number, str) else context.nstr(number, 25))
+    return context.mpf(random.Random(f"{name}({', '.join(texts)})").uniform(0.5, 3))
+
+
+def _negative(a: Value) -> Value:
+    return -a
+
+
+def _sum(*parts: Value) -> Value:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part if _is_rational(total, part) else _limited(number_of(total) + number_of(part))
+    return total
+
+
+def _product(*parts: Value) -> Value:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total * part if _is_rational(total, part) else _limited(number_of(total) * number_of(part))
+    return total
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    if b == 0:
+        raise TooHard("division by zero")
+    if _is_rational(a, b):
+        result = Fraction(a) / b
+        return result.numerator if result.denominator == 1 else result
+    return _limited(number_of(a) / number_of(b))
+
+
+def _power(base: Value, exponent: Value, point: Point) -> Value:
+    if base == 0:
+        if _is_rational(exponent) and exponent > 0:
+            return 0
+        raise TooHard("a power of zero")
+    if _is_rational(base) and isinstance(exponent, int) and abs(exponent) <= 64:
+        power = Fraction(base) ** exponent
+        return power.numerator if power.denominator == 1 else power
+    context, base = _context(), number_of(base)
+    if point.kind == "real" and not isinstance(exponent, int) and context.re(base) < 0:
+        raise TooHard("a broken power of a negative number")
+    exponent = number_of(exponent)
+    if abs(exponent) * (abs(context.log(abs(base))) + 1) > _LARGEST_LOGARITHM:
+        raise TooLarge("a huge power")
+    return _limited(context.power(base, exponent))
+
+
+def _root(radicand: Value, degree: int, point: Point) -> Value:
+    context, number = _context(), number_of(radicand)
+    if number == 0:
+        return 0
+    if context.im(number) == 0 and context.re(number) < 0:
+        if degree % 2:
+            return -context.root(-number, degree)
+        if point.kind == "real":
+            raise TooHard("a root of a negative number")
+    return context.root(number, degree)
+
+
+def _factorial(n: Value) -> Value:
+    context = _context()
+    if isinstance(n, int) and n >= 0:
+        if n > 5000:
+            raise TooLarge("factorial of a large number")
+        return exact.rational(exact.factorial(exact.number(n)))
+    if abs(number_of(n)) > 1000 or isinstance(n, int | Fraction):
+        raise TooHard("factorial of something else than a whole number")
+    return context.gamma(n + 1)
+
+
+def _binomial(n: Value, k: Value) -> Value:
+    if _is_rational(n, k):
+        return exact.rational(exact.quotient(("binom", ("n", n), ("n", k))))
+    return _context().binomial(number_of(n), number_of(k))
+
+
+def _size(a: Value) -> Value:
+    return abs(a)
+
+
+def _rounded(name: str) -> Callable[[Value], Value]:
+    def rounded(number: Value) -> Value:
+        """A whole number, where the digits settle it."""
+        context, number = _context(), number_of(number)
+        nearest = context.nint(context.re(number))
+        if not is_real(number) or abs(number) > context.mpf(10) ** 20 or abs(number - nearest) < context.mpf(10) ** -25:
+            raise TooHard("rounding that digits do not settle")
+        return int(getattr(context, name)(context.re(number)))
+
+    return rounded
+
+
+def _radians(angle: Value) -> Value:
+    return number_of(angle) * _context().pi / 180
+
+
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    "+": _sum, "*": _product, "-": _negative, "/": _quotient, "!": _factorial, "binom": _binomial, "abs": _size,
+    "floor": _rounded("floor"), "ceil": _rounded("ceil"), "deg": _radians,
+}  # fmt: skip
+
+
+def _function(name: str, argument: Value, base: Value | None, point: Point) -> Value:
+    context, number = _context(), number_of(argument)
+    if abs(number) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
+        raise TooLarge(f"{name} of a large number")
+    logarithm = name in ("ln", "log", "lg")
+    if logarithm and number == 0:
+        raise TooHard("logarithm of zero")
+    if logarithm and point.kind == "real" and context.re(number) < 0:
+        raise TooHard("logarithm of a negative number")
+    if base is not None:
+        return _quotient(context.ln(number), context.ln(number_of(base)))
+    try:
+        result = _limited(getattr(context, _MPMATH_NAMES.get(name, name))(number))
+    except (ValueError, ZeroDivisionError):
+        raise TooHard(f"{name} has no value there") from None
+    if point.kind == "real" and not is_real(result):
+        raise TooHard(f"{name} is not real there")
+    return result
 
 
 def _is_rational(*values: Value) -> bool:
-    return all(isinstance(value, int | Fraction) and exact.bits(value) <= 2000 for value in values)
+    return all(isinstance(number, int | Fraction) and exact.bits(number) <= 2000 for number in values)
 
 
-def _real(value: Value) -> Value:
+def number_of(number: Value) -> Value:
     """Convert to an mpmath number."""
-    context = _context()
-    if isinstance(value, int | Fraction):
-        return context.mpf(value.numerator) / value.denominator
-    return value
+    if isinstance(number, int | Fraction):
+        return _context().mpf(number.numerator) / number.denominator
+    return number
 
 
-def _limited(value: Value) -> Value:
-    if value != 0 and not -_LARGEST_LOGARITHM * 4 < _context().mag(value) < _LARGEST_LOGARITHM * 4:
+def _limited(number: Value) -> Value:
+    if number != 0 and not -_LARGEST_LOGARITHM * 4 < _context().mag(number) < _LARGEST_LOGARITHM * 4:
         raise TooLarge("huge or tiny numbers")
-    return value
+    return number
 
 
 def _context() -> Any:
@@ -247,6 +405,9 @@ def _context() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _coordinate(name: str, point: int) -> float:
-    low, high = _RANGES[point]
-    return random.Random(f"{name} {point}").uniform(low, high)
+def _coordinate(name: str, number: int) -> float:
+    """The first points are positive, so that most domains hold two; later ones have random signs."""
+    dice = random.Random(f"{name} {number}")
+    low, high = dice.choice(_RANGES)
+    sign = 1 if number < _ALL_POSITIVE else dice.choice((-1, 1))
+    return sign * dice.uniform(low, high)

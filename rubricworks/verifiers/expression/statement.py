@@ -7,11 +7,26 @@ state it (`is`, `=`, `:`, a box) without a doubt (`not`, `maybe`, `if`); what ca
 
 import re
 
-from rubricworks.verifiers.expression.answers import Word, read_answer
-from rubricworks.verifiers.expression.doubt import BOUNDS, DOUBTS, is_doubted
+from rubricworks.verifiers.expression.reading import read_answer
+from rubricworks.verifiers.expression.words import BOUNDS, DOUBTS, is_doubted
 from rubricworks.verifiers.expression.numerals import in_digits
-from rubricworks.verifiers.expression.screening import is_formula
-from rubricworks.verifiers.expression.surface import boxes, plain_characters
+from rubricworks.verifiers.expression.surface import boxes, plain_characters, strip_surface
+from rubricworks.verifiers.expression.values import Word
+
+_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[a-zA-Z*]+\}|\\[A-Za-z]+")
+_MATHEMATICAL = """
+sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp lim max min gcd lcm det mod sqrt asin acos atan
+and or dx dy dz dt
+"""
+_ENGLISH = """
+not nor is are was the to of if at by but for all any one two six ten per out off up as we it its so than in on from may
+can low few some an half most less more over ago yet then else who how why yes pct
+"""
+_MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.split())
+_VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
+_MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()!-]")
+_NO_FORM = re.compile(r'[?"@#~$]|\.\.\.|\\(?:boxed|fbox)')
+_LONGEST_FORM = 1000
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -90,10 +105,36 @@ def stated_value(text: str) -> str | None:
 
 
 def is_readable(text: str) -> bool:
-    """Return True if a text as a whole is a value: one that is read here, or a formula to compute."""
+    """Return True if a text as a whole is a value: one that is read, or a formula that equals its own form."""
     answer = read_answer(text)
-    is_phrase = isinstance(answer, Word) and answer.phrase
-    return is_formula(text) if answer is None or is_phrase else True
+    return is_form(text) if answer is None or (isinstance(answer, Word) and answer.phrase) else True
+
+
+def is_form(text: str) -> bool:
+    """Return True if a text is mathematics without a sentence, its brackets closed."""
+    body = strip_surface(text).body
+    if len(body) > _LONGEST_FORM or not _MATHEMATICS.search(body) or _NO_FORM.search(body) or not is_closed(body):
+        return False
+    return not any(map(_is_english, re.findall(r"[A-Za-z]{2,}", _COMMAND.sub(" ", body))))
+
+
+def is_closed(body: str) -> bool:
+    """Return True if every bracket is closed; an interval's may be of two kinds."""
+    depths = {"{": 0, "(": 0}
+    for character in body:
+        if character in "([{":
+            depths["{" if character == "{" else "("] += 1
+        elif character in ")]}":
+            depths["{" if character == "}" else "("] -= 1
+        if min(depths.values()) < 0:
+            return False
+    return not any(depths.values())
+
+
+def _is_english(word: str) -> bool:
+    if word.lower() in _MATHEMATICAL_WORDS or (len(word) == 2 and word.isupper()):
+        return False
+    return len(word) > 3 or word.lower() in _SHORT_WORDS or (len(word) == 3 and _VOWEL.search(word) is not None)
 
 
 def _clean(text: str) -> str:

@@ -9,8 +9,9 @@ from rubricworks.verifiers.expression.worker_pool import WORKERS
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
 
 if TYPE_CHECKING:
-    from rubricworks.verifiers.expression.answers import Answer
+    from rubricworks.verifiers.expression.values import Answer
 
+_SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
 
@@ -46,8 +47,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     0.0
     """
     # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
-    from rubricworks.verifiers.expression.sameness import same
-    from rubricworks.verifiers.expression.screening import is_formula
+    from rubricworks.verifiers.expression.equality import same
 
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout {timeout!r} is not a positive number of seconds")
@@ -57,52 +57,58 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     if predicted is None or not predicted.strip() or len(predicted) > _LONGEST:
         return 0.0
     right, answer = _read(wanted), _read(predicted)
-    if right.answer is None and not is_formula(right.text):
+    if not right.form:
         raise CannotVerify(f"target {shown(target)} is no expression")
-    if right.answer is not None and answer.answer is not None:
-        equal = same(right.answer, answer.answer)
-        if equal is not None:
-            return float(equal)
-    return float(_compare_by_worker(right, answer, target, float(timeout)))
+    if right.form == answer.form:
+        return 1.0
+    if right.answer is None or answer.answer is None:
+        return 0.0
+    equal = same(right.answer, answer.answer)
+    if equal is None:
+        equal = _compare_by_worker(right.text, answer.text, target, float(timeout))
+    return float(equal)
 
 
 class _Reading(NamedTuple):
     answer: "Answer | None"
-    """The value, if exact arithmetic or a few digits settle it."""
+    """The value, if the text states one."""
     text: str
-    """The text that states it, for SymPy if it is a formula; empty if none does."""
+    """The text that states it."""
+    form: str
+    """Its one spelling; empty if nothing is stated."""
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _Reading:
-    from rubricworks.verifiers.expression.answers import Word, read_answer
+    from rubricworks.verifiers.expression.amounts import NoValue
     from rubricworks.verifiers.expression.formula import TooLarge
-    from rubricworks.verifiers.expression.screening import is_formula
-    from rubricworks.verifiers.expression.statement import stated_value
+    from rubricworks.verifiers.expression.reading import read_answer
+    from rubricworks.verifiers.expression.statement import is_form, stated_value
+    from rubricworks.verifiers.expression.values import Word
 
     try:
         answer = read_answer(text)
-        if answer is None or (isinstance(answer, Word) and answer.phrase):
-            if is_formula(text):
-                return _Reading(None, text)
-            if (stated := stated_value(text)) is not None:
-                answer, text = read_answer(stated), stated
-    except TooLarge:
-        return _Reading(None, "")
+        is_phrase = isinstance(answer, Word) and answer.phrase
+        if (answer is None or is_phrase) and not is_form(text) and (stated := stated_value(text)) is not None:
+            answer, text = read_answer(stated), stated
+    except (TooLarge, NoValue):
+        return _Reading(None, "", "")
     if isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text)):
         answer = None  # prose without a number, or a formula that is refused
-    return _Reading(answer, text)
+    return _Reading(answer, text, form_of(text) if answer is not None or is_form(text) else "")
 
 
-def _compare_by_worker(right: _Reading, answer: _Reading, target: object, seconds: float) -> bool:
-    from rubricworks.verifiers.expression.screening import is_formula
+def form_of(text: str) -> str:
+    """The text without its surface and the spaces that mean nothing."""
+    from rubricworks.verifiers.expression.surface import strip_surface
 
-    wanted, predicted = (reading.text if is_formula(reading.text) else "" for reading in (right, answer))
-    if right.answer is not None and not (wanted and predicted):
-        return False
+    return _SPACE.sub("", strip_surface(text).body)
+
+
+def _compare_by_worker(wanted: str, predicted: str, target: object, seconds: float) -> bool:
     outcome = WORKERS.compare(wanted, predicted, seconds)
-    if right.answer is None and outcome == "target unreadable":
+    if outcome == "target unreadable":
         raise CannotVerify(f"target {shown(target)} cannot be read")
-    if right.answer is None and outcome == "target late":
+    if outcome == "target late":
         raise CannotVerify(f"target {shown(target)} takes longer than {seconds:g} seconds to compute")
     return outcome == "equal"

@@ -1,0 +1,430 @@
+"""Equations and inequalities: what they are solved for, their solutions, and when two have the same ones.
+
+Two relations are equal if they have the same unknowns and the same solutions: one difference of sides is a constant
+times the other (positive, for inequalities), or, for equations between quotients of polynomials, each vanishes where
+the other does. Their truth value never counts: a relation that is always true, or never, has no unknown left and is
+equal to its own form only.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from rubricworks.verifiers.expression import exact
+from rubricworks.verifiers.expression.amounts import exact_value, formula_tree
+from rubricworks.verifiers.expression.exact import Quotient
+from rubricworks.verifiers.expression.formula import TooHard, Tree
+from rubricworks.verifiers.expression.numeric import (
+    Point,
+    Value,
+    agree,
+    constant_value,
+    is_real,
+    number_of,
+    polynomial_roots,
+    same_values,
+    symbols,
+    value,
+)
+from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Relation
+from rubricworks.verifiers.expression.words import DOUBTS
+
+CONSTANTS = frozenset({"\\pi", "e", "i"})
+_UPRIGHT = re.compile(r"\\(?:frac|overline|angle|triangle|widehat|overrightarrow)|[{}|:\s]|_(?:\w|\{[^{}]*\})")
+_LABEL = re.compile(r"[A-Z]+")
+_WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:]*")
+_SHORT_WORDS = {"ans", "sum", "age", "avg", "net"}
+_LARGEST_DEGREE = 12
+
+
+class Name(NamedTuple):
+    text: str
+    tree: Tree | None
+    parameters: tuple[str, ...] = ()
+
+
+def name_of(side: str, fold: bool) -> Name | None:
+    """The name that a side of an equation is: x, f(x), a_n, (x, y), AB, area; None for a formula."""
+    if not side or DOUBTS.search(side):
+        return None
+    text = "".join(side.split())
+    text = text.casefold() if fold else text
+    is_label = _LABEL.fullmatch(_UPRIGHT.sub("", side)) is not None
+    try:
+        tree = formula_tree(side, fold=fold)
+    except TooHard:
+        return Name(text, None) if _WORDS.fullmatch(side) or is_label else None
+    if tree[0] == "s":
+        return None if tree[1] in (*CONSTANTS, "\\infty") else Name(tree[1], tree)
+    if tree[0] == "call":
+        names = [part[1] for part in tree[2:] if part[0] == "s" and part[1] not in CONSTANTS]
+        if len(names) == len(tree) - 2 == len(set(names)):
+            return Name(tree[1], tree, tuple(names))
+        return Name(text, tree)
+    return Name(text, tree) if is_label or side.lower() in _SHORT_WORDS else None
+
+
+def is_constant(tree: Tree) -> bool:
+    return not symbols(tree) - CONSTANTS
+
+
+def relation_of(sign: str, left: Tree, right: Tree) -> Relation | None:
+    """The relation as a difference; None if no unknown is left in it."""
+    if sign[0] == ">":
+        sign, left, right = sign.replace(">", "<"), right, left
+    difference = ("+", left, ("-", right))
+    return Relation(sign, difference) if unknowns(difference) else None
+
+
+def unknowns(tree: Tree) -> frozenset[str]:
+    """The variables that the value depends on."""
+    known = exact_value(tree)
+    return frozenset(exact.variables(known)) if known else symbols(tree) - CONSTANTS
+
+
+def as_relation(answer: Assignment) -> Relation | None:
+    if answer.left is None or not isinstance(answer.value, Amount) or answer.value.unit or answer.value.noun:
+        return None
+    return relation_of("=", answer.left, answer.value.tree)
+
+
+def same_solutions(a: Relation, b: Relation) -> bool | None:
+    """Compare relations by their solutions; None if that is not settled."""
+    names = unknowns(a.difference)
+    if a.sign != b.sign or names != unknowns(b.difference):
+        return False
+    ratio = _ratio(a.difference, b.difference)
+    if ratio is not None:
+        return bool(is_real(ratio) and (a.sign in ("=", "!=") or constant_sign(ratio) > 0))
+    if a.sign in ("=", "!="):
+        known_a, known_b = exact_value(a.difference), exact_value(b.difference)
+        if known_a and known_b:
+            return _vanishes_where(known_a, known_b) and _vanishes_where(known_b, known_a)
+    elif len(names) == 1:
+        regions = (solved(a), solved(b))
+        return None not in regions and same_regions(*regions, _same_ends)  # type: ignore[arg-type]
+    return False
+
+
+def _same_ends(a: Amount, b: Amount) -> bool:
+    return agree(number_of(constant_value(a.tree)), number_of(constant_value(b.tree)))
+
+
+def _ratio(a: Tree, b: Tree) -> Value | None:
+    """The number that b is multiplied by to give a, if there is one."""
+    for kind, numbers in (("real", range(10)), ("complex", range(5))):
+        ratios: list[Value] = []
+        for number in numbers:
+            try:
+                point = Point(number, kind)
+                x, y = number_of(value(a, point)), number_of(value(b, point))
+            except (TooHard, ArithmeticError, ValueError, TypeError):
+                continue
+            if x == 0 or y == 0:
+                return None
+            ratios.append(x / y)
+            if not agree(ratios[0], ratios[-1]):
+                return None
+        if len(ratios) >= 3:
+            return ratios[0]
+    return None
+
+
+def _vanishes_where(f: Quotient, g: Quotient) -> bool:
+    """Return True if g is zero, and f has a value, where the top of f is zero: in each variable, the others random."""
+    for name in exact.variables(f):
+        for number in range(2, 5):
+            point = Point(number, "any")
+            top = _coefficients(f.top, name, point)
+            if len(top) < 2:
+                return False
+            roots = [root for root in polynomial_roots(top) if abs(_at(f.bottom, name, root, point)[0]) > 1e-12]
+            for root in roots:
+                zero, size = _at(g.top, name, root, point)
+                below, _ = _at(g.bottom, name, root, point)
+                if abs(zero) > 1e-15 * size or abs(below) < 1e-12:
+                    return False
+            if not roots:
+                return False
+    return True
+
+
+def _coefficients(polynomial: exact.Polynomial, name: str, point: Point) -> list[Value]:
+    """Highest power first."""
+    powers: dict[int, Value] = {}
+    for term, factor in polynomial.items():
+        exponent = dict(term).get(name, 0)
+        if not isinstance(exponent, int) or not 0 <= exponent <= _LARGEST_DEGREE:
+            raise TooHard("no polynomial")
+        rest = exact.tree_of(Quotient({tuple(power for power in term if power[0] != name): factor}, {(): 1}))
+        powers[exponent] = powers.get(exponent, 0) + number_of(value(rest, point))
+    top = [powers.get(exponent, number_of(0)) for exponent in range(max(powers), -1, -1)]
+    while len(top) > 1 and abs(top[0]) < 1e-30:
+        top = top[1:]
+    return top
+
+
+def _at(polynomial: exact.Polynomial, name: str, root: Value, point: Point) -> tuple[Value, Value]:
+    """The value, and the size of its largest term."""
+    total, size = number_of(0), number_of(1)
+    coefficients = _coefficients(polynomial, name, point)
+    for power, factor in enumerate(reversed(coefficients)):
+        total += factor * root**power
+        size = max(size, abs(factor * root**power))
+    return total, size
+
+
+def same_constants(a: Tree, b: Tree) -> bool:
+    return bool(same_values(a, b))
+
+
+def half_line(sign: str, bound: Amount, unknown: str | None) -> Region:
+    """The solutions of x < 5 and the like."""
+    closed = sign[-1] == "=" and sign[0] != "!"
+    pieces = {
+        "<": (Piece(None, bound, False, closed),),
+        ">": (Piece(bound, None, closed, False),),
+        "!": (Piece(None, bound, False, False), Piece(bound, None, False, False)),
+    }
+    return Region(pieces[sign[0]], unknown)
+
+
+def linear_region(relation: Relation) -> Region | None:
+    """The solutions, if the relation is linear in its one unknown."""
+    names, known = unknowns(relation.difference), exact_value(relation.difference)
+    if known is None or len(names) != 1:
+        return None
+    (name,) = names
+    pieces = _linear(relation.sign, known, name)
+    return Region(pieces, name) if pieces else None
+
+
+def as_region(answer: Answer) -> Region | None:
+    """The answer as a set of real numbers, if it is one."""
+    if isinstance(answer, Region):
+        return answer
+    if isinstance(answer, Relation):
+        return solved(answer)
+    if isinstance(answer, Assignment):
+        region = as_region(answer.value)
+        return region and replace(region, unknown=answer.name)
+    if isinstance(answer, Amount):
+        return _points((answer,), None)
+    if not isinstance(answer, Listing):
+        return None
+    if answer.kind == "()":
+        low, high = answer.items if len(answer.items) == 2 else (None, None)
+        return Region((Piece(low, high, False, False),)) if isinstance(low, Amount) and isinstance(high, Amount) else None
+    names = {item.name if isinstance(item, Assignment) else None for item in answer.items}
+    values = tuple(item.value if isinstance(item, Assignment) else item for item in answer.items)
+    return _points(values, names.pop()) if answer.kind in ("bare", "{}") and len(names) == 1 else None
+
+
+def _points(items: tuple[Answer, ...], unknown: str | None) -> Region | None:
+    pieces = tuple(Piece(item, item, True, True) for item in items if isinstance(item, Amount))
+    return Region(pieces, unknown) if pieces and len(pieces) == len(items) else None
+
+
+def solved(relation: Relation) -> Region | None:
+    """The solutions in one unknown, where they are found: linear ones, |linear| against a number, polynomials."""
+    names = unknowns(relation.difference)
+    if len(names) != 1:
+        return None
+    (name,) = names
+    if bounded := _absolute(relation, name):
+        return bounded
+    known = exact_value(relation.difference)
+    if known is None or exact.variables(Quotient(known.bottom, {(): 1})):
+        return None
+    if linear := _linear(relation.sign, known, name):
+        return Region(linear, name)
+    try:
+        return Region(_polynomial_pieces(relation.sign, known, name), name)
+    except TooHard:
+        return None
+
+
+def _linear(sign: str, known: Quotient, name: str) -> tuple[Piece, ...] | None:
+    parts = exact.split_by(known, name)
+    if parts is None or not parts[0].top or exact.variables(parts[0]):
+        return None
+    slope, rest = parts
+    bound = Amount(exact.tree_of(exact.divide(exact.negative(rest), slope)))
+    if sign == "=":
+        return (Piece(bound, bound, True, True),)
+    if sign == "!=":
+        return (Piece(None, bound, False, False), Piece(bound, None, False, False))
+    closed = sign == "<="
+    below = constant_sign(constant_value(exact.tree_of(slope))) > 0
+    return (Piece(None, bound, False, closed) if below else Piece(bound, None, closed, False),)
+
+
+def _absolute(relation: Relation, name: str) -> Region | None:
+    """|x - 2| < 3 and 3 < |x - 2|, from the difference of the two sides."""
+    _, left, (_, right) = relation.difference
+    outside = right[0] == "abs"
+    inner, limit = (right, left) if outside else (left, right)
+    if inner[0] != "abs" or not is_constant(limit) or relation.sign not in ("<", "<="):
+        return None
+    if constant_sign(constant_value(limit)) <= 0:
+        return None
+    above = Relation(relation.sign, ("+", inner[1], ("-", limit)))
+    below = Relation(relation.sign, ("+", ("-", limit), ("-", inner[1])))
+    if outside:
+        above, below = (Relation(part.sign, ("-", part.difference)) for part in (above, below))
+    pieces = [known and _linear(part.sign, known, name) for part in (above, below) for known in [_exact(part)]]
+    if not pieces[0] or not pieces[1]:
+        return None
+    regions = [Region(part) for part in pieces if part]
+    joined = union(*regions) if outside else intersection(*regions)
+    return joined and Region(joined.pieces, name)
+
+
+def _exact(relation: Relation) -> Quotient | None:
+    return exact_value(relation.difference)
+
+
+def _polynomial_pieces(sign: str, known: Quotient, name: str) -> tuple[Piece, ...]:
+    """Where a polynomial with rational coefficients has a sign, by its real roots."""
+    factors = [exact.rational(Quotient({(): factor}, {(): 1})) for factor in known.top.values()]
+    if any(set(dict(term)) - {name} for term in known.top) or None in factors or sign in ("=", "!="):
+        raise TooHard("no polynomial with rational coefficients")
+    coefficients = [
+        Fraction(known.top.get(((name, power),) if power else (), 0)) / known.bottom[()]
+        for power in range(max(dict(term).get(name, 0) for term in known.top), -1, -1)  # type: ignore[arg-type]
+    ]
+    ends = _real_roots(coefficients)
+    numbers = [constant_value(end.tree) for end in ends]
+    between = [numbers[0] - 1, *((a + b) / 2 for a, b in pairwise(numbers)), numbers[-1] + 1] if ends else [0]
+    holds = [_horner(coefficients, number_of(number)) < 0 for number in between]
+    closed = sign == "<="
+    pieces: list[Piece] = []
+    bounds = [None, *ends, None]
+    for place, inside in enumerate(holds):
+        if inside:
+            low, high = bounds[place], bounds[place + 1]
+            pieces.append(Piece(low, high, closed and low is not None, closed and high is not None))
+    if closed:
+        pieces += [
+            Piece(end, end, True, True) for place, end in enumerate(ends) if not holds[place] and not holds[place + 1]
+        ]
+    merged = union(Region(tuple(pieces))) if pieces else None
+    if merged is None:
+        raise TooHard("no solutions")
+    return merged.pieces
+
+
+def _real_roots(coefficients: list[Fraction]) -> list[Amount]:
+    roots: list[Amount] = []
+    for root in polynomial_roots(list(coefficients)):
+        near = Fraction(str(number_of(root).real)).limit_denominator(10**6)
+        is_rational = _horner(coefficients, near) == 0 and abs(root - number_of(near)) < 1e-6
+        if not is_rational and abs(number_of(root).imag) > 1e-12:
+            continue
+        number = near if is_rational else number_of(root).real
+        if not any(abs(constant_value(end.tree) - number_of(number)) < 1e-6 for end in roots):
+            roots.append(Amount(("n", number) if is_rational else ("digits", number)))
+    return sorted(roots, key=lambda end: constant_value(end.tree))
+
+
+def _horner(coefficients: list[Fraction], at: Value) -> Value:
+    total: Value = 0
+    for factor in coefficients:
+        total = total * at + (factor if isinstance(at, Fraction) else number_of(factor))
+    return total
+
+
+def constant_sign(number: Value) -> int:
+    """The sign of a real number.
+
+    Raises:
+        TooHard: it is not real.
+    """
+    if not is_real(number_of(number)):
+        raise TooHard("no real number")
+    part = number_of(number).real
+    return (part > 0) - (part < 0)
+
+
+def union(*regions: Region) -> Region | None:
+    """One region, its pieces in order and apart; None if they cannot be ordered."""
+    try:
+        ordered = sorted((piece for region in regions for piece in region.pieces), key=_start)
+    except TooHard:
+        return None
+    pieces = ordered[:1]
+    for piece in ordered[1:]:
+        last = pieces[-1]
+        (end, last_closed), (start, _) = _end(last), _start(piece)
+        if end < start or (end == start and not (last_closed or piece.with_low)):
+            pieces.append(piece)
+        elif _end(piece) > _end(last):
+            pieces[-1] = Piece(last.low, piece.high, last.with_low, piece.with_high)
+    return Region(tuple(pieces), regions[0].unknown)
+
+
+def intersection(a: Region, b: Region) -> Region | None:
+    """The common part; None if it is empty, or not known."""
+    pieces = []
+    try:
+        for x in a.pieces:
+            for y in b.pieces:
+                low, high = max(x, y, key=_start), min(x, y, key=_end)
+                (start, opened), (end, closed) = _start(low), _end(high)
+                if start < end or (start == end and not opened and closed):
+                    pieces.append(Piece(low.low, high.high, low.with_low, high.with_high))
+    except TooHard:
+        return None
+    return Region(tuple(pieces), a.unknown) if pieces else None
+
+
+def _start(piece: Piece) -> tuple[Value, int]:
+    return (_position(piece.low, float("-inf")), int(not piece.with_low))
+
+
+def _end(piece: Piece) -> tuple[Value, int]:
+    return (_position(piece.high, float("inf")), int(piece.with_high))
+
+
+def _position(end: Amount | None, infinite: float) -> Value:
+    if end is None:
+        return infinite
+    number = constant_value(end.tree)
+    constant_sign(number)
+    return number_of(number).real
+
+
+def same_regions(a: Region, b: Region, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:
+    """Compare pieces, in order where the ends are numbers."""
+    if None not in (a.unknown, b.unknown) and a.unknown != b.unknown:
+        return False
+    ordered_a, ordered_b = union(a), union(b)
+    if (ordered_a is None) != (ordered_b is None):
+        return False
+    first, second = (ordered_a or a).pieces, (ordered_b or b).pieces
+    if len(first) != len(second):
+        return False
+    if ordered_a:
+        outcomes = [_same_pieces(x, y, same_ends) for x, y in zip(first, second, strict=True)]
+        return False if False in outcomes else None if None in outcomes else True
+    remaining = list(second)
+    for x in first:
+        match = next((y for y in remaining if _same_pieces(x, y, same_ends)), None)
+        if match is None:
+            return False
+        remaining.remove(match)
+    return True
+
+
+def _same_pieces(a: Piece, b: Piece, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:
+    if (a.with_low, a.with_high) != (b.with_low, b.with_high):
+        return False
+    outcomes = []
+    for x, y in ((a.low, b.low), (a.high, b.high)):
+        if (x is None) != (y is None):
+            return False
+        outcomes.append(True if x is None or y is None else same_ends(x, y))
+    return False if False in outcomes else None if None in outcomes else True
