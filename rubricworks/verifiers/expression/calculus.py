@@ -14,8 +14,8 @@ from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, Tree, pa
 from rubricworks.verifiers.expression.numeric import symbols
 
 _COMMON = (
-    r"\int_0^1 x^2 \, dx", r"\sum_{k=1}^{n} k", r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\prod_{k=1}^{3} k",
-    r"\lim_{x\to 0} \frac{\sin x}{x}", r"\frac{d}{dx} (e^{2x})", r"\int_0^{\infty} e^{-x} \, dx",
+    r"\int_0^1 x^2 dx", r"\sum_{k=1}^{n} k", r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\prod_{k=1}^{3} k",
+    r"\lim_{x\to 0} \frac{\sin x}{x}", r"\frac{d}{dx} (e^{2x})", r"\int_0^{\infty} e^{-x} dx",
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec, "csc": sympy.csc,
@@ -86,9 +86,13 @@ class _Reader:
         if kind == "diff":
             return sympy.Derivative(self.value(parts[2]), (self.symbol(parts[0]), parts[1]))
         if kind == "root":
-            return sympy.real_root(self.value(parts[0]), parts[1]) if parts[1] % 2 else sympy.sqrt(
-                self.value(parts[0])
-            ) if parts[1] == 2 else sympy.root(self.value(parts[0]), parts[1])
+            return (
+                sympy.real_root(self.value(parts[0]), parts[1])
+                if parts[1] % 2
+                else sympy.sqrt(self.value(parts[0]))
+                if parts[1] == 2
+                else sympy.root(self.value(parts[0]), parts[1])
+            )
         values = [self.value(part) for part in parts]
         operations: dict[str, Callable[..., Any]] = {
             "+": sympy.Add, "*": sympy.Mul, "-": lambda a: -a, "/": lambda a, b: a / b, "^": sympy.Pow,
@@ -126,9 +130,7 @@ class _Reader:
 
     def whole(self, bound: Any) -> Any:
         """Indices end at whole numbers."""
-        names = {
-            symbol: sympy.Symbol(symbol.name, integer=True, positive=True) for symbol in bound.free_symbols
-        }
+        names = {symbol: sympy.Symbol(symbol.name, integer=True, positive=True) for symbol in bound.free_symbols}
         self.bound |= {symbol.name: whole for symbol, whole in names.items()}
         return bound.subs(names)
 

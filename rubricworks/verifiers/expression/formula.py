@@ -37,8 +37,8 @@ alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lam
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell infty nabla partial aleph
 """
 _SYMBOLS = {f"\\{name}" for name in _GREEK.split()}
-_ACCENTS = {f"\\{name}" for name in "vec hat bar tilde dot ddot overline underline widehat overrightarrow mathbb mathcal"
-            .split()}  # fmt: skip
+_ACCENTS = {f"\\{name}" for name in ["vec", "hat", "bar", "tilde", "dot", "ddot", "overline", "underline", "widehat", "overrightarrow", "mathbb", "mathcal"]}  # fmt: skip
+_ROUNDINGS = {"\\lfloor": "floor", "\\lceil": "ceil"}
 _LABELS = {"\\angle", "\\triangle", "\\square"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times", "\\ast"}, {"/", "\\div"}
 _OPENERS = {"(": ")", "{": "}", "[": "]", "\\{": "\\}"}
@@ -53,7 +53,7 @@ _PLAIN_FUNCTION = re.compile(
 _PLAIN_DERIVATIVE = re.compile(
     r"(?<![A-Za-z\\])(d(?:\^\{?\d\}?)?)\s?([A-Za-z](?:\([a-z]\))?)?\s*/\s*(d)\s?([A-Za-z](?:\^\{?\d\}?)?)(?![A-Za-z])"
 )
-_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|lim|det|mod)(?![A-Za-z])")
+_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|lim|det|mod|[A-Za-z]{2,}\s+[A-Za-z]{2,})(?![A-Za-z])")
 """Another word: no product of letters."""
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|(\\[A-Za-z]+|\\[{}|]|[A-Za-z])|('+)|([-+*/^_(){}\[\]|!,=]))")
 _TAIL = re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)+\}|\\prime(?![A-Za-z]))")
@@ -114,6 +114,8 @@ class _Parser:
         self.at = 0
         self.depth = self.deepest = depth
         self.calculus = False
+        self.raised = 0
+        """Exponents without brackets: in 2^3\\frac{1}{2} no number is mixed."""
         self.integrals = 0
         """Integrals whose differential has not come yet."""
 
@@ -179,7 +181,9 @@ class _Parser:
         if self.passed("\\circ") or self.passed("{", "\\circ", "}"):
             return ("deg", value)
         negated = self.passed("-")
+        self.raised += 1
         exponent = self.power()
+        self.raised -= 1
         return ("^", value, ("-", exponent) if negated else exponent)
 
     def passed(self, *tokens: str) -> bool:
@@ -213,8 +217,8 @@ class _Parser:
             return ("call", _MANY[token], *self.arguments())
         if token == "\\binom":
             return ("binom", self.argument(), self.argument())
-        if token in ("\\lfloor", "\\lceil"):
-            return (token[2:].replace("eil", "ceil"), self.closed_by(token.replace("l", "r", 1)))
+        if token in _ROUNDINGS:
+            return (_ROUNDINGS[token], self.closed_by(token.replace("l", "r", 1)))
         if token in ("\\int", "\\sum", "\\prod", "\\lim"):
             self.calculus = True
             return {"\\int": self.integral, "\\lim": self.limit}.get(token, lambda: self.series(token[1:]))()
@@ -229,7 +233,7 @@ class _Parser:
             if not token.isdigit() or not base.isdigit() or not 2 <= int(base) <= 10 or int(max(token)) >= int(base):
                 raise TooHard("a number with an unusual subscript")
             return ("n", int(token, int(base)))  # 204_5 is 54
-        if self.tokens[self.at] == "\\frac" and token.isdigit():
+        if self.tokens[self.at] == "\\frac" and token.isdigit() and not self.raised:
             part = self.atom()
             if part[0] != "/" or part[1][0] != "n" or part[2][0] != "n" or not 0 < part[1][1] < part[2][1]:
                 raise TooHard("a number before a fraction that may be a product")
@@ -323,10 +327,10 @@ class _Parser:
     def argument(self) -> Tree:
         """A group, or the one digit or letter that TeX takes."""
         token = self.tokens[self.at]
-        if len(token) > 1 and token[0].isdigit():
+        if token[:1].isdigit():
             if not token.isdigit():
                 raise TooHard("half a number as argument")
-            self.tokens[self.at : self.at + 1] = [token[0], token[1:]]
+            self.tokens[self.at : self.at + 1] = [token[0], token[1:]] if token[1:] else [token]
             self.at += 1
             return ("n", int(token[0]))
         if token != "{" and not token.isalnum() and token not in _SYMBOLS and token not in ("\\pi", "\\sqrt", "\\frac"):
@@ -341,13 +345,13 @@ class _Parser:
         return tuple(self.listed(_OPENERS[token]))
 
     def listed(self, close: str) -> list[Tree]:
-        outside, self.integrals = self.integrals, 0
+        outside, self.integrals, self.raised = (self.integrals, self.raised), 0, 0
         items = [self.sum()]
         while self.passed(","):
             items.append(self.sum())
         if not self.passed(close):
             raise TooHard(f"{close} is missing")
-        self.integrals = outside
+        self.integrals, self.raised = outside
         return items
 
     def fraction(self) -> Tree:
@@ -508,9 +512,9 @@ class _Parser:
         return ("s", f"{token} {letters}")
 
     def closed_by(self, close: str) -> Tree:
-        outside, self.integrals = self.integrals, 0
+        outside, self.integrals, self.raised = (self.integrals, self.raised), 0, 0
         value = self.sum()
         if not self.passed(close):
             raise TooHard(f"{close} is missing")
-        self.integrals = outside
+        self.integrals, self.raised = outside
         return value

@@ -7,7 +7,9 @@ from rubricworks.verifiers.expression.amounts import formula_tree
 from rubricworks.verifiers.expression.formula import TooHard, TooLarge, Tree
 from rubricworks.verifiers.expression.values import Amount, Matrix
 
-BLOCK = re.compile(r"[\[(|]?\s*\\begin\s*\{([A-Za-z]+)\*?\}(?:\s*\{[clr|\s]*\})?(.*?)\\end\s*\{\1\*?\}\s*[\])|]?", re.DOTALL)
+BLOCK = re.compile(
+    r"[\[(|]?\s*\\begin\s*\{([A-Za-z]+)\*?\}(?:\s*\{[clr|\s]*\})?(.*?)\\end\s*\{\1\*?\}\s*[\])|]?", re.DOTALL
+)
 _MATRICES = {"pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"}
 _ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?|\\cr\b")
 _TRANSPOSED = re.compile(r"\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?")

@@ -22,7 +22,7 @@ from rubricworks.verifiers.expression.amounts import (
     singular,
     strip_thousands,
 )
-from rubricworks.verifiers.expression.formula import LONGEST, TooHard, TooLarge, parse
+from rubricworks.verifiers.expression.formula import LONGEST, TooHard, TooLarge, Tree, parse
 from rubricworks.verifiers.expression.lookalikes import read_lookalike, split_range
 from rubricworks.verifiers.expression.matrices import BLOCK, read_matrix, rows_of
 from rubricworks.verifiers.expression.numerals import in_digits
@@ -41,7 +41,18 @@ from rubricworks.verifiers.expression.relations import (
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
 from rubricworks.verifiers.expression.units import read_unit
 from rubricworks.verifiers.expression.values import (
-    Amount, Answer, Assignment, Choice, Listing, Matrix, Piece, Range, Region, Relation, Word, contains
+    Amount,
+    Answer,
+    Assignment,
+    Choice,
+    Listing,
+    Matrix,
+    Piece,
+    Range,
+    Region,
+    Relation,
+    Word,
+    contains,
 )
 from rubricworks.verifiers.expression.words import read_option
 
@@ -213,7 +224,9 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
     known = [region for region in regions if region is not None]
     if known and len(known) == len(items) and len({region.unknown for region in known}) == 1 and len(words) == 1:
         if words == {"or"}:
-            return union(*known) or Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
+            return union(*known) or Region(
+                tuple(piece for region in known for piece in region.pieces), known[0].unknown
+            )
         common: Region | None = known[0]
         for region in known[1:]:
             common = common and intersection(common, region)
@@ -324,7 +337,11 @@ def _read_union(parts: list[Answer], *, is_union: bool) -> Answer:
 
 def _read_block(body: str, mode: _Mode) -> Answer:
     block = BLOCK.fullmatch(body)
-    if block is None or block[1] not in ("cases", "aligned", "align", "array") or "&" in block[2] and block[1] == "array":
+    if (
+        block is None
+        or block[1] not in ("cases", "aligned", "align", "array")
+        or ("&" in block[2] and block[1] == "array")
+    ):
         return read_matrix(body, fold=mode.fold)
     rows = rows_of(block[2])
     if block[1] != "cases":
@@ -396,23 +413,35 @@ def _equation(body: str, sides: list[str], mode: _Mode) -> Answer:
     if len(sides) == 2 and names[0] is None and names[1] is not None and names[1].tree:
         sides, names = sides[::-1], names[::-1]  # 5 = x
     name = names[0]
-    if name is None:
-        trees = [formula_tree(side.strip(" $"), fold=mode.fold) for side in sides]
-        if all(map(is_constant, trees)):
-            # 2 + 3 = 5 says 5, 1 = 2 and 5 = 5 say nothing
-            is_true = all(same_constants(trees[0], tree) for tree in trees[1:])
-            return _read(sides[-1], mode) if is_true and trees[-1] not in trees[:-1] else unsolvable(body)
-        if len(sides) == 2:
-            return relation_of("=", *trees) or unsolvable(body)
+    if name is None and len(sides) == 2:
+        return _unsolved(body, sides, mode)
     value = _read(sides[-1], mode)
-    others = [other for other in names[:-1] if other is not None and other.tree and other.tree[0] == "s"]
+    others = [other for other in names[:-1] if other is not None and (other.tree is None or other.tree[0] == "s")]
     if isinstance(value, Amount) and is_constant(value.tree) and (name is None or len(others) > 1):
+        trees = [
+            formula_tree(side.strip(" $"), fold=mode.fold) for side, each in zip(sides, names, strict=True) if not each
+        ]
+        if all(map(is_constant, trees)) and not others:
+            return _arithmetic(body, sides, trees, mode)
         return Listing("bare", tuple(Assignment(other.text, value, other.tree) for other in others))
-    if name is None or isinstance(value, Word) and value.text.startswith("relation "):
+    if name is None or (isinstance(value, Word) and value.text.startswith("relation ")):
         raise TooHard("a chain of equations")
     if isinstance(value, Amount) and name.tree and contains(value.tree, name.tree):
         return relation_of("=", name.tree, value.tree) or unsolvable(body)
     return Assignment(name.text, value, name.tree, name.parameters)
+
+
+def _unsolved(body: str, sides: list[str], mode: _Mode) -> Answer:
+    trees = [formula_tree(side.strip(" $"), fold=mode.fold) for side in sides]
+    if all(map(is_constant, trees)):
+        return _arithmetic(body, sides, trees, mode)
+    return relation_of("=", *trees) or unsolvable(body)
+
+
+def _arithmetic(body: str, sides: list[str], trees: list[Tree], mode: _Mode) -> Answer:
+    """2 + 3 = 5 says 5; 1 = 2 and 5 = 5 say nothing."""
+    is_true = all(same_constants(trees[0], tree) for tree in trees[1:])
+    return _read(sides[-1], mode) if is_true and trees[-1] not in trees[:-1] else unsolvable(body)
 
 
 def _inequality(body: str, sign: str, sides: list[str], mode: _Mode) -> Answer:

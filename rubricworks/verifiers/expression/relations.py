@@ -35,7 +35,8 @@ from rubricworks.verifiers.expression.words import DOUBTS
 CONSTANTS = frozenset({"\\pi", "e", "i"})
 _UPRIGHT = re.compile(r"\\(?:frac|overline|angle|triangle|widehat|overrightarrow)|[{}|:\s]|_(?:\w|\{[^{}]*\})")
 _LABEL = re.compile(r"[A-Z]+")
-_WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:]*")
+_WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:$]*")
+_SENTENCE = re.compile(r"\b(?:is|are|was|were|be|that|find|get|have|so|then|when|if|for|where|with)\b", re.IGNORECASE)
 _SHORT_WORDS = {"ans", "sum", "age", "avg", "net"}
 _LARGEST_DEGREE = 12
 
@@ -48,7 +49,7 @@ class Name(NamedTuple):
 
 def name_of(side: str, fold: bool) -> Name | None:
     """The name that a side of an equation is: x, f(x), a_n, (x, y), AB, area; None for a formula."""
-    if not side or DOUBTS.search(side):
+    if not side or DOUBTS.search(side) or _SENTENCE.search(side):
         return None
     text = "".join(side.split())
     text = text.casefold() if fold else text
@@ -217,7 +218,9 @@ def as_region(answer: Answer) -> Region | None:
         return None
     if answer.kind == "()":
         low, high = answer.items if len(answer.items) == 2 else (None, None)
-        return Region((Piece(low, high, False, False),)) if isinstance(low, Amount) and isinstance(high, Amount) else None
+        return (
+            Region((Piece(low, high, False, False),)) if isinstance(low, Amount) and isinstance(high, Amount) else None
+        )
     names = {item.name if isinstance(item, Assignment) else None for item in answer.items}
     values = tuple(item.value if isinstance(item, Assignment) else item for item in answer.items)
     return _points(values, names.pop()) if answer.kind in ("bare", "{}") and len(names) == 1 else None

@@ -7,11 +7,11 @@ state it (`is`, `=`, `:`, a box) without a doubt (`not`, `maybe`, `if`); what ca
 
 import re
 
-from rubricworks.verifiers.expression.reading import read_answer
-from rubricworks.verifiers.expression.words import BOUNDS, DOUBTS, is_doubted
 from rubricworks.verifiers.expression.numerals import in_digits
+from rubricworks.verifiers.expression.reading import read_answer
 from rubricworks.verifiers.expression.surface import boxes, plain_characters, strip_surface
 from rubricworks.verifiers.expression.values import Word
+from rubricworks.verifiers.expression.words import BOUNDS, DOUBTS, is_doubted
 
 _COMMAND = re.compile(r"\\(?:begin|end)\s*\{[a-zA-Z*]+\}|\\[A-Za-z]+")
 _MATHEMATICAL = """

@@ -41,7 +41,7 @@ _COMMANDS = {
     "\\lbrack": "[", "\\rbrack": "]",
     "\\degree": "^\\circ", "\\ldots": "...", "\\dots": "...", "\\cdots": "...", "\\limits": "",
 }  # fmt: skip
-_COMMAND = re.compile(r"\\\\|\\[A-Za-z]+|\\[,;:! %$]|~")
+_COMMAND = re.compile(r"\\\\|\\q?quad|\\[A-Za-z]+|\\[,;:! %$]|~")
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
 _LETTER_FONT = re.compile(
     r"\\(?:mathrm|mathit|mathbf|mathsf|text|textit|textbf|textrm|boldsymbol|rm)\s*\{\s*([A-Za-z])\s*\}"
