@@ -4,10 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.exact import Quotient
 from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, TooLarge, Tree, parse
 from rubricworks.verifiers.expression.numeric import constant_value, has_calculus, symbols
 from rubricworks.verifiers.expression.units import DEGREES, Unit, read_unit
@@ -92,7 +89,7 @@ def read_amount(body: str, *, fold: bool) -> Amount:
         return amount
     if match := _PERCENT.fullmatch(body):
         amount = read_amount(match[1].strip("${} "), fold=fold)
-        if amount.unit or amount.noun or exact_value(amount.tree) is None:
+        if amount.unit or amount.noun or symbols(amount.tree) - {"\\pi", "e"}:
             raise TooHard("percent of no number")
         return Amount(("/", amount.tree, ("n", 100)))
     measured = compound_amount(body) or _measured(body, fold) or _counted(body, fold)
@@ -143,7 +140,7 @@ def formula_tree(body: str, *, fold: bool) -> Tree:
             raise TooHard("arithmetic with infinity")
     elif has_calculus(tree):
         _refuse_large(tree)
-    elif exact_value(tree) is None and not names - {"\\pi", "e", "i"}:
+    elif not names - {"\\pi", "e", "i"}:
         try:
             constant_value(tree)
         except TooLarge:
@@ -153,22 +150,8 @@ def formula_tree(body: str, *, fold: bool) -> Tree:
     return tree
 
 
-@lru_cache(maxsize=8192)
-def exact_value(tree: Tree) -> Quotient | None:
-    """The exact value, None if it is beyond exact arithmetic.
-
-    Raises:
-        TooLarge: it is beyond any arithmetic.
-    """
-    try:
-        return exact.quotient(tree)
-    except TooLarge:
-        raise
-    except TooHard:
-        return None
-
-
 _MOST_NODES, _LARGEST_EXPONENT, _LARGEST_FACTORIAL, _LARGEST_BOUND = 400, 2000, 2000, 10**6
+_LARGEST_NUMBER = 10**24
 
 
 def _refuse_large(tree: Tree) -> None:
@@ -188,7 +171,7 @@ def _refuse_large(tree: Tree) -> None:
         for part in bounded:
             if not symbols(part) - {"\\pi", "e", "i"} and not has_calculus(part) and abs(constant_value(part)) > limit:
                 raise TooLarge("a large exponent, factorial or bound")
-        if count > _MOST_NODES or (kind == "n" and exact.bits(parts[0]) > 80):
+        if count > _MOST_NODES or (kind == "n" and abs(parts[0]) > _LARGEST_NUMBER):
             raise TooLarge("much to compute")
 
 

@@ -8,8 +8,6 @@ other side has no name. Every other pair is different.
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.amounts import exact_value
 from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, Tree
 from rubricworks.verifiers.expression.numeric import decimal_value, kind_count, same_values, symbols
 from rubricworks.verifiers.expression.relations import as_region, as_relation, same_regions, same_solutions
@@ -114,9 +112,6 @@ def _same_amounts(a: Amount, b: Amount) -> bool | None:
 
 
 def _same_trees(a: Tree, b: Tree) -> bool | None:
-    exact_a, exact_b = exact_value(a), exact_value(b)
-    if exact_a is not None and exact_b is not None:
-        return exact.equal(exact_a, exact_b)
     count_a, count_b = kind_count(a, CALCULUS), kind_count(b, CALCULUS)
     outcome = same_values(a, b)
     if count_a or count_b:

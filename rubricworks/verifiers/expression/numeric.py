@@ -1,4 +1,4 @@
-"""Formulas by their values at random points, to fifty digits: functions, roots of sums, e^x and more.
+"""Formulas by their values at random points: exact where only rational numbers occur, else to fifty digits.
 
 Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to
 forty digits at several points are the same. Each variable is a random number of its own, of either sign; a point where
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, OPAQUE, TooHard, TooLarge, Tree
+from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, OPAQUE, Rational, TooHard, TooLarge, Tree
 from rubricworks.verifiers.failure import needed
 
 Value = Any
@@ -35,14 +35,21 @@ _LARGEST_LOGARITHM = 10**6
 _LARGEST_ANGLE = 10**6
 _MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "log": "log10", "lg": "log10"}
 _EXPONENTIAL = ("exp", "sinh", "cosh", "tanh", "coth")
+_DENOMINATOR = 10_007
+"""Of random coordinates."""
+_MOST_BITS = 60_000
+"""Of one exact number: enough for 5,000!, and multiplied in microseconds."""
+_LARGEST_DEGREE = 12
 _LOCAL = threading.local()
 
 
 class Point:
-    """A value for each variable. `real` points leave the domain where a value would become complex."""
+    """A value for each variable. A "real" point leaves the domain where a value would become complex."""
 
-    def __init__(self, number: int, kind: str) -> None:
+    def __init__(self, number: int, kind: str, moved: str | None = None) -> None:
         self.number, self.kind = number, kind
+        self.moved = moved
+        """The variable, or the atoms, that have another value than at the point of this number."""
         self.bound: dict[str, Value] = {}
 
     def coordinate(self, name: str) -> Value:
@@ -57,8 +64,13 @@ class Point:
             if self.kind == "real":
                 raise TooHard("not real")
             return context.mpc(0, 1)
-        real = context.mpf(_coordinate(name, self.number))
-        return context.mpc(real, _coordinate(f"{name} i", self.number)) if self.kind == "complex" else real
+        seed = f"{name} moved" if name == self.moved else name
+        real = _coordinate(seed, self.number)
+        return (
+            context.mpc(number_of(real), number_of(_coordinate(f"{seed} i", self.number)))
+            if (self.kind == "complex")
+            else real
+        )
 
 
 def same_values(a: Tree, b: Tree) -> bool | None:
@@ -67,8 +79,7 @@ def same_values(a: Tree, b: Tree) -> bool | None:
     imaginary, constant = "i" in names, not names - {"\\pi", "e", "i"}
     if constant:
         return _agree_at(a, b, [Point(0, "any")], 1)
-    branching = not _kinds(a).isdisjoint(_BRANCHING) or not _kinds(b).isdisjoint(_BRANCHING)
-    count = _POINTS if branching or "^" in _kinds(a) | _kinds(b) else _FEW
+    count = _POINTS if _is_branching(a) or _is_branching(b) else _FEW
     if not imaginary:
         outcome = _agree_at(a, b, [Point(number, "real") for number in range(count)], _ENOUGH)
         if outcome is not None:
@@ -96,7 +107,8 @@ def value(tree: Tree, point: Point) -> Value:
     if kind in ("diff", "opaque diff"):
         return _atom(f"diff {tree[1]} {tree[2]}", [point.coordinate(tree[1]), value(tree[3], point)])
     if kind == "call":
-        return _applied(tree[1], [value(part, point) for part in tree[2:]])
+        moved = " moved" if point.moved == f"{tree[1]}(" else ""
+        return _applied(tree[1] + moved, [value(part, point) for part in tree[2:]])
     if kind in ("floor", "ceil") and symbols(tree) - {"\\pi", "e"}:
         return _atom(kind, [value(tree[1], point)])
     if kind == "fn":
@@ -118,7 +130,7 @@ def constant_value(tree: Tree) -> Value:
     """
     if not _kinds(tree).isdisjoint(CALCULUS | OPAQUE | {"call"}):
         raise TooHard("an atom")
-    return number_of(value(tree, Point(0, "any")))
+    return value(tree, Point(0, "any"))
 
 
 def decimal_value(tree: Tree) -> Decimal:
@@ -127,30 +139,37 @@ def decimal_value(tree: Tree) -> Decimal:
     Raises:
         TooHard: it is not.
     """
-    number = constant_value(tree)
+    number = number_of(constant_value(tree))
     if not is_real(number):
         raise TooHard("no real number")
     return Decimal(_context().nstr(_context().re(number), _SAME))
 
 
 def is_real(number: Value) -> bool:
+    if isinstance(number, int | Fraction):
+        return True
     context = _context()
     return bool(abs(context.im(number)) <= abs(number) * context.mpf(10) ** -_SAME)
 
 
 def agree(x: Value, y: Value) -> bool:
+    if isinstance(x, int | Fraction) and isinstance(y, int | Fraction):
+        return x == y
+    x, y = number_of(x), number_of(y)
     return bool(abs(x - y) <= max(abs(x), abs(y)) * _context().mpf(10) ** -_SAME)
 
 
 def polynomial_roots(coefficients: list[Value]) -> list[Value]:
-    """The roots of a polynomial, highest power first.
+    """The roots of a polynomial, its lowest power first.
 
     Raises:
         TooHard: they are not found.
     """
     context = _context()
     try:
-        return list(context.polyroots([number_of(number) for number in coefficients], maxsteps=200, extraprec=400))
+        return list(
+            context.polyroots([number_of(number) for number in reversed(coefficients)], maxsteps=200, extraprec=400)
+        )
     except (context.NoConvergence, ZeroDivisionError, ValueError):
         raise TooHard("roots that are not found") from None
 
@@ -170,6 +189,78 @@ def symbols(tree: Tree) -> frozenset[str]:
     if tree[0] in ("diff", "opaque diff"):
         return names | {tree[1]}
     return names | {f"{tree[1]}("} if tree[0] == "call" else names
+
+
+def depends_on(tree: Tree, name: str) -> bool:
+    """Return True if the value changes with a variable, or with the unknown function "f("."""
+    for number in range(4):
+        try:
+            before, after = (value(tree, Point(number, "any", moved)) for moved in (None, name))
+        except (TooHard, ArithmeticError, ValueError, TypeError):
+            continue
+        if not agree(before, after) and abs(number_of(before) - number_of(after)) > _context().mpf(10) ** -_SAME:
+            return True
+    return False
+
+
+def fraction_in(tree: Tree, name: str, point: Point) -> tuple[list[Value], list[Value]]:
+    """Numerator and denominator as polynomials in one variable, lowest power first, the others at a point.
+
+    Raises:
+        TooHard: it is no quotient of polynomials.
+    """
+    kind, *parts = tree
+    if name not in symbols(tree):
+        return [value(tree, point)], [1]
+    if kind == "s":
+        return [0, 1], [1]
+    if kind in ("+", "*", "-", "/"):
+        fractions = [fraction_in(part, name, point) for part in parts]
+        total = fractions[0]
+        if kind == "-":
+            return [-factor for factor in total[0]], total[1]
+        for top, bottom in fractions[1:]:
+            if kind == "+":
+                total = _added(_times(total[0], bottom), _times(top, total[1])), _times(total[1], bottom)
+            else:
+                top, bottom = (bottom, top) if kind == "/" else (top, bottom)
+                total = _times(total[0], top), _times(total[1], bottom)
+        return total
+    if kind == "^":
+        power = constant_value(parts[1])
+        if isinstance(power, int) and abs(power) <= _LARGEST_DEGREE:
+            total = ("*", *[parts[0]] * abs(power)) if power else ("n", 1)
+            return fraction_in(total if power >= 0 else ("/", ("n", 1), total), name, point)
+    raise TooHard("no quotient of polynomials")
+
+
+def _added(a: list[Value], b: list[Value]) -> list[Value]:
+    return _trimmed([_sum(x, y) for x, y in zip_longest(a, b, fillvalue=0)])
+
+
+def _times(a: list[Value], b: list[Value]) -> list[Value]:
+    if len(a) + len(b) > 2 * _LARGEST_DEGREE:
+        raise TooHard("a polynomial of a high degree")
+    product: list[Value] = [0] * (len(a) + len(b) - 1)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            product[i + j] = _sum(product[i + j], _product(x, y))
+    return _trimmed(product)
+
+
+def _trimmed(polynomial: list[Value]) -> list[Value]:
+    while len(polynomial) > 1 and abs(polynomial[-1]) < 1e-30:
+        polynomial = polynomial[:-1]
+    return polynomial
+
+
+@lru_cache(maxsize=8192)
+def _is_branching(tree: Tree) -> bool:
+    """Return True if the formula may differ between points of different signs."""
+    kind = tree[0]
+    if kind == "^" and not (tree[2][0] == "n" and isinstance(tree[2][1], int)):
+        return True
+    return kind in _BRANCHING or any(isinstance(part, tuple) and _is_branching(part) for part in tree[1:])
 
 
 @lru_cache(maxsize=8192)
@@ -192,12 +283,12 @@ def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None
     agreed = 0
     for point in points:
         try:
-            x, y = number_of(value(a, point)), number_of(value(b, point))
+            x, y = value(a, point), value(b, point)
         except (TooHard, ZeroDivisionError, OverflowError, ValueError, TypeError):
             continue
         if point.kind == "real" and not (is_real(x) and is_real(y)):
             continue
-        if not agree(x, y) and not _cancels(a, b, point, abs(x - y)):
+        if not agree(x, y) and not _cancels(a, b, point, abs(number_of(x) - number_of(y))):
             return False
         agreed += 1
     return True if agreed >= enough else None
@@ -206,7 +297,7 @@ def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None
 def _cancels(a: Tree, b: Tree, point: Point, difference: Value) -> bool:
     """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
     context = _context()
-    if difference > context.mpf(10) ** -_SAME:
+    if isinstance(difference, int | Fraction) or difference > context.mpf(10) ** -_SAME:
         return False
     context.dps = 2 * _DIGITS
     try:
@@ -227,7 +318,7 @@ def _opened(tree: Tree, point: Point) -> Value:
     parts = [f"{bound}" if not isinstance(bound, tuple) else value(bound, point) for bound in bounds]
     outside = point.bound
     for number in (1, 2):
-        point.bound = {**outside, name: _context().mpf(_coordinate(f"bound {len(outside)}", number))}
+        point.bound = {**outside, name: _coordinate(f"bound {len(outside)}", number)}
         try:
             parts.append(value(body, point))
         finally:
@@ -282,8 +373,7 @@ def _quotient(a: Value, b: Value) -> Value:
     if b == 0:
         raise TooHard("division by zero")
     if _is_rational(a, b):
-        result = Fraction(a) / b
-        return result.numerator if result.denominator == 1 else result
+        return _whole(Fraction(a) / b)
     return _limited(number_of(a) / number_of(b))
 
 
@@ -292,9 +382,14 @@ def _power(base: Value, exponent: Value, point: Point) -> Value:
         if _is_rational(exponent) and exponent > 0:
             return 0
         raise TooHard("a power of zero")
-    if _is_rational(base) and isinstance(exponent, int) and abs(exponent) <= 64:
-        power = Fraction(base) ** exponent
-        return power.numerator if power.denominator == 1 else power
+    if isinstance(exponent, int) and _is_rational(base) and abs(exponent) * _bits(base) <= _MOST_BITS:
+        return _whole(Fraction(base) ** exponent)
+    if (
+        isinstance(exponent, Fraction)
+        and exponent.denominator <= 12
+        and (root := _exact_root(base, exponent.denominator))
+    ):
+        return _power(root, exponent.numerator, point)
     context, base = _context(), number_of(base)
     if point.kind == "real" and not isinstance(exponent, int) and context.re(base) < 0:
         raise TooHard("a broken power of a negative number")
@@ -305,9 +400,9 @@ def _power(base: Value, exponent: Value, point: Point) -> Value:
 
 
 def _root(radicand: Value, degree: int, point: Point) -> Value:
+    if (known := _exact_root(radicand, degree)) is not None:
+        return known
     context, number = _context(), number_of(radicand)
-    if number == 0:
-        return 0
     if context.im(number) == 0 and context.re(number) < 0:
         if degree % 2:
             return -context.root(-number, degree)
@@ -316,12 +411,24 @@ def _root(radicand: Value, degree: int, point: Point) -> Value:
     return context.root(number, degree)
 
 
+def _exact_root(radicand: Value, degree: int) -> Value | None:
+    """The root of a rational number, if it is rational too, and real."""
+    if not _is_rational(radicand) or _bits(radicand) > 150 or (radicand < 0 and degree % 2 == 0):
+        return None
+    size = Fraction(abs(radicand))
+    with _context().workdps(_DIGITS):
+        top, bottom = (int(_context().nint(_context().root(part, degree))) for part in size.as_integer_ratio())
+    if Fraction(top, bottom) ** degree != size:
+        return None
+    return _whole(Fraction(top, bottom) * (-1 if radicand < 0 else 1))
+
+
 def _factorial(n: Value) -> Value:
     context = _context()
     if isinstance(n, int) and n >= 0:
         if n > 5000:
             raise TooLarge("factorial of a large number")
-        return exact.rational(exact.factorial(exact.number(n)))
+        return math.factorial(n)
     if abs(number_of(n)) > 1000 or isinstance(n, int | Fraction):
         raise TooHard("factorial of something else than a whole number")
     return context.gamma(n + 1)
@@ -329,7 +436,11 @@ def _factorial(n: Value) -> Value:
 
 def _binomial(n: Value, k: Value) -> Value:
     if _is_rational(n, k):
-        return exact.rational(exact.quotient(("binom", ("n", n), ("n", k))))
+        if not isinstance(n, int) or not isinstance(k, int) or not 0 <= k <= n:
+            raise TooHard("a binomial of something else than whole numbers")
+        if n > 2000:
+            raise TooLarge("a binomial of large numbers")
+        return math.comb(n, k)
     return _context().binomial(number_of(n), number_of(k))
 
 
@@ -340,6 +451,8 @@ def _size(a: Value) -> Value:
 def _rounded(name: str) -> Callable[[Value], Value]:
     def rounded(number: Value) -> Value:
         """A whole number, where the digits settle it."""
+        if isinstance(number, int | Fraction):
+            return math.floor(number) if name == "floor" else math.ceil(number)
         context, number = _context(), number_of(number)
         nearest = context.nint(context.re(number))
         if not is_real(number) or abs(number) > context.mpf(10) ** 20 or abs(number - nearest) < context.mpf(10) ** -25:
@@ -380,7 +493,15 @@ def _function(name: str, argument: Value, base: Value | None, point: Point) -> V
 
 
 def _is_rational(*values: Value) -> bool:
-    return all(isinstance(number, int | Fraction) and exact.bits(number) <= 2000 for number in values)
+    return all(isinstance(number, int | Fraction) and _bits(number) <= _MOST_BITS for number in values)
+
+
+def _bits(number: Rational) -> int:
+    return number.numerator.bit_length() + number.denominator.bit_length()
+
+
+def _whole(number: Rational) -> Rational:
+    return number.numerator if number.denominator == 1 else number
 
 
 def number_of(number: Value) -> Value:
@@ -405,9 +526,9 @@ def _context() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _coordinate(name: str, number: int) -> float:
+def _coordinate(name: str, number: int) -> Fraction:
     """The first points are positive, so that most domains hold two; later ones have random signs."""
     dice = random.Random(f"{name} {number}")
     low, high = dice.choice(_RANGES)
     sign = 1 if number < _ALL_POSITIVE else dice.choice((-1, 1))
-    return sign * dice.uniform(low, high)
+    return sign * Fraction(round(dice.uniform(low, high) * _DENOMINATOR), _DENOMINATOR)

@@ -13,15 +13,15 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.amounts import exact_value, formula_tree
-from rubricworks.verifiers.expression.exact import Quotient
+from rubricworks.verifiers.expression.amounts import formula_tree
 from rubricworks.verifiers.expression.formula import TooHard, Tree
 from rubricworks.verifiers.expression.numeric import (
     Point,
     Value,
     agree,
     constant_value,
+    depends_on,
+    fraction_in,
     is_real,
     number_of,
     polynomial_roots,
@@ -38,7 +38,7 @@ _LABEL = re.compile(r"[A-Z]+")
 _WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:$]*")
 _SENTENCE = re.compile(r"\b(?:is|are|was|were|be|that|find|get|have|so|then|when|if|for|where|with)\b", re.IGNORECASE)
 _SHORT_WORDS = {"ans", "sum", "age", "avg", "net"}
-_LARGEST_DEGREE = 12
+_NEARLY_ZERO = 1e-10
 
 
 class Name(NamedTuple):
@@ -81,9 +81,8 @@ def relation_of(sign: str, left: Tree, right: Tree) -> Relation | None:
 
 
 def unknowns(tree: Tree) -> frozenset[str]:
-    """The variables that the value depends on."""
-    known = exact_value(tree)
-    return frozenset(exact.variables(known)) if known else symbols(tree) - CONSTANTS
+    """The variables, and the unknown functions, that the value depends on."""
+    return frozenset(name for name in symbols(tree) - CONSTANTS if depends_on(tree, name))
 
 
 def as_relation(answer: Assignment) -> Relation | None:
@@ -101,9 +100,8 @@ def same_solutions(a: Relation, b: Relation) -> bool | None:
     if ratio is not None:
         return bool(is_real(ratio) and (a.sign in ("=", "!=") or constant_sign(ratio) > 0))
     if a.sign in ("=", "!="):
-        known_a, known_b = exact_value(a.difference), exact_value(b.difference)
-        if known_a and known_b:
-            return _vanishes_where(known_a, known_b) and _vanishes_where(known_b, known_a)
+        first, second = a.difference, b.difference
+        return _vanishes_where(first, second, names) and _vanishes_where(second, first, names)
     elif len(names) == 1:
         regions = (solved(a), solved(b))
         return None not in regions and same_regions(*regions, _same_ends)  # type: ignore[arg-type]
@@ -111,7 +109,7 @@ def same_solutions(a: Relation, b: Relation) -> bool | None:
 
 
 def _same_ends(a: Amount, b: Amount) -> bool:
-    return agree(number_of(constant_value(a.tree)), number_of(constant_value(b.tree)))
+    return agree(constant_value(a.tree), constant_value(b.tree))
 
 
 def _ratio(a: Tree, b: Tree) -> Value | None:
@@ -134,48 +132,28 @@ def _ratio(a: Tree, b: Tree) -> Value | None:
     return None
 
 
-def _vanishes_where(f: Quotient, g: Quotient) -> bool:
-    """Return True if g is zero, and f has a value, where the top of f is zero: in each variable, the others random."""
-    for name in exact.variables(f):
+def _vanishes_where(f: Tree, g: Tree, names: frozenset[str]) -> bool:
+    """Return True if g is zero, and has a value, where f is zero: in each variable, the others at random."""
+    for name in names:
         for number in range(2, 5):
             point = Point(number, "any")
-            top = _coefficients(f.top, name, point)
-            if len(top) < 2:
-                return False
-            roots = [root for root in polynomial_roots(top) if abs(_at(f.bottom, name, root, point)[0]) > 1e-12]
+            (top, bottom), (of_g, below_g) = (fraction_in(tree, name, point) for tree in (f, g))
+            roots = [root for root in polynomial_roots(top) if abs(_at(bottom, root)) > _NEARLY_ZERO]
             for root in roots:
-                zero, size = _at(g.top, name, root, point)
-                below, _ = _at(g.bottom, name, root, point)
-                if abs(zero) > 1e-15 * size or abs(below) < 1e-12:
+                size = max(abs(factor * root**power) for power, factor in enumerate(map(number_of, of_g)))
+                if abs(_at(of_g, root)) > 1e-15 * max(size, 1) or abs(_at(below_g, root)) < _NEARLY_ZERO:
                     return False
             if not roots:
                 return False
     return True
 
 
-def _coefficients(polynomial: exact.Polynomial, name: str, point: Point) -> list[Value]:
-    """Highest power first."""
-    powers: dict[int, Value] = {}
-    for term, factor in polynomial.items():
-        exponent = dict(term).get(name, 0)
-        if not isinstance(exponent, int) or not 0 <= exponent <= _LARGEST_DEGREE:
-            raise TooHard("no polynomial")
-        rest = exact.tree_of(Quotient({tuple(power for power in term if power[0] != name): factor}, {(): 1}))
-        powers[exponent] = powers.get(exponent, 0) + number_of(value(rest, point))
-    top = [powers.get(exponent, number_of(0)) for exponent in range(max(powers), -1, -1)]
-    while len(top) > 1 and abs(top[0]) < 1e-30:
-        top = top[1:]
-    return top
-
-
-def _at(polynomial: exact.Polynomial, name: str, root: Value, point: Point) -> tuple[Value, Value]:
-    """The value, and the size of its largest term."""
-    total, size = number_of(0), number_of(1)
-    coefficients = _coefficients(polynomial, name, point)
-    for power, factor in enumerate(reversed(coefficients)):
-        total += factor * root**power
-        size = max(size, abs(factor * root**power))
-    return total, size
+def _at(polynomial: list[Value], place: Value) -> Value:
+    """The value of a polynomial, its lowest power first."""
+    total: Value = 0
+    for factor in reversed(polynomial):
+        total = total * place + (factor if isinstance(place, int | Fraction) else number_of(factor))
+    return total
 
 
 def same_constants(a: Tree, b: Tree) -> bool:
@@ -195,12 +173,27 @@ def half_line(sign: str, bound: Amount, unknown: str | None) -> Region:
 
 def linear_region(relation: Relation) -> Region | None:
     """The solutions, if the relation is linear in its one unknown."""
-    names, known = unknowns(relation.difference), exact_value(relation.difference)
-    if known is None or len(names) != 1:
+    names = unknowns(relation.difference)
+    (name,) = names if len(names) == 1 else ("",)
+    try:
+        top, bottom = fraction_in(relation.difference, name, Point(0, "any"))
+    except TooHard:
         return None
-    (name,) = names
-    pieces = _linear(relation.sign, known, name)
-    return Region(pieces, name) if pieces else None
+    if not name or len(top) != 2 or len(bottom) != 1:
+        return None
+    bound = _end_at(number_of(-top[0]) / number_of(top[1]) if not _are_exact(top) else Fraction(-top[0]) / top[1])
+    if relation.sign == "=":
+        return Region((Piece(bound, bound, True, True),), name)
+    below = constant_sign(top[1]) * constant_sign(bottom[0]) > 0
+    return half_line(relation.sign if below else relation.sign.replace("<", ">"), bound, name)
+
+
+def _are_exact(numbers: list[Value]) -> bool:
+    return all(isinstance(number, int | Fraction) for number in numbers)
+
+
+def _end_at(number: Value) -> Amount:
+    return Amount(("n" if isinstance(number, int | Fraction) else "digits", number))
 
 
 def as_region(answer: Answer) -> Region | None:
@@ -237,32 +230,10 @@ def solved(relation: Relation) -> Region | None:
     if len(names) != 1:
         return None
     (name,) = names
-    if bounded := _absolute(relation, name):
-        return bounded
-    known = exact_value(relation.difference)
-    if known is None or exact.variables(Quotient(known.bottom, {(): 1})):
-        return None
-    if linear := _linear(relation.sign, known, name):
-        return Region(linear, name)
     try:
-        return Region(_polynomial_pieces(relation.sign, known, name), name)
+        return _absolute(relation, name) or linear_region(relation) or _polynomial_region(relation, name)
     except TooHard:
         return None
-
-
-def _linear(sign: str, known: Quotient, name: str) -> tuple[Piece, ...] | None:
-    parts = exact.split_by(known, name)
-    if parts is None or not parts[0].top or exact.variables(parts[0]):
-        return None
-    slope, rest = parts
-    bound = Amount(exact.tree_of(exact.divide(exact.negative(rest), slope)))
-    if sign == "=":
-        return (Piece(bound, bound, True, True),)
-    if sign == "!=":
-        return (Piece(None, bound, False, False), Piece(bound, None, False, False))
-    closed = sign == "<="
-    below = constant_sign(constant_value(exact.tree_of(slope))) > 0
-    return (Piece(None, bound, False, closed) if below else Piece(bound, None, closed, False),)
 
 
 def _absolute(relation: Relation, name: str) -> Region | None:
@@ -274,70 +245,44 @@ def _absolute(relation: Relation, name: str) -> Region | None:
         return None
     if constant_sign(constant_value(limit)) <= 0:
         return None
-    above = Relation(relation.sign, ("+", inner[1], ("-", limit)))
-    below = Relation(relation.sign, ("+", ("-", limit), ("-", inner[1])))
-    if outside:
-        above, below = (Relation(part.sign, ("-", part.difference)) for part in (above, below))
-    pieces = [known and _linear(part.sign, known, name) for part in (above, below) for known in [_exact(part)]]
-    if not pieces[0] or not pieces[1]:
+    ends = (("+", inner[1], ("-", limit)), ("+", ("-", limit), ("-", inner[1])))
+    parts = [linear_region(Relation(relation.sign, ("-", end) if outside else end)) for end in ends]
+    if parts[0] is None or parts[1] is None:
         return None
-    regions = [Region(part) for part in pieces if part]
-    joined = union(*regions) if outside else intersection(*regions)
-    return joined and Region(joined.pieces, name)
+    return union(parts[0], parts[1]) if outside else intersection(parts[0], parts[1])
 
 
-def _exact(relation: Relation) -> Quotient | None:
-    return exact_value(relation.difference)
-
-
-def _polynomial_pieces(sign: str, known: Quotient, name: str) -> tuple[Piece, ...]:
+def _polynomial_region(relation: Relation, name: str) -> Region | None:
     """Where a polynomial with rational coefficients has a sign, by its real roots."""
-    factors = [exact.rational(Quotient({(): factor}, {(): 1})) for factor in known.top.values()]
-    if any(set(dict(term)) - {name} for term in known.top) or None in factors or sign in ("=", "!="):
-        raise TooHard("no polynomial with rational coefficients")
-    coefficients = [
-        Fraction(known.top.get(((name, power),) if power else (), 0)) / known.bottom[()]
-        for power in range(max(dict(term).get(name, 0) for term in known.top), -1, -1)  # type: ignore[arg-type]
+    top, bottom = fraction_in(relation.difference, name, Point(0, "any"))
+    if not _are_exact([*top, *bottom]) or len(bottom) > 1 or relation.sign not in ("<", "<="):
+        return None
+    polynomial = [Fraction(factor) / bottom[0] for factor in top]
+    ends = _real_roots(polynomial)
+    between = [ends[0] - 1, *((a + b) / 2 for a, b in pairwise(ends)), ends[-1] + 1] if ends else [0]
+    holds = [_at(polynomial, number_of(number)) < 0 for number in between]
+    closed = relation.sign == "<="
+    amounts = [None, *map(_end_at, ends), None]
+    pieces = [
+        Piece(low, high, closed and low is not None, closed and high is not None)
+        for inside, (low, high) in zip(holds, pairwise(amounts), strict=True)
+        if inside
     ]
-    ends = _real_roots(coefficients)
-    numbers = [constant_value(end.tree) for end in ends]
-    between = [numbers[0] - 1, *((a + b) / 2 for a, b in pairwise(numbers)), numbers[-1] + 1] if ends else [0]
-    holds = [_horner(coefficients, number_of(number)) < 0 for number in between]
-    closed = sign == "<="
-    pieces: list[Piece] = []
-    bounds = [None, *ends, None]
-    for place, inside in enumerate(holds):
-        if inside:
-            low, high = bounds[place], bounds[place + 1]
-            pieces.append(Piece(low, high, closed and low is not None, closed and high is not None))
-    if closed:
-        pieces += [
-            Piece(end, end, True, True) for place, end in enumerate(ends) if not holds[place] and not holds[place + 1]
-        ]
-    merged = union(Region(tuple(pieces))) if pieces else None
-    if merged is None:
-        raise TooHard("no solutions")
-    return merged.pieces
+    pieces += [Piece(end, end, True, True) for end in amounts if closed and end is not None]
+    return union(Region(tuple(pieces), name)) if pieces else None
 
 
-def _real_roots(coefficients: list[Fraction]) -> list[Amount]:
-    roots: list[Amount] = []
-    for root in polynomial_roots(list(coefficients)):
+def _real_roots(polynomial: list[Fraction]) -> list[Value]:
+    """Real roots in order, each once; rational ones are exact."""
+    roots: list[Value] = []
+    for root in polynomial_roots(list(polynomial)):
         near = Fraction(str(number_of(root).real)).limit_denominator(10**6)
-        is_rational = _horner(coefficients, near) == 0 and abs(root - number_of(near)) < 1e-6
-        if not is_rational and abs(number_of(root).imag) > 1e-12:
-            continue
-        number = near if is_rational else number_of(root).real
-        if not any(abs(constant_value(end.tree) - number_of(number)) < 1e-6 for end in roots):
-            roots.append(Amount(("n", number) if is_rational else ("digits", number)))
-    return sorted(roots, key=lambda end: constant_value(end.tree))
-
-
-def _horner(coefficients: list[Fraction], at: Value) -> Value:
-    total: Value = 0
-    for factor in coefficients:
-        total = total * at + (factor if isinstance(at, Fraction) else number_of(factor))
-    return total
+        is_rational = _at(list(polynomial), near) == 0 and abs(root - number_of(near)) < _NEARLY_ZERO
+        if (is_rational or abs(number_of(root).imag) < _NEARLY_ZERO) and not any(
+            abs(number_of(other) - root) < _NEARLY_ZERO for other in roots
+        ):
+            roots.append(near if is_rational else number_of(root).real)
+    return sorted(roots, key=number_of)
 
 
 def constant_sign(number: Value) -> int:
