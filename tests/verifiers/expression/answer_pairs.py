@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from answer_collections import RealSet, draw_list, draw_matrix, draw_point, draw_real_set, draw_set
-from answer_relations import draw_equation, draw_relation
-from answer_scalars import draw_expression, draw_function, draw_number, draw_quantity
-from answer_spelling import DIALECTS, Style, denied, wrap
-from answer_words import FAMILIES, Text, draw_choice, draw_text
+from answers.functions import draw_expression, draw_function
+from answers.numbers import draw_number
+from answers.quantities import draw_quantity
+from answers.real_sets import RealSet, draw_real_set
+from answers.relations import draw_equation, draw_relation
+from answers.spelling import DIALECTS, Style, denied, wrap
+from answers.tuples import draw_list, draw_matrix, draw_point, draw_set
+from answers.words import FAMILIES, Text, draw_choice, draw_text
 
 DRAWS: dict[str, Callable[[Random], Any]] = {
     "number": draw_number,
@@ -61,6 +64,7 @@ NONSENSE = (
 # Forms that an answer has, but no target.
 ANSWERS_ONLY = (
     "aligned",
+    "parameter renamed",
     "percent in words",
     "in words",
     "rule only",
@@ -158,9 +162,9 @@ def fixed_string(value: Any, rng: Random) -> str:
     """Return a string that answers nothing, and is not what the value is."""
     strings = NONSENSE
     if not (isinstance(value, RealSet) and len(value.pieces) == 0) and not isinstance(value, Text):
-        strings += CONTRADICTIONS
+        strings += 2 * CONTRADICTIONS
     if not (isinstance(value, RealSet) and "in words" in value.forms(rng)) and not isinstance(value, Text):
-        strings += TAUTOLOGIES
+        strings += 2 * TAUTOLOGIES
     return rng.choice(strings)
 
 

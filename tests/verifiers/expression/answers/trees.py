@@ -13,6 +13,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
+HALF = Fraction(1, 2)
 CONSTANTS: dict[str, complex] = {"pi": math.pi, "e": math.e, "i": 1j}
 FUNCTIONS = {"sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "ln": cmath.log, "exp": cmath.exp, "abs": abs}
 OTHER_FUNCTION = {"sin": "cos", "cos": "sin", "tan": "cos", "ln": "sin", "log_2": "log_3", "log_3": "log_2"}
@@ -253,8 +254,10 @@ def changes(tree: Tree, role: str = "constant") -> Iterator[tuple[str, Tree]]:
     """Yield every tree in which one node was changed, with the name of the change."""
     match tree:
         case Num(value):
-            yield role, Num(value + 1)
-            yield role, Num(value - 1 if value not in (0, 1) else value + 2)
+            if value != -1:
+                yield role, Num(value + 1)
+            if role != "exponent" or value not in (1, HALF):
+                yield role, Num(value - 1 if value not in (0, 1) else value + 2)
             if value.denominator > 1:
                 yield "denominator", Num(Fraction(value.numerator, value.denominator + 1))
         case Sym(name) if name in OTHER_SYMBOL:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from answer_scalars import Raw, Writer, pick_change
-from answer_spelling import Style, write
-from answer_trees import (
+from answers.numbers import Raw, Writer, pick_change
+from answers.spelling import Style, write
+from answers.trees import (
     SIGNED,
     Atom,
     Fn,
@@ -228,7 +228,7 @@ def draw_equation(rng: Random) -> Equation:
         (
             Equation(Sym("V"), mul("I", "R")),
             Equation(mul("P", "V"), mul("n", "R", "T"), (("solved for P", Sym("P"), divide(mul("n", "R", "T"), "V")),)),
-            Equation(mul("F", "d"), mul("m", "a", "s")),
+            Equation(Sym("F"), mul("m", "a")),
             Equation(Sym("v"), add("u", mul("a", "t"))),
             Equation(power("v", 2), add(power("u", 2), mul(2, "a", "s"))),
             Equation(divide(1, "f"), add(divide(1, "u"), divide(1, "v"))),

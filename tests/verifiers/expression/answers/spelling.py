@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
 
-from answer_trees import Add, Atom, Fn, Mul, Num, Pow, Sum, Sym, Tree, num
+from answers.trees import Add, Atom, Fn, Mul, Num, Pow, Sum, Sym, Tree, num
 
 DIALECTS = ("latex", "latex", "latex", "unicode", "ascii")
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -163,7 +163,12 @@ def product(tree: Mul, style: Style) -> str:
             coefficient *= factor.value
         elif isinstance(factor, Pow) and isinstance(factor.exponent, Num) and factor.exponent.value < 0:
             exponent = -factor.exponent.value
-            under.append(factor.base if exponent == 1 else Pow(factor.base, Num(exponent)))
+            if exponent == 1 and isinstance(factor.base, Mul):
+                scalars = [part.value for part in factor.base.factors if isinstance(part, Num)]
+                coefficient /= scalars[0] if scalars else 1
+                under += [part for part in factor.base.factors if not isinstance(part, Num)]
+            else:
+                under.append(factor.base if exponent == 1 else Pow(factor.base, Num(exponent)))
         else:
             over.append(factor)
     top, bottom = coefficient.numerator, coefficient.denominator
@@ -172,7 +177,7 @@ def product(tree: Mul, style: Style) -> str:
     if not under and over and style.latex and style.coefficient_first and style.fraction != "/":
         return style.ratio(str(top), str(bottom), True) + glue("}", side_by_side(1, over, style), style)
     numerator, denominator = side_by_side(top, over, style, True), side_by_side(bottom, under, style, True)
-    simple = not style.latex or (numerator.isalnum() and denominator.isalnum())
+    simple = not style.latex or (numerator.isalnum() and (denominator.isdigit() or len(denominator) == 1))
     if not style.latex and not is_atomic(bottom, under):
         lone_sum = bottom == 1 and len(under) == 1 and isinstance(under[0], Add)
         denominator = denominator if lone_sum else f"({denominator})"
@@ -247,7 +252,7 @@ def raised(tree: Pow, style: Style, level: int) -> str:
     if style.dialect == "unicode" and above.isdigit():
         return below + above.translate(SUPERSCRIPTS)
     sign = "**" if style.dialect == "ascii" and not style.braces else "^"
-    return f"{below}{sign}{above if above.isalnum() else f'({above})'}"
+    return f"{below}{sign}{above if above.isdigit() or len(above) == 1 else f'({above})'}"
 
 
 def call(name: str, argument: Tree, style: Style, exponent: str) -> str:

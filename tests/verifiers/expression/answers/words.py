@@ -3,10 +3,20 @@
 from dataclasses import dataclass
 from random import Random
 
-from answer_scalars import Raw, Writer
+from answers.numbers import Raw, Writer
 
 LETTERS = "ABCDE"
-OPTION_TEXTS = ("red", "12", "a triangle", "the left one", "It increases", "3 cm", "Both of them", "a dog", "parallel")
+OPTION_TEXTS = (
+    "red",
+    "at sunrise",
+    "a triangle",
+    "the left one",
+    "It increases",
+    "the longer one",
+    "Both of them",
+    "a dog",
+    "parallel",
+)
 
 
 def spelled(latex: str, plain: str | None = None) -> Writer:
@@ -193,8 +203,10 @@ class Formula:
 
         mutations = {
             "subscript": with_element((element, count + 1)),
-            "element": with_element(({"H": "F", "O": "S", "C": "N", "Na": "K", "Fe": "Cu"}.get(element, "O"), count)),
         }
+        replacement = {"H": "F", "O": "S", "C": "N", "Na": "K", "Fe": "Cu"}.get(element)
+        if replacement and all(replacement != name for name, _ in self.elements):
+            mutations["element"] = with_element((replacement, count))
         if len(self.elements) > 1:
             mutations["dropped element"] = with_element()
         if self.charge:
