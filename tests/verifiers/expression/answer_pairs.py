@@ -64,6 +64,7 @@ NONSENSE = (
 # Forms that an answer has, but no target.
 ANSWERS_ONLY = (
     "aligned",
+    "each named, reordered",
     "parameter renamed",
     "percent in words",
     "in words",
@@ -160,11 +161,13 @@ def write_target(value: Any, forms: dict[str, Any], rng: Random) -> str:
 
 def fixed_string(value: Any, rng: Random) -> str:
     """Return a string that answers nothing, and is not what the value is."""
-    strings = NONSENSE
-    if not (isinstance(value, RealSet) and len(value.pieces) == 0) and not isinstance(value, Text):
-        strings += 2 * CONTRADICTIONS
-    if not (isinstance(value, RealSet) and "in words" in value.forms(rng)) and not isinstance(value, Text):
-        strings += 2 * TAUTOLOGIES
+    if isinstance(value, Text):
+        return rng.choice(NONSENSE)
+    strings = NONSENSE + 2 * CONTRADICTIONS + 2 * TAUTOLOGIES
+    if isinstance(value, RealSet) and not value.pieces:
+        strings = (*TAUTOLOGIES, "?", "I don't know")
+    elif isinstance(value, RealSet) and "in words" in value.forms(rng):
+        strings = NONSENSE + CONTRADICTIONS
     return rng.choice(strings)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
 
-from answers.spelling import Style, write
+from answers.spelling import SUPERSCRIPTS, Style, write
 from answers.trees import (
     Fn,
     Num,
@@ -101,7 +101,7 @@ class Number:
             value = self.tree.value
             mutations |= {
                 "value": rational(value + rng.choice((-2, -1, 1, 2, 10))),
-                "scale of ten": rational(value * 10),
+                "scale of ten": rational(value * rng.choice((Fraction(10), Fraction(1, 10)))),
                 "hundredfold": rational(value * rng.choice((Fraction(100), Fraction(1, 100)))),
                 "two values": Raw(
                     rf"{write_plain(value)} \text{{ or }} {write_plain(value + 1)}",
@@ -179,7 +179,7 @@ def rational(value: Fraction, first: str = "") -> Number:
 def scientific_texts(digits: Fraction, exponent: int) -> dict[str, tuple[str, str]]:
     """Return `digits` times a power of ten in scientific notation, in LaTeX and in plain text."""
     mantissa, shifted = decimal(digits), decimal(digits * 10)
-    above = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    above = str(exponent).translate(SUPERSCRIPTS)
     return {
         "scientific": (rf"{mantissa} \times 10^{{{exponent}}}", f"{mantissa} × 10^{exponent}"),
         "scientific with a dot": (rf"{mantissa}\cdot 10^{{{exponent}}}", f"{mantissa}·10{above}"),

@@ -7,7 +7,7 @@ from random import Random
 
 from answers.numbers import Raw, Writer
 from answers.spelling import Style, write
-from answers.trees import POSITIVE, Num, Tree, add, different, evaluate, mul, num, root
+from answers.trees import POSITIVE, Tree, different, evaluate, minus, mul, num, root, shift
 
 
 def number(rng: Random) -> Tree:
@@ -114,7 +114,7 @@ class RealSet:
         x = self.variable
         if not self.pieces:
             return {
-                "symbol": lambda style: style.spelled(style.rng.choice((r"\emptyset", r"\varnothing")), "∅", "{}"),
+                "symbol": lambda style: style.spelled(style.rng.choice((r"\emptyset", r"\varnothing")), "∅", "∅"),
                 "empty braces": lambda style: style.spelled(r"\{\}", "{}", "{ }"),
                 "membership": lambda style: style.spelled(rf"{x} \in \emptyset", f"{x} ∈ ∅", f"{x} ∈ ∅"),
             }
@@ -199,17 +199,8 @@ class RealSet:
             if isinstance(bound, float):
                 continue
             mutations["bracket"] = with_piece(replace(piece, **{f"{end}_closed": not getattr(piece, f"{end}_closed")}))
-            mutations["bound"] = with_piece(
-                replace(
-                    piece,
-                    **{
-                        end: add(bound, rng.choice((-1, 1)))
-                        if not isinstance(bound, Num)
-                        else Num(bound.value + rng.choice((-1, 1)))
-                    },
-                )
-            )
-            mutations["sign of bound"] = with_piece(replace(piece, **{end: mul(-1, bound)}))
+            mutations["bound"] = with_piece(replace(piece, **{end: shift(bound, rng.choice((-1, 1)))}))
+            mutations["sign of bound"] = with_piece(replace(piece, **{end: minus(num(0), bound)}))
             if len(self.pieces) == 1:
                 opposite = {
                     "low": Piece(-INFINITY, bound, False, piece.low_closed),

@@ -227,7 +227,7 @@ def draw_equation(rng: Random) -> Equation:
     return rng.choice(
         (
             Equation(Sym("V"), mul("I", "R")),
-            Equation(mul("P", "V"), mul("n", "R", "T"), (("solved for P", Sym("P"), divide(mul("n", "R", "T"), "V")),)),
+            Equation(mul("P", "V"), mul("n", "R", "T")),
             Equation(Sym("F"), mul("m", "a")),
             Equation(Sym("v"), add("u", mul("a", "t"))),
             Equation(power("v", 2), add(power("u", 2), mul(2, "a", "s"))),

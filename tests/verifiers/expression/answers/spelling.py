@@ -8,7 +8,7 @@ from random import Random
 from answers.trees import Add, Atom, Fn, Mul, Num, Pow, Sum, Sym, Tree, num
 
 DIALECTS = ("latex", "latex", "latex", "unicode", "ascii")
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("-+0123456789", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 GREEK = {"pi": "π", "alpha": "α", "omega": "ω", "theta": "θ", "lambda": "λ", "mu": "μ"}
 RELATIONS = {
@@ -267,7 +267,7 @@ def call(name: str, argument: Tree, style: Style, exponent: str) -> str:
     macro = rf"\{name.partition('_')[0]}" + (f"_{{{name[4:]}}}" if name.startswith("log_") else "")
     bare = isinstance(argument, Sym) or (isinstance(argument, Num) and inner.isdigit())
     bare |= isinstance(argument, Mul) and inner.isalnum() and style.coefficient_first
-    if bare and not style.left_right and name != "exp":
+    if bare and not style.left_right and not style.times and name != "exp":
         return f"{macro}{exponent} {inner}"
     return f"{macro}{exponent}{style.parens(inner)}"
 
@@ -318,7 +318,8 @@ def wrap(text: str, style: Style, calm: bool = False, scalar: bool = False) -> t
         return name, (LATEX_WRAPPERS if style.latex else PLAIN_WRAPPERS)[name].replace("@", text)
     wrappers = LATEX_WRAPPERS if style.latex else PLAIN_WRAPPERS
     name = style.rng.choice(list(wrappers)) if style.rng.random() < 0.8 else "bare"
-    if (name == "bold" and "*" in text) or (name == "box" and not style.latex and ("**" in text or not text.isascii())):
+    unboxable = not style.latex and ("**" in text or "{" in text or not text.isascii())
+    if (name == "bold" and "*" in text) or (name == "box" and unboxable):
         name = "bare"
     template = wrappers[name]
     if scalar and "=" not in text and style.rng.random() < 0.08:

@@ -118,6 +118,11 @@ def minus(left: Tree, right: Tree) -> Tree:
     return add(*terms_of(left), *(mul(-1, term) for term in terms_of(right)))
 
 
+def shift(tree: Tree, step: int) -> Tree:
+    """Return a tree plus an integer."""
+    return Num(tree.value + step) if isinstance(tree, Num) else add(tree, step)
+
+
 def terms_of(tree: Tree) -> tuple[Tree, ...]:
     return tree.terms if isinstance(tree, Add) else (tree,)
 

@@ -7,7 +7,7 @@ from random import Random
 from answers.numbers import Raw, Writer
 from answers.real_sets import distinct, number, size
 from answers.spelling import Style, write
-from answers.trees import Num, Tree, add, different, mul, num, root
+from answers.trees import Num, Tree, add, different, minus, mul, num, root, shift
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,24 @@ class AnswerList:
                 ),
             }
         if self.offset is not None:
-            sign = lambda style: style.spelled(r"\pm ", "±", "±")  # noqa: E731
             centre = self.centre
-            forms["plus-minus"] = lambda style: (
-                (f"{write(centre, style)} " if centre != num(0) else "") + sign(style) + write(self.offset, style)
-            )
-            forms["named plus-minus"] = lambda style: f"{x} = {forms['plus-minus'](style)}"
+
+            def plus_minus(style: Style) -> str:
+                sign, offset = style.spelled(r"\pm ", "±", "±"), write(self.offset, style)
+                return f"{sign}{offset}" if centre == num(0) else f"{write(centre, style)} {sign.strip()} {offset}"
+
+            forms["plus-minus"] = plus_minus
+            forms["named plus-minus"] = lambda style: f"{x} = {plus_minus(style)}"
         return forms
 
     def mutations(self, rng: Random) -> dict[str, "AnswerList | Raw"]:
         numbers, position = list(self.numbers), rng.randrange(len(self.numbers))
         rest = numbers[:position] + numbers[position + 1 :]
-        changed = (
-            add(numbers[position], 1)
-            if not isinstance(numbers[position], Num)
-            else Num(numbers[position].value + rng.choice((-1, 1)))
-        )
+        changed = shift(numbers[position], rng.choice((-1, 1)))
         plain = replace(self, centre=None, offset=None)
         lists = {
             "changed member": [*rest, changed],
-            "sign of a member": [*rest, mul(-1, numbers[position])],
+            "sign of a member": [*rest, minus(num(0), numbers[position])],
             "added member": [*numbers, number(rng)],
         }
         if len(numbers) > 2:
@@ -155,22 +153,23 @@ class Point:
             forms["angle brackets"] = angled
             forms["parentheses"] = lambda style: style.parens(listed(style))
         if self.names:
-            order = rng.sample(range(len(self.entries)), len(self.entries))
-            named = {"named tuple": lambda style: f"({','.join(self.names)}) = {style.parens(listed(style))}"}
-            named["each named"] = lambda style: ", ".join(
-                f"{self.names[place]} = {write(self.entries[place], style)}" for place in order
-            )
-            named["each named, and"] = lambda style: style.word("and").join(
-                f"{self.names[place]} = {write(self.entries[place], style)}" for place in order
-            )
+            equations = [
+                lambda style, name=name, entry=entry: f"{name} = {write(entry, style)}"
+                for name, entry in zip(self.names, self.entries, strict=True)
+            ]
+            shuffled = rng.sample(equations, len(equations))
+            named = {
+                "named tuple": lambda style: f"({','.join(self.names)}) = {style.parens(listed(style))}",
+                "each named": lambda style: ", ".join(equation(style) for equation in equations),
+                "each named, reordered": lambda style: ", ".join(equation(style) for equation in shuffled),
+                "each named, and": lambda style: style.word("and").join(equation(style) for equation in equations),
+            }
             forms = named | forms
         return forms
 
     def mutations(self, rng: Random) -> dict[str, "Point | Raw"]:
         entries, position = self.entries, rng.randrange(len(self.entries))
-        changed = (
-            add(entries[position], 1) if not isinstance(entries[position], Num) else Num(entries[position].value + 1)
-        )
+        changed = shift(entries[position], 1)
         latex, plain = (
             ", ".join(write(entry, Style(dialect, rng)) for entry in entries) for dialect in ("latex", "ascii")
         )
@@ -178,7 +177,7 @@ class Point:
             "order": replace(self, entries=entries[1:] + entries[:1]),
             "entry": replace(self, entries=(*entries[:position], changed, *entries[position + 1 :])),
             "sign of an entry": replace(
-                self, entries=(*entries[:position], mul(-1, entries[position]), *entries[position + 1 :])
+                self, entries=(*entries[:position], minus(num(0), entries[position]), *entries[position + 1 :])
             ),
             "added entry": replace(self, entries=(*entries, num(1)), names=""),
             "dropped entry": replace(self, entries=entries[:-1], names="")
@@ -261,8 +260,8 @@ class Matrix:
 
         flat = [write(value, Style("latex", rng)) for values in rows for value in values]
         mutations: dict[str, Matrix | Raw] = {
-            "entry": with_entry(Num(entry.value + 1) if isinstance(entry, Num) else add(entry, 1)),
-            "sign of an entry": with_entry(mul(-1, entry)),
+            "entry": with_entry(shift(entry, 1)),
+            "sign of an entry": with_entry(minus(num(0), entry)),
             "transposed": replace(self, rows=tuple(zip(*rows, strict=True))),
             "rows swapped": replace(self, rows=rows[::-1]),
             "columns swapped": replace(self, rows=tuple(values[::-1] for values in rows)),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from answers.numbers import Raw, Writer
+from answers.spelling import SUBSCRIPTS, SUPERSCRIPTS
 
 LETTERS = "ABCDE"
 OPTION_TEXTS = (
@@ -129,8 +130,6 @@ FORMULAS = (
     (("K", 1), ("Mn", 1), ("O", 4), ""),
     (("Fe", 2), ("O", 3), ""),
 )
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-SUPERSCRIPTS = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 
 
 @dataclass(frozen=True)
