@@ -203,6 +203,8 @@ class Function:
     def mutations(self, rng: Random) -> dict[str, "Function | Defined"]:
         mutations: dict[str, Function | Defined] = {}
         for name, changed in self.body.mutations(rng).items():
+            if name == "variable" and self.parameter not in symbols(changed.tree):
+                continue  # alone, `tan u` would answer `f(t) = tan t`
             mutations[name] = replace(self, body=changed)
         body, x = self.body.tree, self.parameter
         shifted = substitute(body, x, add(x, 1))

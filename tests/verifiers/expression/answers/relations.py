@@ -123,7 +123,9 @@ class Equation:
                 rng,
                 lambda tree, side=side: self.unequal(replace(self, rewrites=(), **{side: tree})),
             ):
-                mutations[change[0]] = replace(self, rewrites=(), **{side: change[1]})
+                changed = replace(self, rewrites=(), **{side: change[1]})
+                # The right side of `z = 2x` alone would answer `y = 2x`.
+                mutations[change[0]] = replace(changed, explicit=self.explicit and side == "right")
         latex, plain = Style("latex", rng), Style("ascii", rng)
         mutations["less instead of equal"] = Raw(
             *(write(self.left, style) + " < " + write(self.right, style) for style in (latex, plain))

@@ -69,11 +69,7 @@ class Style:
         letter, _, index = name.partition("_")
         if self.latex:
             letter = rf"\{letter}" if letter in GREEK else letter
-            return (
-                f"{letter}_{{{index}}}"
-                if index and (self.braces or len(index) > 1)
-                else name.replace(name.partition("_")[0], letter, 1)
-            )
+            return letter + (f"_{{{index}}}" if self.braces else f"_{index}") if index else letter
         if self.dialect == "unicode":
             return GREEK.get(letter, letter) + index.translate(SUBSCRIPTS)
         return name
@@ -106,11 +102,7 @@ def write(tree: Tree, style: Style, level: int = SUM) -> str:
         case Sym(name):
             return style.symbol(name)
         case Atom(latex, plain):
-            return (
-                style.rng.choice(latex)
-                if style.latex
-                else plain[1 if style.dialect == "unicode" and len(plain) > 1 else 0]
-            )
+            return style.rng.choice(latex) if style.latex else plain[-1 if style.dialect == "unicode" else 0]
         case Add(terms):
             text = ""
             for term in terms:
@@ -132,12 +124,9 @@ def write(tree: Tree, style: Style, level: int = SUM) -> str:
         case Fn(name, argument):
             return call(name, argument, style, "")
         case Sum(body, index, last):
-            inner = write(body, style, PRODUCT)
-            text = (
-                rf"\sum_{{{index}=1}}^{{{write(last, style)}}} {inner}"
-                if style.latex
-                else f"{'Σ' if style.dialect == 'unicode' else 'sum'}_({index}=1)^{write(last, style, BASE)} {inner}"
-            )
+            sign, end = style.spelled(r"\sum", "∑", "sum"), write(last, style)
+            end = end if len(end) == 1 and not style.latex else f"{{{end}}}"
+            text = f"{sign}_{{{index}=1}}^{end} {write(body, style, PRODUCT)}"
             return style.parens(text) if level > SUM else text
     raise TypeError(tree)
 
