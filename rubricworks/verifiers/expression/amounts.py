@@ -28,10 +28,12 @@ _MONEY = re.compile(
     r"([-+]?)\s*(US\$|[$€£¥₹]|(?:USD|EUR|GBP|CNY|RMB|JPY|INR)(?=[\s\d]))\s*([\d.]+|[\d.].*?)"
     r"\s*((?:/|per\b)\s*[A-Za-z].*)?"
 )
+_LONG_UNIT = re.compile(r"[A-Za-z]{2}|[^\x00-\x7f]")
 _LONGEST_UNIT = 64
 _SAFE_LETTERS = set("mgsVWJNLAC")
 """Units that are droppable right after a number: 5m; a letter such as 5t is a variable first."""
-_BEFORE_UNIT = re.compile(r"(?<=[\d})!.])\s*(?=[A-Za-z°Ωµ$€£¥₹¢^\\])|\s+(?=[A-Za-z°Ωµ$€£¥₹¢^\\])")
+_UNIT_START = r"(?=[A-Za-z°Ωµ$€£¥₹¢^\\\u4e00-\u9fff])"
+_BEFORE_UNIT = re.compile(rf"(?<=[\d}})!.])\s*{_UNIT_START}|\s+{_UNIT_START}")
 _FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|arc\w+|ln|log|lg|exp|int|sum|lim|prod)(?![A-Za-z])")
 _COMPOUND = re.compile(r"(?:[\d.]+\s*[^\d.,;]+?(?:,?\s+and\s+|\s+|(?<=['°]))?){2,3}")
 _COMPOUND_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([^\d.,;]+?)(?:\s+and)?\s*(?=\d|$)")
@@ -218,7 +220,14 @@ def _measured(body: str, fold: bool) -> Amount | None:
             continue
         if unit.letter and not gap[0] and tail not in _SAFE_LETTERS:
             unit = replace(unit, required=True)
-        amount = _with_unit(read_amount(head, fold=fold), unit)
+        try:
+            amount = _with_unit(read_amount(head, fold=fold), unit)
+        except TooLarge:
+            raise
+        except TooHard:
+            continue
+        if symbols(amount.tree) - {"\\pi", "e"} and not _LONG_UNIT.search(tail):
+            continue  # 6t^2 + 2t
         return replace(amount, other=Amount(formula_tree(body, fold=False))) if unit.letter else amount
     return None
 

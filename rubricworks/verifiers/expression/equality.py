@@ -5,12 +5,19 @@ lists by their members; matrices by their entries; relations by their solutions;
 other side has no name. Every other pair is different.
 """
 
+import re
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 
 from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, Tree
 from rubricworks.verifiers.expression.numeric import decimal_value, kind_count, same_values, symbols
-from rubricworks.verifiers.expression.relations import as_region, as_relation, same_regions, same_solutions
+from rubricworks.verifiers.expression.relations import (
+    as_region,
+    as_relation,
+    as_relations,
+    same_regions,
+    same_solutions,
+)
 from rubricworks.verifiers.expression.units import DEGREES, RADIANS
 from rubricworks.verifiers.expression.values import (
     Amount,
@@ -49,6 +56,9 @@ def _same(a: Answer, b: Answer) -> bool | None:
     for this, other in ((a, b), (b, a)):
         if isinstance(this, Amount) and this.other is not None:
             return _any(_same(replace(this, other=None), other), _same(this.other, other))
+    named_a, named_b = _named(a), _named(b)
+    if named_a and named_b:
+        return named_a.keys() == named_b.keys() and _all(*(_same(named_a[name], named_b[name]) for name in named_a))
     if isinstance(a, Assignment | Relation) and isinstance(b, Assignment | Relation):
         return _same_relations(a, b)
     for this, other in ((a, b), (b, a)):
@@ -63,6 +73,9 @@ def _same(a: Answer, b: Answer) -> bool | None:
         return both and _all(_same(a.low, b.low), _same(a.high, b.high))  # type: ignore[union-attr]
     if isinstance(a, Matrix) or isinstance(b, Matrix):
         return _same_matrices(a, b)
+    for this, other in ((a, b), (b, a)):
+        if isinstance(this, Region) and isinstance(other, Listing) and other.kind == "and":
+            return _same_listings(Listing("and", as_relations(this)), other)
     if isinstance(a, Region) or isinstance(b, Region):
         first, second = as_region(a), as_region(b)
         return first is not None and second is not None and same_regions(first, second, _same_amounts)
@@ -182,6 +195,24 @@ def _same_matrices(a: Answer, b: Answer) -> bool | None:
     return _all(*(_same(x, y) for i, j in zip(a.rows, b.rows, strict=True) for x, y in zip(i, j, strict=True)))
 
 
+_INDEX = re.compile(r"_\{?\d+\}?$")
+
+
+def _named(answer: Answer) -> dict[str, Answer] | None:
+    """The values of several unknowns, by name: x = 1, y = 2, or (x, y) = (1, 2); x_1 and x_2 may be two roots."""
+    if isinstance(answer, Assignment) and isinstance(answer.value, Listing) and answer.value.kind == "()":
+        names = answer.name.strip("()").split(",")
+        values = answer.value.items
+    elif isinstance(answer, Listing) and answer.kind == "bare":
+        names = [item.name for item in answer.items if isinstance(item, Assignment)]
+        values = tuple(item.value for item in answer.items if isinstance(item, Assignment))
+        if len(names) < len(answer.items) or len({_INDEX.sub("", name) for name in names}) < len(names):
+            return None
+    else:
+        return None
+    return dict(zip(names, values, strict=True)) if 1 < len(names) == len(set(names)) == len(values) else None
+
+
 def _as_listing(answer: Answer) -> Listing:
     return answer if isinstance(answer, Listing) else Listing("bare", (answer,))
 
@@ -189,7 +220,11 @@ def _as_listing(answer: Answer) -> Listing:
 def _same_listings(a: Listing, b: Listing) -> bool | None:
     items_a, items_b = _without_names(a.items, b.items)
     kinds = {a.kind, b.kind}
-    if kinds <= {"bare", "{}"} or kinds == {"cases"}:
+    for this, other in ((a, b), (b, a)):
+        if _named(this) and not any(isinstance(item, Assignment) for item in other.items):
+            in_order = other.kind in ("bare", "()") and len(items_a) == len(items_b)
+            return in_order and _all(*map(_same, items_a, items_b))
+    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}):
         if max(len(items_a), len(items_b)) > _MOST_MEMBERS:
             return _all(len(items_a) == len(items_b), *map(_same, items_a, items_b))
         rows = [[_same(x, y) for y in items_b] for x in items_a]

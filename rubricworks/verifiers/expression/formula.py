@@ -50,12 +50,14 @@ _CONSTANTS = ("e", "i", "\\pi", "\\infty")
 _PLAIN_FUNCTION = re.compile(
     rf"(?<![\\A-Za-z])(a(?=sin|cos|tan))?({'|'.join(_FUNCTION_NAMES.split())}|max|min|gcd|lcm)(?=[a-z]?(?![A-Za-z]))"
 )
+_PLAIN_OPERATOR = re.compile(r"(?<![\\A-Za-z])(sum|prod|int|lim)(?=\s*_)")
 _PLAIN_DERIVATIVE = re.compile(
     r"(?<![A-Za-z\\])(d(?:\^\{?\d\}?)?)\s?([A-Za-z](?:\([a-z]\))?)?\s*/\s*(d)\s?([A-Za-z](?:\^\{?\d\}?)?)(?![A-Za-z])"
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|lim|det|mod|[A-Za-z]{2,}\s+[A-Za-z]{2,})(?![A-Za-z])")
 """Another word: no product of letters."""
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|(\\[A-Za-z]+|\\[{}|]|[A-Za-z])|('+)|([-+*/^_(){}\[\]|!,=]))")
+_FRACTION = re.compile(r"\\frac (?:\{ (\d+) \} \{ (\d+) \}|(\d) ?(\d)(?!\d))")
 _TAIL = re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)+\}|\\prime(?![A-Za-z]))")
 
 
@@ -85,6 +87,7 @@ def _parse(text: str, fold: bool) -> Tree:
         raise TooHard("long")
     text = _TAIL.sub(lambda primes: "'" * primes[0].count("\\prime"), text)
     text = _PLAIN_FUNCTION.sub(lambda name: f"\\{'arc' if name[1] else ''}{name[2]} ", text)
+    text = _PLAIN_OPERATOR.sub(r"\\\1", text)
     text = _PLAIN_DERIVATIVE.sub(r"\\frac{\1 \2}{\3 \4}", text)
     if _WORD.search(text):
         raise TooHard("a word")
@@ -233,12 +236,22 @@ class _Parser:
             if not token.isdigit() or not base.isdigit() or not 2 <= int(base) <= 10 or int(max(token)) >= int(base):
                 raise TooHard("a number with an unusual subscript")
             return ("n", int(token, int(base)))  # 204_5 is 54
-        if self.tokens[self.at] == "\\frac" and token.isdigit() and not self.raised:
-            part = self.atom()
-            if part[0] != "/" or part[1][0] != "n" or part[2][0] != "n" or not 0 < part[1][1] < part[2][1]:
-                raise TooHard("a number before a fraction that may be a product")
-            return ("n", value + Fraction(part[1][1]) / part[2][1])
+        if token.isdigit() and not self.raised and (part := self.proper_fraction()):
+            return ("n", value + part)
         return ("n", value)
+
+    def proper_fraction(self) -> Fraction | None:
+        """The fraction of a mixed number; 2\\frac{3}{2} may mean two things, 2\\frac{x}{2} is a product."""
+        match = _FRACTION.match(" ".join(self.tokens[self.at : self.at + 7]))
+        if match is None:
+            return None
+        top, bottom = (int(match[1] or match[3]), int(match[2] or match[4]))
+        if not 0 < top < bottom:
+            raise TooHard("a number before a fraction that may be a product")
+        self.at += 7 if match[1] else 2
+        if not match[1] and len(match[3]) > 0 and self.tokens[self.at - 1] != match[3] + match[4]:
+            self.at += 1
+        return Fraction(top, bottom)
 
     def symbol(self, token: str) -> Tree:
         name = token.lower() if self.fold and len(token) == 1 and token not in ("E", "I") else token
@@ -485,9 +498,13 @@ class _Parser:
             exponent = self.argument() if not self.passed("{", "-", "1", "}") else -1
         if name == "log" and self.passed("_"):
             base = self.argument()
-        bracketed = self.tokens[self.at] in ("(", "{", "|", "[")
+        opening = self.tokens[self.at]
+        bracketed = opening in ("(", "{", "|", "[")
         value = self.atom() if bracketed else self.signed()
-        if bracketed and self.tokens[self.at] == "^":
+        if bracketed and exponent is None and value and self.tokens[self.at] == "^" and opening == "(":
+            self.at += 1
+            exponent = self.power()  # sin(t)^2 is (sin t)^2
+        elif bracketed and self.tokens[self.at] == "^":
             raise TooHard("the power of a function, or of its argument")
         while not bracketed and (token := self.tokens[self.at]) not in _FUNCTIONS and self.starts_factor(token):
             if token == "(" or token[0].isdigit():

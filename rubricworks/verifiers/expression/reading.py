@@ -72,8 +72,11 @@ class _Mode(NamedTuple):
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _LETTER = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:)]?")
-_SCALE_LETTER = re.compile(r"[-+\d.\s]+[KMBTGHSkmbtghs]")
+_SCALE_LETTER = re.compile(r"[\d})]\s*[KMBTGHSkmbtghs]$")
 """A number and a letter that is one thing in upper case and another in lower: 5 M, 5 m."""
+_FOREIGN = re.compile(r"(?:[^\W\d_]|\s)+(?<![A-Za-z])")
+"""A word in another script."""
+_COMMAND = re.compile(r"\\(?:begin|end)\s*\{\w+\*?\}|\\[A-Za-z]+")
 _LETTERS = re.compile(r"[A-Za-z]{2,3}")
 _LABEL = re.compile(r"[A-Z]{2,}")
 _VOWEL = re.compile(r"[AEIOUaeiou]")
@@ -101,6 +104,9 @@ _MIRRORED = str.maketrans("<>", "><")
 _SUCH_THAT = re.compile(r"\\mid(?![A-Za-z])|[|:]")
 _COLUMN = re.compile(r"[(\[](.*,.*)[)\]]\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?")
 _CONDITION = re.compile(r"^\s*(?:if|for|when|where)\b|\botherwise\b")
+_OPENINGS, _CLOSINGS = ("(", "[", "{", "\\begin"), (")", "]", "}", "\\end")
+_ROWS = re.compile(r"\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
+_ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers", "set of all real numbers"}
 _BRACKETS = {"(": ")", "[": "]"}
 _UNION = re.compile(r"\\cup(?![A-Za-z])")
 _DIFFERENCE = re.compile(r"\\(?:setminus|backslash)(?![A-Za-z])")
@@ -142,9 +148,9 @@ def read_answer(text: str) -> Answer | None:
 def _read_whole(surface: Surface) -> Answer:
     """Read a whole answer, with the notations that only a whole answer can have."""
     body = surface.body
-    letters = set(re.sub(r"\\[A-Za-z]+", "", body))
+    letters = set(_COMMAND.sub("", body))
     both_cases = any(letter.lower() in letters for letter in letters if letter.isupper())
-    fold = not both_cases and not _SCALE_LETTER.fullmatch(body)
+    fold = not both_cases and not _SCALE_LETTER.search(body)
     mode = _Mode(fold, surface.in_math and not surface.is_text, surface.in_dollars and not surface.is_text)
     if not mode.in_math and _DECIMAL_COMMA.fullmatch(body) and strip_thousands(body) == body:
         decimal = plain_number(body.replace(",", "."))
@@ -171,6 +177,10 @@ def _read(body: str, mode: _Mode) -> Answer:
         return Listing("{}", ())
     if body in _REALS:
         return Region((Piece(None, None, False, False),))
+    if body.lower() in _ALL_REALS:
+        return Region((Piece(None, None, False, False),))
+    if body and _FOREIGN.fullmatch(body):
+        return Word("".join(body.split()))
     if match := _LETTER.fullmatch(body):
         return Amount(parse(match[1], fold=mode.fold), match[1].casefold())
     if _LETTERS.fullmatch(body):
@@ -220,19 +230,13 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
     if len({isinstance(item, Word) for item in items}) > 1:
         raise TooHard("a word beside a value")
     words = {word for separator in separators for word in re.findall(r"or|and", separator)}
-    regions = [as_region(item) for item in items if any(isinstance(each, Region) for each in items)]
-    known = [region for region in regions if region is not None]
-    if known and len(known) == len(items) and len({region.unknown for region in known}) == 1 and len(words) == 1:
-        if words == {"or"}:
-            return union(*known) or Region(
-                tuple(piece for region in known for piece in region.pieces), known[0].unknown
-            )
-        common: Region | None = known[0]
-        for region in known[1:]:
-            common = common and intersection(common, region)
-        if common is None:
-            raise TooHard("a contradiction")
-        return common
+    if len(words) == 1 and any(isinstance(item, Region | Relation) for item in items):
+        if words == {"and"}:
+            return _conjunction(" and ".join(parts), items)
+        regions = [as_region(item) for item in items]
+        known = [region for region in regions if region is not None]
+        if len(known) == len(items) and len({region.unknown for region in known}) == 1:
+            return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     return Listing("bare", tuple(items))
 
 
@@ -242,17 +246,18 @@ def _read_one(body: str, mode: _Mode) -> Answer:
         raise TooLarge("deep nesting")
     if "\\approx" in body:
         return _read_approximation(body, mode)
-    if (relation := _SIGN.search(body)) or "\\in" in body:
-        sides, signs = split_outside(body, _SIGN)
-        if signs:
-            return _read_relation(body, sides, [_SIGNS[sign] for sign in signs], inside)
-        relation = None
+    sides, signs = split_outside(body, _SIGN)
+    if signs:
+        return _read_relation(body, sides, [_SIGNS[sign] for sign in signs], inside)
     if "\\begin" in body:
         return _read_block(body, inside)
     for pattern in (_UNION, _DIFFERENCE):
         parts, signs = split_outside(body, pattern)
         if signs:
             return _read_union([_read(part, inside) for part in parts], is_union=pattern is _UNION)
+    if "," in body and (match := _ROWS.fullmatch(body)):
+        rows = [split_outside(row.strip()[1:-1], _COMMA)[0] for row in split_outside(match[1], _COMMA)[0]]
+        return Matrix(tuple(tuple(_amount(cell, inside) for cell in row) for row in rows))
     if match := _COLUMN.fullmatch(body):
         return Matrix(tuple((_amount(part, inside),) for part in split_outside(match[1], _COMMA)[0]))
     if body[:1] in _BRACKETS and body[-1:] in ")]" and closes_last(body):
@@ -304,7 +309,7 @@ def _piece(low: Amount, high: Amount, with_low: bool, with_high: bool) -> Piece:
 
 def _braced(body: str, opening: str, inside: _Mode, mode: _Mode) -> Answer:
     parts, bars = split_outside(body, _SUCH_THAT)
-    if len(bars) == 1 and opening == "\\{":
+    if len(bars) == 1:
         variable = split_outside(parts[0], _SIGN)[0][0]
         region = as_region(_read(parts[1], inside))
         name = name_of(variable, mode.fold)
@@ -350,7 +355,7 @@ def _read_block(body: str, mode: _Mode) -> Answer:
         items = tuple(_read(row[0].rstrip(",;"), mode) for row in rows)
         if block[1] == "array" and not all(isinstance(item, Assignment | Relation) for item in items):
             return read_matrix(body, fold=mode.fold)
-        return Listing("bare", items)
+        return Listing("bare", items) if len(items) > 1 else items[0]
     cells = [[_CONDITION.sub("", cell).strip(" ,;.") for cell in row] for row in rows]
     return Listing("cases", tuple(Listing("()", tuple(_read(cell, mode) for cell in row)) for row in cells))
 
@@ -383,11 +388,40 @@ def _read_relation(body: str, sides: list[str], signs: list[str], mode: _Mode) -
         return _equation(body, sides, mode)
     if len(signs) == 1:
         return _inequality(body, signs[0], sides, mode)
-    if len(signs) == 2 and {sign[0] for sign in signs} in ({"<"}, {">"}):
+    if {sign[0] for sign in signs} in ({"<"}, {">"}, {"<", "="}, {">", "="}):
+        return _chain(body, sides, signs, mode)
+    raise TooHard("a chain of relations")
+
+
+def _chain(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
+    """1 < x < 3 is an interval, 0 < a < b a conjunction of relations."""
+    name = name_of(sides[1], mode.fold) if len(signs) == 2 else None
+    if name is not None and "=" not in signs:
         if signs[0][0] == ">":
             sides, signs = sides[::-1], [sign.replace(">", "<") for sign in signs[::-1]]
-        return _between(body, sides, signs, mode)
-    raise TooHard("a chain of relations")
+        low, high = _amount(sides[0], mode), _amount(sides[2], mode)
+        if is_constant(low.tree) or is_constant(high.tree) or INFINITY in (low.tree, high.tree):
+            piece = _piece(low, high, signs[0] == "<=", signs[1] == "<=")
+            region = Region((piece,), name.text)
+            if piece.is_constant:
+                return region if intersection(region, region) else unsolvable(body)
+    pairs = pairwise(sides)
+    return _conjunction(
+        body, [_read_relation(body, list(pair), [sign], mode) for pair, sign in zip(pairs, signs, strict=True)]
+    )
+
+
+def _conjunction(body: str, relations: list[Answer]) -> Answer:
+    regions = [relation if isinstance(relation, Region) else as_region(relation) for relation in relations]
+    known = [region for region in regions if region is not None]
+    if len(known) == len(regions) and len({region.unknown for region in known}) == 1:
+        common: Region | None = known[0]
+        for region in known[1:]:
+            common = common and intersection(common, region)
+        return common or unsolvable(body)
+    if any(isinstance(relation, Word) for relation in relations):
+        raise TooHard("a relation without unknowns")
+    return Listing("and", tuple(relations))
 
 
 def _membership(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
@@ -396,8 +430,6 @@ def _membership(body: str, sides: list[str], signs: list[str], mode: _Mode) -> A
         raise TooHard("membership")
     members = _read(sides[1], mode)
     region = as_region(members)
-    if isinstance(members, Listing) and not members.items:
-        return unsolvable(body)
     if isinstance(members, Region | Listing) and region is not None:
         return replace(region, unknown=name.text)
     return Assignment(name.text, members, name.tree, name.parameters)
@@ -410,7 +442,7 @@ def unsolvable(body: str) -> Word:
 
 def _equation(body: str, sides: list[str], mode: _Mode) -> Answer:
     names = [name_of(side, mode.fold) for side in sides]
-    if len(sides) == 2 and names[0] is None and names[1] is not None and names[1].tree:
+    if len(sides) == 2 and names[0] is None and names[1] and names[1].tree and _is_constant_text(sides[0], mode):
         sides, names = sides[::-1], names[::-1]  # 5 = x
     name = names[0]
     if name is None and len(sides) == 2:
@@ -423,12 +455,20 @@ def _equation(body: str, sides: list[str], mode: _Mode) -> Answer:
         ]
         if all(map(is_constant, trees)) and not others:
             return _arithmetic(body, sides, trees, mode)
-        return Listing("bare", tuple(Assignment(other.text, value, other.tree) for other in others))
+        values = tuple(Assignment(other.text, value, other.tree) for other in others)
+        return Listing("bare", values) if name else values[-1]
     if name is None or (isinstance(value, Word) and value.text.startswith("relation ")):
         raise TooHard("a chain of equations")
     if isinstance(value, Amount) and name.tree and contains(value.tree, name.tree):
         return relation_of("=", name.tree, value.tree) or unsolvable(body)
     return Assignment(name.text, value, name.tree, name.parameters)
+
+
+def _is_constant_text(side: str, mode: _Mode) -> bool:
+    try:
+        return is_constant(formula_tree(side, fold=mode.fold))
+    except TooHard:
+        return True  # no formula: a set, a quantity
 
 
 def _unsolved(body: str, sides: list[str], mode: _Mode) -> Answer:
@@ -459,23 +499,6 @@ def _inequality(body: str, sign: str, sides: list[str], mode: _Mode) -> Answer:
     return linear_region(relation) or relation
 
 
-def _between(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
-    name = name_of(sides[1], mode.fold)
-    if name is not None:
-        low, high = _amount(sides[0], mode), _amount(sides[2], mode)
-        piece = _piece(low, high, signs[0] == "<=", signs[1] == "<=")
-        region = Region((piece,), name.text)
-        if is_constant(low.tree) and is_constant(high.tree) and intersection(region, region) is None:
-            return unsolvable(body)
-        return region
-    trees = [formula_tree(side, fold=mode.fold) for side in sides]
-    first, second = (relation_of(sign, *pair) for sign, pair in zip(signs, pairwise(trees), strict=True))
-    regions = [relation and solved(relation) for relation in (first, second)]
-    if regions[0] is None or regions[1] is None or regions[0].unknown != regions[1].unknown:
-        raise TooHard("a chain of relations")
-    return intersection(regions[0], regions[1]) or unsolvable(body)
-
-
 def closes_last(body: str) -> bool:
     """Return True if the first bracket is closed by the last."""
     depth = 0
@@ -493,7 +516,7 @@ def split_outside(body: str, separator: re.Pattern[str]) -> tuple[list[str], lis
         if match.start() < at:
             continue
         between = body[at : match.start()]
-        depth += sum(between.count(sign) for sign in "([{") - sum(between.count(sign) for sign in ")]}")
+        depth += sum(map(between.count, _OPENINGS)) - sum(map(between.count, _CLOSINGS))
         at = match.start()
         if depth == 0:
             parts.append(body[start:at].strip())

@@ -91,6 +91,20 @@ def as_relation(answer: Assignment) -> Relation | None:
     return relation_of("=", answer.left, answer.value.tree)
 
 
+def as_relations(region: Region) -> tuple[Answer, ...]:
+    """a < x < b as two relations."""
+    if len(region.pieces) != 1 or region.unknown is None:
+        return ()
+    (piece,), unknown = region.pieces, ("s", region.unknown)
+    ends = ((piece.low, piece.with_low, False), (piece.high, piece.with_high, True))
+    sides = [
+        ("<=" if closed else "<", *((unknown, end.tree) if above else (end.tree, unknown)))
+        for end, closed, above in ends
+        if end is not None
+    ]
+    return tuple(relation for side in sides if (relation := relation_of(*side)))
+
+
 def same_solutions(a: Relation, b: Relation) -> bool | None:
     """Compare relations by their solutions; None if that is not settled."""
     names = unknowns(a.difference)

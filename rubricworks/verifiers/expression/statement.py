@@ -33,6 +33,7 @@ _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _END_OF_TURN = re.compile(r"<\|im_(?:start|end)\|>.*", re.DOTALL)
 _HOPE = re.compile(r"I hope(?: (?:it|this) is correct| this helps)?[.!]?", re.IGNORECASE)
 _MARKDOWN = re.compile(r"\*\*|^[#>\s]+", re.MULTILINE)
+_POWER = re.compile(r"(?<=[\w)\]}])\*\*(?=[\w({\\-])")
 _DISPLAY = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
 _FINAL_ANSWER = re.compile(r"final answer\b\W{0,3}?(?:is)?\s*[:=]?\s*", re.IGNORECASE)
@@ -60,11 +61,12 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 
-_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*(?:[\s.]|$))|(?<=[\d.\s])\$$")
+_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s|$))|(?<=[\d.\s])\$$")
 """Signs around mathematics; before a plain number a dollar sign may mean dollars."""
 _LEAD_IN = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|i|the|a|an|final|answer|answers|ans"
-    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes)\b[\s,:.]*)+",
+    r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|the|final|answer|answers|ans"
+    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+[a-z]{2}))\b"
+    r"(?:[\s,:]|\.(?!\d))*)+",
     re.IGNORECASE,
 )
 _STATES = re.compile(
@@ -143,6 +145,7 @@ def _clean(text: str) -> str:
     text = (tags[-1] if tags else text).replace('\\"', '"')
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(r"\\", text)
+    text = _POWER.sub("^", text)
     text = _DISPLAY.sub(lambda block: block[0].replace("\n", " "), text)
     return _HOPE.sub("", _MARKDOWN.sub("", text)).strip()
 

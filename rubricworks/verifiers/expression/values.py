@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rubricworks.verifiers.expression.formula import BINDING, Tree
+from rubricworks.verifiers.expression.numeric import symbols
 from rubricworks.verifiers.expression.units import Unit
 
 
@@ -54,7 +55,7 @@ class Listing:
     """Several answers: a list, a set, a tuple, a vector, the cases of a function."""
 
     kind: str
-    """"bare" or "{}" (both without order), "()" (tuples, open intervals), "[]", "cases" (without order)."""
+    """"bare", "{}", "and" (relations that hold together) and "cases", all without order; "()" (tuples, open intervals), "[]"."""
     items: tuple["Answer", ...]
 
 
@@ -70,6 +71,11 @@ class Piece:
     @property
     def is_point(self) -> bool:
         return self.with_low and self.with_high and self.low is not None and self.low == self.high
+
+    @property
+    def is_constant(self) -> bool:
+        """The ends are numbers."""
+        return not any(end and symbols(end.tree) - {"\\pi", "e"} for end in (self.low, self.high))
 
 
 @dataclass(frozen=True, slots=True)

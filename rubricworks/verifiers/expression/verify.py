@@ -57,7 +57,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     if predicted is None or not predicted.strip() or len(predicted) > _LONGEST:
         return 0.0
     right, answer = _read(wanted), _read(predicted)
-    if not right.form:
+    if not right.form or right.is_prose:
         raise CannotVerify(f"target {shown(target)} is no expression")
     if right.form == answer.form:
         return 1.0
@@ -76,6 +76,8 @@ class _Reading(NamedTuple):
     """The text that states it."""
     form: str
     """Its one spelling; empty if nothing is stated."""
+    is_prose: bool = False
+    """Words without a number, or with a formula that is refused."""
 
 
 @lru_cache(maxsize=8192)
@@ -93,9 +95,8 @@ def _read(text: str) -> _Reading:
             answer, text = read_answer(stated), stated
     except (TooLarge, NoValue):
         return _Reading(None, "", "")
-    if isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text)):
-        answer = None  # prose without a number, or a formula that is refused
-    return _Reading(answer, text, form_of(text) if answer is not None or is_form(text) else "")
+    is_prose = isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text))
+    return _Reading(answer, text, form_of(text) if answer is not None or is_form(text) else "", is_prose)
 
 
 def form_of(text: str) -> str:

@@ -63,6 +63,8 @@ def read_option(text: str) -> tuple[str, str] | None:
     rest = match["text"].strip(" .")
     if rest and (_JOINED.match(rest) or _OTHER_OPTION.search(rest) or DOUBTS.search(rest) or "?" in rest):
         return None
+    if match["dashed"] and re.search(r"[=<>^\\]", rest):  # F - ma = 0
+        return None
     if match["marked"] and re.match(r"\d", rest) and ":" in match[0][:2]:  # a: 5 gives a its value
         return None
     return letter.upper(), rest
