@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, TooLarge, Tree, parse
 from rubricworks.verifiers.expression.numeric import constant_value, has_calculus, symbols
-from rubricworks.verifiers.expression.units import DEGREES, Unit, read_unit
+from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
 from rubricworks.verifiers.expression.values import Amount
 
 INFINITY: Tree = ("s", "\\infty")
@@ -28,6 +28,7 @@ _MONEY = re.compile(
     r"([-+]?)\s*(US\$|[$€£¥₹]|(?:USD|EUR|GBP|CNY|RMB|JPY|INR)(?=[\s\d]))\s*([\d.]+|[\d.].*?)"
     r"\s*((?:/|per\b)\s*[A-Za-z].*)?"
 )
+_COMMAND = re.compile(r"\\[A-Za-z]+")
 _LONG_UNIT = re.compile(r"[A-Za-z]{2}|[^\x00-\x7f]")
 _LONGEST_UNIT = 64
 _SAFE_LETTERS = set("mgsVWJNLAC")
@@ -226,9 +227,14 @@ def _measured(body: str, fold: bool) -> Amount | None:
             raise
         except TooHard:
             continue
-        if symbols(amount.tree) - {"\\pi", "e"} and not _LONG_UNIT.search(tail):
+        if symbols(amount.tree) - {"\\pi", "e"} and not _LONG_UNIT.search(_COMMAND.sub("", tail)):
             continue  # 6t^2 + 2t
-        return replace(amount, other=Amount(formula_tree(body, fold=False))) if unit.letter else amount
+        if not unit.letter:
+            return amount
+        product = Amount(formula_tree(body, fold=False))
+        if tail in OTHER_UNITS:
+            product = replace(amount, unit=OTHER_UNITS[tail], other=product)
+        return replace(amount, other=product)
     return None
 
 

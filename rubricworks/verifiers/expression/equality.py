@@ -62,6 +62,12 @@ def _same(a: Answer, b: Answer) -> bool | None:
     if isinstance(a, Assignment | Relation) and isinstance(b, Assignment | Relation):
         return _same_relations(a, b)
     for this, other in ((a, b), (b, a)):
+        if (
+            isinstance(this, Assignment)
+            and isinstance(this.value, Amount)
+            and any(map(_DERIVATIVE.match, symbols(this.value.tree)))
+        ):
+            return False  # a differential equation
         if isinstance(this, Assignment) and not isinstance(other, Region):
             return _same(this.value, other)
     if isinstance(a, Word | Choice) or isinstance(b, Word | Choice):
@@ -195,6 +201,7 @@ def _same_matrices(a: Answer, b: Answer) -> bool | None:
     return _all(*(_same(x, y) for i, j in zip(a.rows, b.rows, strict=True) for x, y in zip(i, j, strict=True)))
 
 
+_DERIVATIVE = re.compile(r"D\d ")
 _INDEX = re.compile(r"_\{?\d+\}?$")
 
 

@@ -428,7 +428,9 @@ class _Parser:
 
     def bound(self) -> Tree:
         negated = self.passed("-")
-        value = self.argument()
+        token = self.tokens[self.at]
+        self.at += token.isdigit()
+        value = ("n", int(token)) if token.isdigit() else self.argument()
         return ("-", value) if negated else value
 
     def integral(self) -> Tree:

@@ -105,12 +105,13 @@ _SUCH_THAT = re.compile(r"\\mid(?![A-Za-z])|[|:]")
 _COLUMN = re.compile(r"[(\[](.*,.*)[)\]]\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?")
 _CONDITION = re.compile(r"^\s*(?:if|for|when|where)\b|\botherwise\b")
 _OPENINGS, _CLOSINGS = ("(", "[", "{", "\\begin"), (")", "]", "}", "\\end")
-_ROWS = re.compile(r"\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
+_ANGLE = re.compile(r"<([^<>=]*,[^<>=]*)>")
+_ROWS = re.compile(r"(.*?)\s*[*]?\s*\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
 _ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers", "set of all real numbers"}
 _BRACKETS = {"(": ")", "[": "]"}
 _UNION = re.compile(r"\\cup(?![A-Za-z])")
 _DIFFERENCE = re.compile(r"\\(?:setminus|backslash)(?![A-Za-z])")
-_EMPTY = ("\\emptyset", "\\{\\}", "\\{ \\}")
+_EMPTY = ("\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
 _REALS = ("\\mathbb{R}", "\\mathbb R", "\\R")
 _RESTATEMENT = re.compile(r"([^()]+?)\s*\(([^()]+)\)")
 _COORDINATE = re.compile(r"\\circ\s?\}?\s*[NSEW]$")
@@ -193,6 +194,8 @@ def _read(body: str, mode: _Mode) -> Answer:
         return Word(lookalike)
     if mode.alone and (ends := split_range(body, in_math=mode.in_dollars)) and (between := _range(ends, mode)):
         return between
+    if body[:1] == "<" and (angle := _ANGLE.fullmatch(body)):
+        body = f"({angle[1]})"
     if "\\begin" not in body:
         rows, _ = split_outside(body, _SEMICOLON) if "," in body and ";" in body else ([body], [])
         if len(rows) > 1:
@@ -256,8 +259,9 @@ def _read_one(body: str, mode: _Mode) -> Answer:
         if signs:
             return _read_union([_read(part, inside) for part in parts], is_union=pattern is _UNION)
     if "," in body and (match := _ROWS.fullmatch(body)):
-        rows = [split_outside(row.strip()[1:-1], _COMMA)[0] for row in split_outside(match[1], _COMMA)[0]]
-        return Matrix(tuple(tuple(_amount(cell, inside) for cell in row) for row in rows))
+        rows = [split_outside(row.strip()[1:-1], _COMMA)[0] for row in split_outside(match[2], _COMMA)[0]]
+        factor = formula_tree(match[1] or "1", fold=mode.fold)
+        return Matrix(tuple(tuple(_times(factor, _amount(cell, inside)) for cell in row) for row in rows))
     if match := _COLUMN.fullmatch(body):
         return Matrix(tuple((_amount(part, inside),) for part in split_outside(match[1], _COMMA)[0]))
     if body[:1] in _BRACKETS and body[-1:] in ")]" and closes_last(body):
@@ -273,6 +277,10 @@ def _read_one(body: str, mode: _Mode) -> Answer:
     if _CHARGE_OR_COUNT.search(formula) and _CHEMICAL.fullmatch(formula):
         return _chemical(body, formula, mode)
     return read_amount(body, fold=mode.fold)
+
+
+def _times(factor: Tree, amount: Amount) -> Amount:
+    return amount if factor == ("n", 1) else Amount(("*", factor, amount.tree))
 
 
 def _signed(body: str, sign: str) -> str:

@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
 def name_of(side: str, fold: bool) -> Name | None:
     """The name that a side of an equation is: x, f(x), a_n, (x, y), AB, area; None for a formula."""
-    if not side or DOUBTS.search(side) or _SENTENCE.search(side):
+    if not side.isascii() or not side or DOUBTS.search(side) or _SENTENCE.search(side):
         return None
     text = "".join(side.split())
     text = text.casefold() if fold else text

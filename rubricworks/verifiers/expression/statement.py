@@ -26,7 +26,8 @@ _MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.spl
 _VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
 _MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()!-]")
 _NO_FORM = re.compile(r'[?"@#~$]|\.\.\.|\\(?:boxed|fbox)')
-_LONGEST_FORM = 1000
+_LONGEST_FORM, _LONGEST_NAME = 1000, 4
+"""Characters, and words."""
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -61,11 +62,11 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 
-_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s|$))|(?<=[\d.\s])\$$")
+_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+(?![-<>=+*/^\\])|$))|(?<=[\d.\s])\$$")
 """Signs around mathematics; before a plain number a dollar sign may mean dollars."""
 _LEAD_IN = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|the|final|answer|answers|ans"
-    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+[a-z]{2}))\b"
+    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+(?!in\b)[a-z]{2}))\b"
     r"(?:[\s,:]|\.(?!\d))*)+",
     re.IGNORECASE,
 )
@@ -118,6 +119,11 @@ def is_form(text: str) -> bool:
     if len(body) > _LONGEST_FORM or not _MATHEMATICS.search(body) or _NO_FORM.search(body) or not is_closed(body):
         return False
     return not any(map(_is_english, re.findall(r"[A-Za-z]{2,}", _COMMAND.sub(" ", body))))
+
+
+def is_name(text: str) -> bool:
+    """Return True for a few words without a number that state nothing: `Mount Everest`."""
+    return len(text.split()) <= _LONGEST_NAME and not re.search(r"[\d\\$]", text) and not _STATES.search(f"{text} ")
 
 
 def is_closed(body: str) -> bool:

@@ -12,7 +12,7 @@ _LATEX = r"""
 ν \nu  ξ \xi  ρ \rho  σ \sigma  τ \tau  υ \upsilon  φ \phi  χ \chi  ψ \psi  ω \omega  Γ \Gamma  Δ \Delta
 Θ \Theta  Λ \Lambda  Ξ \Xi  Σ \Sigma  Φ \Phi  Ψ \Psi  Ω \Omega
 """
-_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ’ ' ‘ ' “ \" ” \" 、 , 。 . … ... ⟨ ( ⟩ )"
+_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ″ '' ’ ' ‘ ' “ \" ” \" 、 , 。 . … ... ⟨ ( ⟩ )"
 _FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _SPACES = dict.fromkeys("\u00a0\u2009\u202f\u3000", " ") | dict.fromkeys("\u200b\ufeff", "")
 
@@ -73,7 +73,7 @@ _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _THIN_SPACE = re.compile(r"(?<=\d)\\,(?=\d{3})")
 _PLAIN_NAMES = re.compile(
-    r"(?<![\\A-Za-z])(?<![A-Za-z]\{)(sqrt|pi|infinity|infty|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])"
+    r"(?<![\\A-Za-z])(?<![A-Za-z]\{)(sqrt|pi|infinity|infty|inf|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])"
 )
 _SCIENTIFIC = re.compile(r"(?<=[\d)])\s*[xX]\s*(?=10\s*\^)")
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
@@ -186,7 +186,7 @@ def _operator(name: re.Match[str]) -> str:
 
 
 def _with_backslash(name: re.Match[str]) -> str:
-    return "\\infty " if name[0] == "infinity" else f"\\{name[0]} "
+    return "\\infty " if name[0] in ("infinity", "inf") else f"\\{name[0]} "
 
 
 def _inside(text: str) -> str | None:

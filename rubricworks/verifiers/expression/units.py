@@ -54,7 +54,7 @@ N | newton | 1 kilogram meter second^-2
 Pa | pascal | 1 kilogram meter^-1 second^-2
 bar | bar | 100000 kilogram meter^-1 second^-2
 Hz | hertz | 1 second^-1
-Ω | ohm | 1 kilogram meter^2 second^-3 ampere^-2
+Ω ohm | ohm | 1 kilogram meter^2 second^-3 ampere^-2
 F | farad | 1 kilogram^-1 meter^-2 second^4 ampere^2
 H | henry | 1 kilogram meter^2 second^-2 ampere^-2
 C | coulomb | 1 ampere second
@@ -129,8 +129,6 @@ $ | dollar usd 美元 | 1 dollar
 ₹ | rupee inr | 1 rupee
 | yen jpy | 1 yen
 """
-_AMBIGUOUS = "TC"
-"""Bare: tesla or trillion, coulomb or Celsius."""
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "centuries": "century", "henries": "henry", "hertz": "hertz", "lux": "lux",
     "siemens": "siemens",
@@ -170,7 +168,7 @@ def read_unit(text: str) -> Unit | None:
             return replace(_SYMBOLS["K"], required=True)
         return replace(_CELSIUS if match[1] else _FAHRENHEIT, letter=len(text) == 1)
     unit = _read_product(text)
-    return replace(unit, letter=True) if unit and len(text) == 1 and text.isalpha() else unit
+    return replace(unit, letter=True) if unit and len(text) == 1 and text.isalpha() and text.isascii() else unit
 
 
 def _is_product_of_letters(text: str) -> bool:
@@ -244,11 +242,12 @@ def _tables() -> tuple[dict[str, Unit], dict[str, Unit]]:
                     for prefix, size in prefixes.items() if prefixed else ():
                         if "-" not in size or dimensions != (("bit", 1),):
                             units[prefix + text] = Unit(dimensions, Fraction(factor) * Fraction(size))
-    for symbol in _AMBIGUOUS:
-        del symbols[symbol]
+    symbols["T"] = replace(symbols["T"], required=True)  # or trillion
     return symbols, words
 
 
 _SYMBOLS, _WORDS = _tables()
 _CELSIUS = replace(_SYMBOLS["K"], zero=Fraction("273.15"))
+OTHER_UNITS = {"C": _SYMBOLS["C"], "F": _SYMBOLS["F"]}
+"""Coulomb and farad, where Celsius and Fahrenheit come first."""
 _FAHRENHEIT = Unit(_CELSIUS.dimensions, Fraction(5, 9), Fraction("459.67") * Fraction(5, 9))

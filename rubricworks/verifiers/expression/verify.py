@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rubricworks.verifiers.expression.values import Answer
 
 _SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_NUMBER_IN_WORDS = re.compile(r"[^\\]*\d[^\\]*")
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
 
@@ -85,18 +86,23 @@ def _read(text: str) -> _Reading:
     from rubricworks.verifiers.expression.amounts import NoValue
     from rubricworks.verifiers.expression.formula import TooLarge
     from rubricworks.verifiers.expression.reading import read_answer
-    from rubricworks.verifiers.expression.statement import is_form, stated_value
-    from rubricworks.verifiers.expression.values import Word
+    from rubricworks.verifiers.expression.statement import is_form, is_name, stated_value
 
     try:
-        answer = read_answer(text)
-        is_phrase = isinstance(answer, Word) and answer.phrase
-        if (answer is None or is_phrase) and not is_form(text) and (stated := stated_value(text)) is not None:
+        answer, is_sure = read_answer(text), is_form(text) or is_name(text)
+        if not is_sure and _is_phrase(answer) and (stated := stated_value(text)) is not None:
             answer, text = read_answer(stated), stated
+            is_sure = is_form(text)
     except (TooLarge, NoValue):
         return _Reading(None, "", "")
-    is_prose = isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text))
+    is_prose = not is_sure and _is_phrase(answer) and _NUMBER_IN_WORDS.fullmatch(getattr(answer, "text", "")) is None
     return _Reading(answer, text, form_of(text) if answer is not None or is_form(text) else "", is_prose)
+
+
+def _is_phrase(answer: "Answer | None") -> bool:
+    from rubricworks.verifiers.expression.values import Word
+
+    return answer is None or (isinstance(answer, Word) and answer.phrase)
 
 
 def form_of(text: str) -> str:
