@@ -82,6 +82,9 @@ def _same(a: Answer, b: Answer) -> bool | None:
     for this, other in ((a, b), (b, a)):
         if isinstance(this, Region) and isinstance(other, Listing) and other.kind == "and":
             return _same_listings(Listing("and", as_relations(this)), other)
+    for this, other in ((a, b), (b, a)):
+        if isinstance(this, Region) and isinstance(other, Relation) and this.unknown is None:
+            return False  # an unsolved relation is no set
     if isinstance(a, Region) or isinstance(b, Region):
         first, second = as_region(a), as_region(b)
         return first is not None and second is not None and same_regions(first, second, _same_amounts)

@@ -74,7 +74,7 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _LETTER = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:)]?")
 _SCALE_LETTER = re.compile(r"[\d})]\s*[KMBTGHSkmbtghs]$")
 """A number and a letter that is one thing in upper case and another in lower: 5 M, 5 m."""
-_FOREIGN = re.compile(r"(?:[^\W\d_]|\s)+(?<![A-Za-z])")
+_FOREIGN = re.compile(r"(?:[^\W\d_A-Za-z]|\s)+")
 """A word in another script."""
 _COMMAND = re.compile(r"\\(?:begin|end)\s*\{\w+\*?\}|\\[A-Za-z]+")
 _LETTERS = re.compile(r"[A-Za-z]{2,3}")
@@ -327,7 +327,7 @@ def _braced(body: str, opening: str, inside: _Mode, mode: _Mode) -> Answer:
     items = _read(body, inside)
     # Braces without a backslash group in LaTeX and show nothing.
     kind = "bare" if mode.in_math and opening == "{" else "{}"
-    return Listing(kind, items.items if _is_list(items) else (items,))
+    return Listing(kind, items.items if isinstance(items, Listing) and items.kind == "bare" else (items,))
 
 
 def _read_union(parts: list[Answer], *, is_union: bool) -> Answer:

@@ -26,6 +26,7 @@ _MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.spl
 _VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
 _MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()!-]")
 _NO_FORM = re.compile(r'[?"@#~$]|\.\.\.|\\(?:boxed|fbox)')
+_NAME = re.compile(r"(?:[^\W\d_][^\W\d_]*(?:['.-][^\W\d_]*)*\s*)+")
 _LONGEST_FORM, _LONGEST_NAME = 1000, 4
 """Characters, and words."""
 
@@ -62,6 +63,7 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 
+_MATHEMATICS_IN_DOLLARS = re.compile(r"(?<![\\$])\$(?=\S)([^$]*[^\s$\\])\$(?![\d$])")
 _DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+(?![-<>=+*/^\\])|$))|(?<=[\d.\s])\$$")
 """Signs around mathematics; before a plain number a dollar sign may mean dollars."""
 _LEAD_IN = re.compile(
@@ -123,7 +125,8 @@ def is_form(text: str) -> bool:
 
 def is_name(text: str) -> bool:
     """Return True for a few words without a number that state nothing: `Mount Everest`."""
-    return len(text.split()) <= _LONGEST_NAME and not re.search(r"[\d\\$]", text) and not _STATES.search(f"{text} ")
+    body = strip_surface(text).body
+    return len(body.split()) <= _LONGEST_NAME and _NAME.fullmatch(body) is not None and not _STATES.search(f"{body} ")
 
 
 def is_closed(body: str) -> bool:
@@ -207,7 +210,7 @@ def _sentence_value(sentence: str, *, is_final: bool = False) -> str | None:
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".,;!")
     if sentence.endswith("?"):
         return None
-    plain = _DELIMITER.sub(" ", sentence).strip()
+    plain = _DELIMITER.sub(" ", _MATHEMATICS_IN_DOLLARS.sub(r" \1 ", sentence)).strip()
     whole = _IS_THE_ANSWER.sub("", plain)
     whole = whole[lead_in.end() :] if (lead_in := _LEAD_IN.match(whole)) else whole
     stated = list(_STATES.finditer(plain))

@@ -63,6 +63,7 @@ _LEAD = re.compile(
     r"|\\displaystyle(?![A-Za-z])\s*|\\[,;:]\s*"
 )
 """What may stand before an answer and says nothing."""
+_PLAIN_COMPLEMENT = re.compile(r"(?<![A-Za-z\\{])R\s*\\\s+(?=\{)")
 _PLAIN_IN = re.compile(r"^(\s*[A-Za-z])\s+in\s+(?=[\[({]|\\mathbb|\\\{)")
 _PLAIN_UNION = re.compile(r"(?<=[\])}])\s*U\s*(?=[\[({\\])")
 _FORMULA_IN_TEXT = re.compile(
@@ -147,6 +148,7 @@ def strip_surface(text: str) -> Surface:
     is_text = False
     about = "~" if text.startswith("~") else ""  # a doubt; further on it is a space
     text = text.removeprefix("~")
+    text = _PLAIN_COMPLEMENT.sub(r"\\mathbb{R} \\setminus ", text)
     if "\\" in text or "~" in text:
         text = _COMMAND.sub(
             lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", _THIN_SPACE.sub("", text))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rubricworks.verifiers.expression.values import Answer
 
 _SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_ONE_IN_BRACES = re.compile(r"\{(\w)\}(?!\w)")
 _NUMBER_IN_WORDS = re.compile(r"[^\\]*\d[^\\]*")
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
@@ -109,7 +110,7 @@ def form_of(text: str) -> str:
     """The text without its surface and the spaces that mean nothing."""
     from rubricworks.verifiers.expression.surface import strip_surface
 
-    return _SPACE.sub("", strip_surface(text).body)
+    return _SPACE.sub("", _ONE_IN_BRACES.sub(r" \1", strip_surface(text).body))
 
 
 def _compare_by_worker(wanted: str, predicted: str, target: object, seconds: float) -> bool:
