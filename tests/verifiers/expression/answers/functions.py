@@ -215,13 +215,9 @@ class Function:
         return mutations
 
     def unequal(self, other: object) -> bool:
-        if isinstance(other, Defined):
-            return True
-        return (
-            isinstance(other, Function)
-            and (other.name == self.name)
-            and different(self.body.tree, substitute(other.body.tree, other.parameter, Sym(self.parameter)))
-        )
+        if not isinstance(other, Function):
+            return isinstance(other, Defined)
+        return different(self.body.tree, substitute(other.body.tree, other.parameter, Sym(self.parameter)))
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Number:
         if not self.notation:
             forms["written out"] = writer(self.tree)
         elif 0 < self.notation[1] < 9:
-            forms["written out"] = lambda style: f"{int(self.tree.value):,}" if style.braces else f"{self.tree.value}"
+            forms["written out"] = lambda style: f"{int(self.tree.value):,}" if style.careful else f"{self.tree.value}"
         if not isinstance(self.tree, Num):
             forms["reordered"] = writer(reorder(self.tree, rng))
         forms |= {name: writer(tree) for name, tree in self.rewrites}

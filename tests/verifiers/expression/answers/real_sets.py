@@ -57,7 +57,7 @@ class Piece:
         left, right = "[" if self.low_closed else "(", "]" if self.high_closed else ")"
         if style.left_right:
             left, right = rf"\left{left}", rf"\right{right}"
-        return f"{left}{low}, {high}{right}" if style.braces else f"{left}{low},{high}{right}"
+        return f"{left}{low}, {high}{right}" if style.careful else f"{left}{low},{high}{right}"
 
     def inequality(self, name: str, style: Style, flipped: bool) -> str:
         below, above = "<=" if self.low_closed else "<", "<=" if self.high_closed else "<"
@@ -86,7 +86,7 @@ class Piece:
 
 def bound_text(bound: Bound, style: Style) -> str:
     if isinstance(bound, float):
-        text = style.spelled(r"\infty", "∞", "infinity" if style.braces else "inf")
+        text = style.spelled(r"\infty", "∞", "infinity" if style.careful else "inf")
         return f"-{text}" if bound < 0 else f"+{text}" if style.coefficient_first and style.latex else text
     return write(bound, style)
 
@@ -138,7 +138,7 @@ class RealSet:
 
         def inequalities(style: Style) -> str:
             parts = [piece.inequality(x, style, flipped and len(pieces) == 1) for piece in pieces]
-            return style.word("or").join(parts) if style.braces or not style.latex else r" \lor ".join(parts)
+            return style.word("or").join(parts) if style.careful or not style.latex else r" \lor ".join(parts)
 
         forms: dict[str, Writer] = {
             "intervals": intervals,

@@ -25,14 +25,18 @@ HALF = num(1, 2)
 
 @dataclass
 class Style:
-    """One writer's habits: drawn once for an answer, so that it is written consistently."""
+    """One writer's habits: drawn once for an answer, so that it is written consistently.
+
+    `careful` says whether the writer is careful: braces around single characters, spaces around signs.
+    """
 
     dialect: str
     rng: Random
     fraction: str = field(init=False)
     times: str = field(init=False)
+    number_times: str = field(init=False)
     left_right: bool = field(init=False)
-    braces: bool = field(init=False)
+    careful: bool = field(init=False)
     coefficient_first: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -41,8 +45,9 @@ class Style:
         self.times = (
             pick(("", "", "", r"\cdot ")) if latex else {"unicode": pick(("", "·")), "ascii": "*"}[self.dialect]
         )
+        self.number_times = self.spelled(pick((r" \cdot ", r" \times ")), pick("·×"), "*")
         self.left_right = latex and pick((True, False, False))
-        self.braces = pick((True, True, False))
+        self.careful = pick((True, True, False))
         self.coefficient_first = pick((True, False))
 
     @property
@@ -69,7 +74,7 @@ class Style:
         letter, _, index = name.partition("_")
         if self.latex:
             letter = rf"\{letter}" if letter in GREEK else letter
-            return letter + (f"_{{{index}}}" if self.braces else f"_{index}") if index else letter
+            return letter + (f"_{{{index}}}" if self.careful else f"_{index}") if index else letter
         if self.dialect == "unicode":
             return GREEK.get(letter, letter) + index.translate(SUBSCRIPTS)
         return name
@@ -85,7 +90,7 @@ class Style:
 
 
 def minus_sign(style: Style) -> str:
-    return style.spelled("-", "−" if style.braces else "-", "-")
+    return style.spelled("-", "−" if style.careful else "-", "-")
 
 
 def write(tree: Tree, style: Style, level: int = SUM) -> str:
@@ -108,7 +113,7 @@ def write(tree: Tree, style: Style, level: int = SUM) -> str:
             for term in terms:
                 negative, positive = split_sign(term)
                 sign = minus_sign(style) if negative else "+" if text else ""
-                text += (f" {sign} " if text and style.braces else sign) + write(
+                text += (f" {sign} " if text and style.careful else sign) + write(
                     positive, style, PRODUCT if negative else SUM
                 )
             return style.parens(text) if level > SUM else text
@@ -201,12 +206,12 @@ def glue(left: str, right: str, style: Style) -> str:
     if not left:
         return right
     if right[0].isdigit():
-        return style.spelled(r" \cdot ", "·", "*") + right
+        return style.number_times + right
     if style.latex:
         return (style.times or (" " if left[-1].isalpha() and right[0].isalpha() and "\\" in left else "")) + right
     words = len(right) > 1 and right[:2].isalpha() and right.isascii()
     if left.isdigit() and not words:
-        return ("" if style.braces else style.times) + right
+        return ("" if style.careful else style.times) + right
     return (style.times or (" " if words or (right[0] not in "(√" and len(right) > 2) else "")) + right
 
 
@@ -220,7 +225,7 @@ def raised(tree: Pow, style: Style, level: int) -> str:
         if style.latex:
             inner = write(base, style)
             return (
-                rf"\sqrt{inner}" if len(inner) == 1 and inner.isdigit() and not style.braces else rf"\sqrt{{{inner}}}"
+                rf"\sqrt{inner}" if len(inner) == 1 and inner.isdigit() and not style.careful else rf"\sqrt{{{inner}}}"
             )
         if style.dialect == "unicode":
             inner = write(base, style, BASE)
@@ -237,10 +242,10 @@ def raised(tree: Pow, style: Style, level: int) -> str:
         below = style.parens(below)
     above = write(exponent, style)
     if style.latex:
-        return f"{below}^{above}" if len(above) == 1 and not style.braces else f"{below}^{{{above}}}"
+        return f"{below}^{above}" if len(above) == 1 and not style.careful else f"{below}^{{{above}}}"
     if style.dialect == "unicode" and above.isdigit():
         return below + above.translate(SUPERSCRIPTS)
-    sign = "**" if style.dialect == "ascii" and not style.braces else "^"
+    sign = "**" if style.dialect == "ascii" and not style.careful else "^"
     return f"{below}{sign}{above if above.isdigit() or len(above) == 1 else f'({above})'}"
 
 

@@ -143,7 +143,7 @@ class Point:
 
     def forms(self, rng: Random) -> dict[str, Writer]:
         def listed(style: Style) -> str:
-            return (", " if style.braces else ",").join(write(entry, style) for entry in self.entries)
+            return (", " if style.careful else ",").join(write(entry, style) for entry in self.entries)
 
         def angled(style: Style) -> str:
             return style.spelled(r"\langle ", "⟨", "<") + listed(style) + style.spelled(r" \rangle", "⟩", ">")
@@ -224,7 +224,7 @@ class Matrix:
                         + ", ".join("[" + ", ".join(write(entry, style) for entry in row) + "]" for row in rows)
                         + "]"
                     )
-                ampersand, newline = (" & ", r" \\ ") if style.braces else ("&", r"\\")
+                ampersand, newline = (" & ", r" \\ ") if style.careful else ("&", r"\\")
                 body = newline.join(ampersand.join(write(entry, style) for entry in row) for row in rows)
                 if name == "array":
                     left, right = style.rng.choice((("(", ")"), ("[", "]")))
