@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, TooLarge, Tree, parse
+from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, TooHard, TooLarge, Tree, parse
 from rubricworks.verifiers.expression.numeric import constant_value, has_calculus, symbols
 from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
 from rubricworks.verifiers.expression.values import Amount
@@ -138,10 +138,11 @@ def formula_tree(body: str, *, fold: bool) -> Tree:
     """
     tree = parse(body, fold=fold)
     names = symbols(tree)
-    if "\\infty" in names:
-        if tree not in (INFINITY, MINUS_INFINITY):
-            raise TooHard("arithmetic with infinity")
-    elif has_calculus(tree):
+    if tree in (INFINITY, MINUS_INFINITY):
+        return tree
+    if _counts_with_infinity(tree):
+        raise TooHard("arithmetic with infinity")
+    if has_calculus(tree):
         _refuse_large(tree)
     elif not names - {"\\pi", "e", "i"}:
         try:
@@ -151,6 +152,12 @@ def formula_tree(body: str, *, fold: bool) -> Tree:
         except (TooHard, ArithmeticError, ValueError, TypeError):
             raise NoValue("no value") from None
     return tree
+
+
+def _counts_with_infinity(tree: Tree) -> bool:
+    """Return True if infinity stands anywhere but in a bound."""
+    parts = tree[-1:] if tree[0] in BINDING else tree[1:]
+    return tree == INFINITY or any(isinstance(part, tuple) and _counts_with_infinity(part) for part in parts)
 
 
 _MOST_NODES, _LARGEST_EXPONENT, _LARGEST_FACTORIAL, _LARGEST_BOUND = 400, 2000, 2000, 10**6

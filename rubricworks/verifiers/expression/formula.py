@@ -50,6 +50,8 @@ _CONSTANTS = ("e", "i", "\\pi", "\\infty")
 _PLAIN_FUNCTION = re.compile(
     rf"(?<![\\A-Za-z])(a(?=sin|cos|tan))?({'|'.join(_FUNCTION_NAMES.split())}|max|min|gcd|lcm)(?=[a-z]?(?![A-Za-z]))"
 )
+_COEFFICIENT = re.compile(r"(?<![\w.})/^])(\d+)\s?/\s?(\d+)\s+(?=[A-Za-z])")
+"""1/2 x is half of x; 1/2x may mean two things."""
 _PLAIN_OPERATOR = re.compile(r"(?<![\\A-Za-z])(sum|prod|int|lim)(?=\s*_)")
 _PLAIN_DERIVATIVE = re.compile(
     r"(?<![A-Za-z\\])(d(?:\^\{?\d\}?)?)\s?([A-Za-z](?:\([a-z]\))?)?\s*/\s*(d)\s?([A-Za-z](?:\^\{?\d\}?)?)(?![A-Za-z])"
@@ -87,6 +89,7 @@ def _parse(text: str, fold: bool) -> Tree:
         raise TooHard("long")
     text = _TAIL.sub(lambda primes: "'" * primes[0].count("\\prime"), text)
     text = _PLAIN_FUNCTION.sub(lambda name: f"\\{'arc' if name[1] else ''}{name[2]} ", text)
+    text = _COEFFICIENT.sub(r"(\1/\2)", text)
     text = _PLAIN_OPERATOR.sub(r"\\\1", text)
     text = _PLAIN_DERIVATIVE.sub(r"\\frac{\1 \2}{\3 \4}", text)
     if _WORD.search(text):
@@ -277,7 +280,9 @@ class _Parser:
             parts = (index,) if index else ()
             return ("call", name + "'" * primes, *parts, *self.listed(")"))
         if token in _APPLIED and self.tokens[self.at] == "^" and self.is_applied_power():
-            raise TooHard("a power or an inverse of a function")
+            if not self.passed("^", "{", "-", "1", "}", "("):
+                raise TooHard("a power of a function")
+            return ("call", f"{name}^-1", *self.listed(")"))
         if index:
             return ("call", name + "'" * primes, index)
         if primes and len(name) == 1:

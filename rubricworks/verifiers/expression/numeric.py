@@ -37,8 +37,8 @@ _MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot":
 _EXPONENTIAL = ("exp", "sinh", "cosh", "tanh", "coth")
 _DENOMINATOR = 10_007
 """Of random coordinates."""
-_MOST_BITS = 60_000
-"""Of one exact number: enough for 5,000!, and multiplied in microseconds."""
+_MOST_BITS, _FEW_BITS = 60_000, 4_000
+"""Of one exact number: a whole one up to 5,000!, multiplied in microseconds, and a fraction."""
 _LARGEST_DEGREE = 12
 _LOCAL = threading.local()
 
@@ -105,12 +105,11 @@ def value(tree: Tree, point: Point) -> Value:
     if kind in _BINDING:
         return _opened(tree, point)
     if kind in ("diff", "opaque diff"):
-        return _atom(f"diff {tree[1]} {tree[2]}", [point.coordinate(tree[1]), value(tree[3], point)])
+        return _atom(f"diff {tree[1]} {tree[2]}", point, [point.coordinate(tree[1]), value(tree[3], point)])
     if kind == "call":
-        moved = " moved" if point.moved == f"{tree[1]}(" else ""
-        return _applied(tree[1] + moved, [value(part, point) for part in tree[2:]])
+        return _applied(tree[1], point, [value(part, point) for part in tree[2:]])
     if kind in ("floor", "ceil") and symbols(tree) - {"\\pi", "e"}:
-        return _atom(kind, [value(tree[1], point)])
+        return _atom(kind, point, [value(tree[1], point)])
     if kind == "fn":
         base = None if tree[3] is None else value(tree[3], point)
         return _function(tree[1], value(tree[2], point), base, point)
@@ -323,10 +322,10 @@ def _opened(tree: Tree, point: Point) -> Value:
             parts.append(value(body, point))
         finally:
             point.bound = outside
-    return _atom(kind, parts)
+    return _atom(kind, point, parts)
 
 
-def _applied(name: str, arguments: list[Value]) -> Value:
+def _applied(name: str, point: Point, arguments: list[Value]) -> Value:
     """An unknown function is an atom; of numbers, the largest and the like are known."""
     rational = _is_rational(*arguments)
     if rational and name in ("max", "min"):
@@ -335,11 +334,13 @@ def _applied(name: str, arguments: list[Value]) -> Value:
         return getattr(math, name)(*arguments)
     if name in ("max", "min", "gcd", "lcm"):
         arguments = sorted(arguments, key=lambda number: str(number_of(number)))
-    return _atom(name, arguments)
+    return _atom(name, point, arguments)
 
 
-def _atom(name: str, arguments: list[Value]) -> Value:
+def _atom(name: str, point: Point, arguments: list[Value]) -> Value:
+    """A random value of this name and these arguments, another one at each point."""
     context = _context()
+    moved = " moved" if point.moved == f"{name}(" else ""
     texts = []
     for argument in arguments:
         number = argument if isinstance(argument, str) else number_of(argument)
@@ -348,7 +349,7 @@ def _atom(name: str, arguments: list[Value]) -> Value:
         elif not isinstance(number, str) and is_real(number):
             number = context.re(number)
         texts.append(number if isinstance(number, str) else context.nstr(number, 25))
-    return context.mpf(random.Random(f"{name}({', '.join(texts)})").uniform(0.5, 3))
+    return context.mpf(random.Random(f"{name}({', '.join(texts)}) {point.number}{moved}").uniform(0.5, 3))
 
 
 def _negative(a: Value) -> Value:
@@ -382,7 +383,8 @@ def _power(base: Value, exponent: Value, point: Point) -> Value:
         if _is_rational(exponent) and exponent > 0:
             return 0
         raise TooHard("a power of zero")
-    if isinstance(exponent, int) and _is_rational(base) and abs(exponent) * _bits(base) <= _MOST_BITS:
+    most = _MOST_BITS if isinstance(base, int) else _FEW_BITS
+    if isinstance(exponent, int) and _is_rational(base) and abs(exponent) * _bits(base) <= most:
         return _whole(Fraction(base) ** exponent)
     if (
         isinstance(exponent, Fraction)
@@ -493,7 +495,12 @@ def _function(name: str, argument: Value, base: Value | None, point: Point) -> V
 
 
 def _is_rational(*values: Value) -> bool:
-    return all(isinstance(number, int | Fraction) and _bits(number) <= _MOST_BITS for number in values)
+    return all(
+        _bits(number) <= _MOST_BITS
+        if isinstance(number, int)
+        else isinstance(number, Fraction) and _bits(number) <= _FEW_BITS
+        for number in values
+    )
 
 
 def _bits(number: Rational) -> int:

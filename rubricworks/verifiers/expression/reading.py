@@ -240,6 +240,8 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
         known = [region for region in regions if region is not None]
         if len(known) == len(items) and len({region.unknown for region in known}) == 1:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
+    if any("\\" in separator for separator in separators):
+        raise TooHard("logic")
     return Listing("bare", tuple(items))
 
 
@@ -541,7 +543,8 @@ def split_outside(body: str, separator: re.Pattern[str]) -> tuple[list[str], lis
 def _phrase(text: str) -> str:
     """One spelling of a text: numbers in digits, units by size, no articles, plurals or commas."""
     words: list[str] = []
-    for token in _TOKEN.findall(text):
+    tokens = _TOKEN.findall(text)
+    for place, token in enumerate(tokens):
         previous = words[-1] if words else ""
         if "\\circ" in token or token == "°":
             words.append("degree")
@@ -555,7 +558,8 @@ def _phrase(text: str) -> str:
             words.append(_DIRECTIONS[token.casefold()])
         elif token[0].isalpha():
             word = token.casefold()
-            words += [] if word in ("a", "an", "the") else [singular(word) or word]
+            is_article = word in ("a", "an", "the") and place < len(tokens) - 1 and (token == word or place == 0)
+            words += [] if is_article else [singular(word) or word]
         elif token not in ",.;{}":
             words.append(token)
     return " ".join(words)

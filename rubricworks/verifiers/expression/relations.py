@@ -155,7 +155,7 @@ def _vanishes_where(f: Tree, g: Tree, names: frozenset[str]) -> bool:
             roots = [root for root in polynomial_roots(top) if abs(_at(bottom, root)) > _NEARLY_ZERO]
             for root in roots:
                 size = max(abs(factor * root**power) for power, factor in enumerate(map(number_of, of_g)))
-                if abs(_at(of_g, root)) > 1e-15 * max(size, 1) or abs(_at(below_g, root)) < _NEARLY_ZERO:
+                if abs(_at(of_g, root)) > 1e-20 * max(size, 1) or abs(_at(below_g, root)) < _NEARLY_ZERO:
                     return False
             if not roots:
                 return False

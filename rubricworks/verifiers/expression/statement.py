@@ -26,7 +26,7 @@ _MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.spl
 _VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
 _MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()!-]")
 _NO_FORM = re.compile(r'[?"@#~$]|\.\.\.|\\(?:boxed|fbox)')
-_NAME = re.compile(r"(?:[^\W\d_][^\W\d_]*(?:['.-][^\W\d_]*)*\s*)+")
+_NAME = re.compile(r"[^\W\d_]+(?:['.-][^\W\d_]*)*(?:\s+[^\W\d_]+(?:['.-][^\W\d_]*)*)*")
 _LONGEST_FORM, _LONGEST_NAME = 1000, 4
 """Characters, and words."""
 

@@ -40,7 +40,7 @@ _COMMANDS = {
     "\\le": "\\leq", "\\leqslant": "\\leq", "\\lt": "<", "\\ge": "\\geq", "\\geqslant": "\\geq", "\\gt": ">",
     "\\ne": "\\neq", "\\varnothing": "\\emptyset", "\\lbrace": "\\{", "\\rbrace": "\\}",
     "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(", "\\rangle": ")", "\\therefore": "", "\\colon": ":",
-    "\\lor": " or ", "\\vee": " or ", "\\land": " and ", "\\wedge": " and ", "\\R": "\\mathbb{R}",
+    "\\vee": "\\lor", "\\wedge": "\\land", "\\R": "\\mathbb{R}",
     "\\degree": "^\\circ", "\\ldots": "...", "\\dots": "...", "\\cdots": "...", "\\limits": "",
 }  # fmt: skip
 _COMMAND = re.compile(r"\\\\|\\q?quad|\\[A-Za-z]+|\\[,;:! %$]|~")

@@ -242,6 +242,7 @@ def _tables() -> tuple[dict[str, Unit], dict[str, Unit]]:
                     for prefix, size in prefixes.items() if prefixed else ():
                         if "-" not in size or dimensions != (("bit", 1),):
                             units[prefix + text] = Unit(dimensions, Fraction(factor) * Fraction(size))
+    words |= {counter: Unit(((counter, 1),), Fraction(1)) for counter in "个只人本张条辆次件名位头颗棵种"}
     symbols["T"] = replace(symbols["T"], required=True)  # or trillion
     return symbols, words
 
