@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, TooHard, TooLarge, Tree, parse
-from rubricworks.verifiers.expression.numeric import constant_value, has_calculus, symbols
+from rubricworks.verifiers.expression.numeric import constant_value, kind_count, symbols
 from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
 from rubricworks.verifiers.expression.values import Amount
 
@@ -142,7 +142,7 @@ def formula_tree(body: str, *, fold: bool) -> Tree:
         return tree
     if _counts_with_infinity(tree):
         raise TooHard("arithmetic with infinity")
-    if has_calculus(tree):
+    if kind_count(tree, CALCULUS):
         _refuse_large(tree)
     elif not names - {"\\pi", "e", "i"}:
         try:
@@ -179,7 +179,11 @@ def _refuse_large(tree: Tree) -> None:
         elif kind in CALCULUS and kind != "diff":
             limit, bounded = _LARGEST_BOUND, [part for part in parts[1:3] if isinstance(part, tuple)]
         for part in bounded:
-            if not symbols(part) - {"\\pi", "e", "i"} and not has_calculus(part) and abs(constant_value(part)) > limit:
+            if (
+                not symbols(part) - {"\\pi", "e", "i"}
+                and not kind_count(part, CALCULUS)
+                and abs(constant_value(part)) > limit
+            ):
                 raise TooLarge("a large exponent, factorial or bound")
         if count > _MOST_NODES or (kind == "n" and abs(parts[0]) > _LARGEST_NUMBER):
             raise TooLarge("much to compute")

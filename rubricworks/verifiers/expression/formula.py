@@ -71,6 +71,10 @@ class TooLarge(TooHard):
     """Read, and beyond any arithmetic: a tower of powers, the factorial of a million, hundreds of brackets."""
 
 
+def subtrees(tree: Tree) -> list[Tree]:
+    return [part for part in tree[1:] if isinstance(part, tuple)]
+
+
 def parse(text: str, *, fold: bool) -> Tree:
     """The tree of a formula.
 

@@ -35,8 +35,6 @@ from rubricworks.verifiers.expression.relations import (
     name_of,
     relation_of,
     same_constants,
-    solved,
-    union,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
 from rubricworks.verifiers.expression.units import read_unit

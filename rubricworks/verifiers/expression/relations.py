@@ -16,29 +16,30 @@ from typing import NamedTuple
 from rubricworks.verifiers.expression.amounts import formula_tree
 from rubricworks.verifiers.expression.formula import TooHard, Tree
 from rubricworks.verifiers.expression.numeric import (
+    CONSTANTS,
+    NO_VALUE,
     Point,
     Value,
     agree,
     constant_value,
     depends_on,
-    fraction_in,
+    is_exact,
     is_real,
     number_of,
     polynomial_roots,
     same_values,
     symbols,
     value,
-)
+)  # fmt: skip
+from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, real_roots, value_at
 from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Relation
 from rubricworks.verifiers.expression.words import DOUBTS
 
-CONSTANTS = frozenset({"\\pi", "e", "i"})
 _UPRIGHT = re.compile(r"\\(?:frac|overline|angle|triangle|widehat|overrightarrow)|[{}|:\s]|_(?:\w|\{[^{}]*\})")
 _LABEL = re.compile(r"[A-Z]+")
 _WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:$]*")
 _SENTENCE = re.compile(r"\b(?:is|are|was|were|be|that|find|get|have|so|then|when|if|for|where|with)\b", re.IGNORECASE)
 _SHORT_WORDS = {"ans", "sum", "age", "avg", "net"}
-_NEARLY_ZERO = 1e-10
 
 
 class Name(NamedTuple):
@@ -134,7 +135,7 @@ def _ratio(a: Tree, b: Tree) -> Value | None:
             try:
                 point = Point(number, kind)
                 x, y = number_of(value(a, point)), number_of(value(b, point))
-            except (TooHard, ArithmeticError, ValueError, TypeError):
+            except NO_VALUE:
                 continue
             if x == 0 or y == 0:
                 return None
@@ -152,22 +153,14 @@ def _vanishes_where(f: Tree, g: Tree, names: frozenset[str]) -> bool:
         for number in range(2, 5):
             point = Point(number, "any")
             (top, bottom), (of_g, below_g) = (fraction_in(tree, name, point) for tree in (f, g))
-            roots = [root for root in polynomial_roots(top) if abs(_at(bottom, root)) > _NEARLY_ZERO]
+            roots = [root for root in polynomial_roots(top) if abs(value_at(bottom, root)) > NEARLY_ZERO]
             for root in roots:
                 size = max(abs(factor * root**power) for power, factor in enumerate(map(number_of, of_g)))
-                if abs(_at(of_g, root)) > 1e-20 * max(size, 1) or abs(_at(below_g, root)) < _NEARLY_ZERO:
+                if abs(value_at(of_g, root)) > 1e-20 * max(size, 1) or abs(value_at(below_g, root)) < NEARLY_ZERO:
                     return False
             if not roots:
                 return False
     return True
-
-
-def _at(polynomial: list[Value], place: Value) -> Value:
-    """The value of a polynomial, its lowest power first."""
-    total: Value = 0
-    for factor in reversed(polynomial):
-        total = total * place + (factor if isinstance(place, int | Fraction) else number_of(factor))
-    return total
 
 
 def same_constants(a: Tree, b: Tree) -> bool:
@@ -195,15 +188,11 @@ def linear_region(relation: Relation) -> Region | None:
         return None
     if not name or len(top) != 2 or len(bottom) != 1:
         return None
-    bound = _end_at(number_of(-top[0]) / number_of(top[1]) if not _are_exact(top) else Fraction(-top[0]) / top[1])
+    bound = _end_at(number_of(-top[0]) / number_of(top[1]) if not is_exact(*top) else Fraction(-top[0]) / top[1])
     if relation.sign == "=":
         return Region((Piece(bound, bound, True, True),), name)
     below = constant_sign(top[1]) * constant_sign(bottom[0]) > 0
     return half_line(relation.sign if below else relation.sign.replace("<", ">"), bound, name)
-
-
-def _are_exact(numbers: list[Value]) -> bool:
-    return all(isinstance(number, int | Fraction) for number in numbers)
 
 
 def _end_at(number: Value) -> Amount:
@@ -269,12 +258,12 @@ def _absolute(relation: Relation, name: str) -> Region | None:
 def _polynomial_region(relation: Relation, name: str) -> Region | None:
     """Where a polynomial with rational coefficients has a sign, by its real roots."""
     top, bottom = fraction_in(relation.difference, name, Point(0, "any"))
-    if not _are_exact([*top, *bottom]) or len(bottom) > 1 or relation.sign not in ("<", "<="):
+    if not is_exact(*top, *bottom) or len(bottom) > 1 or relation.sign not in ("<", "<="):
         return None
     polynomial = [Fraction(factor) / bottom[0] for factor in top]
-    ends = _real_roots(polynomial)
+    ends = real_roots(polynomial)
     between = [ends[0] - 1, *((a + b) / 2 for a, b in pairwise(ends)), ends[-1] + 1] if ends else [0]
-    holds = [_at(polynomial, number_of(number)) < 0 for number in between]
+    holds = [value_at(polynomial, number_of(number)) < 0 for number in between]
     closed = relation.sign == "<="
     amounts = [None, *map(_end_at, ends), None]
     pieces = [
@@ -284,19 +273,6 @@ def _polynomial_region(relation: Relation, name: str) -> Region | None:
     ]
     pieces += [Piece(end, end, True, True) for end in amounts if closed and end is not None]
     return union(Region(tuple(pieces), name)) if pieces else None
-
-
-def _real_roots(polynomial: list[Fraction]) -> list[Value]:
-    """Real roots in order, each once; rational ones are exact."""
-    roots: list[Value] = []
-    for root in polynomial_roots(list(polynomial)):
-        near = Fraction(str(number_of(root).real)).limit_denominator(10**6)
-        is_rational = _at(list(polynomial), near) == 0 and abs(root - number_of(near)) < _NEARLY_ZERO
-        if (is_rational or abs(number_of(root).imag) < _NEARLY_ZERO) and not any(
-            abs(number_of(other) - root) < _NEARLY_ZERO for other in roots
-        ):
-            roots.append(near if is_rational else number_of(root).real)
-    return sorted(roots, key=number_of)
 
 
 def constant_sign(number: Value) -> int:
