@@ -37,7 +37,7 @@ alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lam
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell infty nabla partial aleph
 """
 _SYMBOLS = {f"\\{name}" for name in _GREEK.split()}
-_ACCENTS = {f"\\{name}" for name in ["vec", "hat", "bar", "tilde", "dot", "ddot", "overline", "underline", "widehat", "overrightarrow", "mathbb", "mathcal"]}  # fmt: skip
+_ACCENTS = {f"\\{name}" for name in "vec hat bar tilde dot ddot overline underline widehat mathbb mathcal".split()}
 _ROUNDINGS = {"\\lfloor": "floor", "\\lceil": "ceil"}
 _LABELS = {"\\angle", "\\triangle", "\\square"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times", "\\ast"}, {"/", "\\div"}
@@ -59,7 +59,12 @@ _PLAIN_DERIVATIVE = re.compile(
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|lim|det|mod|[A-Za-z]{2,}\s+[A-Za-z]{2,})(?![A-Za-z])")
 """Another word: no product of letters."""
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|(\\[A-Za-z]+|\\[{}|]|[A-Za-z])|('+)|([-+*/^_(){}\[\]|!,=]))")
-_FRACTION = re.compile(r"\\frac (?:\{ (\d+) \} \{ (\d+) \}|(\d) ?(\d)(?!\d))")
+_MIXED = re.compile(r"(?<![\w.^])(\d+)\s*\\frac\s*(?:\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d)\s*(\d)(?!\d))")
+_DERIVATIVE = re.compile(
+    r"\\frac\s*\{\s*(d|\\partial)\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*((?:[^{}]|\{[^{}]*\})*?)\s*\}"
+    r"\s*\{\s*\1\s*([A-Za-z]|\\[A-Za-z]+)\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
+)
+_ONE_SIDED = re.compile(r"\^\s*\{?\s*([+-])\s*\}?\s*(?=\})")
 _TAIL = re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)+\}|\\prime(?![A-Za-z]))")
 
 
@@ -96,6 +101,8 @@ def _parse(text: str, fold: bool) -> Tree:
     text = _COEFFICIENT.sub(r"(\1/\2)", text)
     text = _PLAIN_OPERATOR.sub(r"\\\1", text)
     text = _PLAIN_DERIVATIVE.sub(r"\\frac{\1 \2}{\3 \4}", text)
+    text = _DERIVATIVE.sub(_derivative, _MIXED.sub(_improper, text))
+    text = _ONE_SIDED.sub(lambda side: f"\\{'above' if side[1] == '+' else 'below'}", text)
     if _WORD.search(text):
         raise TooHard("a word")
     tokens, at = [], 0
@@ -115,6 +122,20 @@ def _parse(text: str, fold: bool) -> Tree:
     return tree
 
 
+def _improper(mixed: re.Match[str]) -> str:
+    """2\\frac{1}{2} is two and a half; 2\\frac{3}{2} may mean two things."""
+    whole, top, bottom = int(mixed[1]), int(mixed[2] or mixed[4]), int(mixed[3] or mixed[5])
+    if not 0 < top < bottom:
+        raise TooHard("a number before a fraction that may be a product")
+    return f"({whole * bottom + top}/{bottom})"
+
+
+def _derivative(quotient: re.Match[str]) -> str:
+    """dy/dx in three groups: order, variable, what is derived, empty if it follows."""
+    order, other = quotient[2] or "1", quotient[5] or "1"
+    return f"\\derivative{{{order}}}{{{quotient[4]}}}{{{quotient[3]}}}" if order == other else quotient[0]
+
+
 class _Parser:
     """Recursive descent over the tokens; `at` is the next one."""
 
@@ -124,8 +145,6 @@ class _Parser:
         self.at = 0
         self.depth = self.deepest = depth
         self.calculus = False
-        self.raised = 0
-        """Exponents without brackets: in 2^3\\frac{1}{2} no number is mixed."""
         self.integrals = 0
         """Integrals whose differential has not come yet."""
 
@@ -191,9 +210,7 @@ class _Parser:
         if self.passed("\\circ") or self.passed("{", "\\circ", "}"):
             return ("deg", value)
         negated = self.passed("-")
-        self.raised += 1
         exponent = self.power()
-        self.raised -= 1
         return ("^", value, ("-", exponent) if negated else exponent)
 
     def passed(self, *tokens: str) -> bool:
@@ -218,22 +235,30 @@ class _Parser:
         if token in _SYMBOLS or token == "\\pi" or (len(token) == 1 and token.isalpha()) or token in _ACCENTS:
             return self.symbol(token)
         if token == "\\frac":
-            return self.fraction()
+            return ("/", self.argument(), self.argument())
+        if token == "\\derivative":
+            self.calculus = True
+            return self.derivative()
         if token == "\\sqrt":
             return self.root()
         if token in _FUNCTIONS:
             return self.function(_FUNCTIONS[token])
         if token in _MANY:
-            return ("call", _MANY[token], *self.arguments())
+            if not self.passed("(") and not self.passed("\\{"):
+                raise TooHard("no bracket")
+            return ("call", _MANY[token], *self.listed(_OPENERS[self.tokens[self.at - 1]]))
         if token == "\\binom":
             return ("binom", self.argument(), self.argument())
         if token in _ROUNDINGS:
             return (_ROUNDINGS[token], self.closed_by(token.replace("l", "r", 1)))
         if token in ("\\int", "\\sum", "\\prod", "\\lim"):
             self.calculus = True
-            return {"\\int": self.integral, "\\lim": self.limit}.get(token, lambda: self.series(token[1:]))()
+            return self.integral() if token == "\\int" else self.series(token[1:])
         if token in _LABELS:
-            return self.label(token)
+            start = self.at
+            while self.tokens[self.at].isalpha():
+                self.at += 1
+            return ("s", f"{token} {''.join(self.tokens[start : self.at])}")
         raise TooHard(f"cannot read {token}")
 
     def numeral(self, token: str) -> Tree:
@@ -243,42 +268,22 @@ class _Parser:
             if not token.isdigit() or not base.isdigit() or not 2 <= int(base) <= 10 or int(max(token)) >= int(base):
                 raise TooHard("a number with an unusual subscript")
             return ("n", int(token, int(base)))  # 204_5 is 54
-        if token.isdigit() and not self.raised and (part := self.proper_fraction()):
-            return ("n", value + part)
         return ("n", value)
 
-    def proper_fraction(self) -> Fraction | None:
-        """The fraction of a mixed number; 2\\frac{3}{2} may mean two things, 2\\frac{x}{2} is a product."""
-        match = _FRACTION.match(" ".join(self.tokens[self.at : self.at + 7]))
-        if match is None:
-            return None
-        top, bottom = (int(match[1] or match[3]), int(match[2] or match[4]))
-        if not 0 < top < bottom:
-            raise TooHard("a number before a fraction that may be a product")
-        self.at += 7 if match[1] else 2
-        if not match[1] and len(match[3]) > 0 and self.tokens[self.at - 1] != match[3] + match[4]:
-            self.at += 1
-        return Fraction(top, bottom)
-
     def symbol(self, token: str) -> Tree:
-        name = token.lower() if self.fold and len(token) == 1 and token not in ("E", "I") else token
-        if token in _ACCENTS:
-            name = token + "{" + self.subscript() + "}"
-        order = 0
+        name = self.variable(token)
         if token in ("\\dot", "\\ddot"):
-            name, order = name.partition("{")[2][:-1], len(token) - 3
-        if order:
-            return ("s", f"D{order} {name} t")
+            return ("s", f"D{len(token) - 3} {self.variable(self.subscript())} t")
+        if token in _ACCENTS:
+            name = f"{token}{{{self.subscript()}}}"
         index: Tree | None = None
         if self.passed("_"):
             start = self.at
             written = self.subscript()
             index = self.index(start)
             name += "_" if index else f"_{written}"
-        primes = 0
-        while self.tokens[self.at][:1] == "'":
-            primes += len(self.tokens[self.at])
-            self.at += 1
+        primes = len(self.tokens[self.at]) if self.tokens[self.at][:1] == "'" else 0
+        self.at += primes > 0
         if self.tokens[self.at] == "(" and token not in _CONSTANTS and self.is_applied(token):
             self.at += 1
             parts = (index,) if index else ()
@@ -359,61 +364,34 @@ class _Parser:
             raise TooHard("an argument is missing")
         return self.atom()
 
-    def arguments(self) -> tuple[Tree, ...]:
-        token = self.tokens[self.at]
-        if token not in ("(", "\\{"):
-            raise TooHard("no bracket")
-        self.at += 1
-        return tuple(self.listed(_OPENERS[token]))
-
     def listed(self, close: str) -> list[Tree]:
-        outside, self.integrals, self.raised = (self.integrals, self.raised), 0, 0
+        outside, self.integrals = self.integrals, 0
         items = [self.sum()]
         while self.passed(","):
             items.append(self.sum())
         if not self.passed(close):
             raise TooHard(f"{close} is missing")
-        self.integrals, self.raised = outside
+        self.integrals = outside
         return items
 
-    def fraction(self) -> Tree:
-        if derivative := self.derivative():
-            return derivative
-        return ("/", self.argument(), self.argument())
+    def closed_by(self, close: str) -> Tree:
+        items = self.listed(close)
+        if len(items) > 1:
+            raise TooHard("a list")
+        return items[0]
 
-    def derivative(self) -> Tree | None:
+    def derivative(self) -> Tree:
         """dy/dx as one symbol; d/dx of what follows."""
-        if self.tokens[self.at] != "{" or self.tokens[self.at + 1] not in ("d", "\\partial"):
-            return None
-        middle = self.closing(self.at)
-        if self.tokens[middle + 1] != "{" or self.tokens[middle + 2] != self.tokens[self.at + 1]:
-            return None
-        end = self.closing(middle + 1)
-        order, rest = self.order(self.at + 2, middle)
-        variable, tail = self.tokens[middle + 3], [t for t in self.tokens[middle + 4 : end] if t not in ("{", "}")]
-        is_named = (len(variable) == 1 and variable.isalpha()) or variable in _SYMBOLS
-        if not is_named or tail != ([] if order == 1 else ["^", str(order)]):
-            return None
-        variable = variable.lower() if self.fold and len(variable) == 1 else variable
-        self.at = end + 1
-        if rest:
-            operand = _Parser(rest, self.fold, self.depth).whole()
-            if operand[0] == "s":
-                return ("s", f"D{order} {operand[1]} {variable}")
-        else:
-            operand = self.operand()
+        order, variable = int(self.subscript()), self.variable(self.subscript())
+        operand = self.operand() if self.passed("{", "}") else self.atom()
+        if operand[0] == "s":
+            return ("s", f"D{order} {operand[1]} {variable}")
         if operand[0] == "call" and operand[2:] == (("s", variable),) and "_" not in operand[1]:
             return ("call", operand[1] + "'" * order, operand[2])
-        self.calculus = True
         return ("diff", variable, order, operand)
 
-    def order(self, at: int, end: int) -> tuple[int, list[str]]:
-        if self.tokens[at] != "^":
-            return 1, self.tokens[at:end]
-        at += 2 if self.tokens[at + 1] == "{" else 1
-        if not self.tokens[at].isdigit():
-            return 0, []
-        return int(self.tokens[at]), self.tokens[at + 1 + (self.tokens[at + 1] == "}") : end]
+    def variable(self, token: str) -> str:
+        return token.lower() if self.fold and len(token) == 1 and token not in ("E", "I") else token
 
     def operand(self) -> Tree:
         """What an operator stands before: a bracket, or a product up to the next sign."""
@@ -451,35 +429,19 @@ class _Parser:
         if not self.at_differential():
             raise TooHard("no differential")
         self.integrals -= 1
-        variable = self.tokens[self.at + 1]
         self.at += 2
-        return ("int", variable.lower() if self.fold and len(variable) == 1 else variable, low, high, body)
+        return ("int", self.variable(self.tokens[self.at - 1]), low, high, body)
 
     def series(self, kind: str) -> Tree:
-        if not self.passed("_", "{") or self.tokens[self.at + 1] != "=":
-            raise TooHard("a series without its first index")
-        variable = self.tokens[self.at]
+        if not self.passed("_", "{") or self.tokens[self.at + 1] not in ("=", "\\to", "\\rightarrow"):
+            raise TooHard("a series, or a limit, without its variable")
+        variable = self.variable(self.tokens[self.at])
         self.at += 2
-        low = self.closed_by("}")
-        if not self.passed("^"):
+        low = self.sum()
+        side = "+" if self.passed("\\above") else "-" if self.passed("\\below") else "+-"
+        if not self.passed("}") or (kind != "lim" and not self.passed("^")):
             raise TooHard("a series without its last index")
-        high = self.bound()
-        return (kind, variable.lower() if self.fold else variable, low, high, self.operand_with_quotient())
-
-    def limit(self) -> Tree:
-        if not self.passed("_", "{") or self.tokens[self.at + 1] not in ("\\to", "\\rightarrow"):
-            raise TooHard("a limit of nothing")
-        variable = self.tokens[self.at]
-        self.at += 2
-        end = self.closing(self.at - 3)
-        inside, side = self.tokens[self.at : end], "+-"
-        for sign in "+-":
-            for tail in (["^", sign], ["^", "{", sign, "}"]):
-                if inside[-len(tail) :] == tail:
-                    inside, side = inside[: -len(tail)], sign
-        to = _Parser(inside[1:] if inside[:1] == ["+"] else inside, self.fold, self.depth).whole()
-        self.at = end + 1
-        return ("lim", variable.lower() if self.fold else variable, to, side, self.operand_with_quotient())
+        return (kind, variable, low, side if kind == "lim" else self.bound(), self.operand_with_quotient())
 
     def operand_with_quotient(self) -> Tree:
         value = self.product()
@@ -529,20 +491,3 @@ class _Parser:
             return ("fn", _INVERSE[name], value, None)
         result = ("fn", name, value, base)
         return result if exponent is None else ("^", result, exponent)
-
-    def label(self, token: str) -> Tree:
-        letters = ""
-        while len(self.tokens[self.at]) == 1 and self.tokens[self.at].isalpha():
-            letters += self.tokens[self.at]
-            self.at += 1
-        if not letters:
-            raise TooHard(f"{token} of nothing")
-        return ("s", f"{token} {letters}")
-
-    def closed_by(self, close: str) -> Tree:
-        outside, self.integrals, self.raised = (self.integrals, self.raised), 0, 0
-        value = self.sum()
-        if not self.passed(close):
-            raise TooHard(f"{close} is missing")
-        self.integrals, self.raised = outside
-        return value

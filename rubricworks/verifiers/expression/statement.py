@@ -68,7 +68,7 @@ _DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+
 """Signs around mathematics; before a plain number a dollar sign may mean dollars."""
 _LEAD_IN = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|the|final|answer|answers|ans"
-    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+(?!in\b)[a-z]{2}))\b"
+    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+(?!(?:in|and|or)\b)[a-z]{2}))\b"
     r"(?:[\s,:]|\.(?!\d))*)+",
     re.IGNORECASE,
 )
