@@ -27,6 +27,7 @@ _NODES: dict[Any, str] = {
     sympy.Add: "+", sympy.Mul: "*", sympy.Pow: "^", sympy.factorial: "!", sympy.binomial: "binom", sympy.Abs: "abs",
     sympy.floor: "floor", sympy.ceiling: "ceil",
 }  # fmt: skip
+_DEPENDENT: dict[str, set[str]] = {"x": {"y"}, "t": {"x", "y", "z"}}
 _CONSTANTS = {"\\pi": sympy.pi, "e": sympy.E, "i": sympy.I, "\\infty": sympy.oo}
 _OF_CONSTANTS = {value: ("s", name) for name, value in _CONSTANTS.items()}
 
@@ -53,6 +54,8 @@ def closed(tree: Tree) -> Tree:
 
 def _computed(tree: Tree) -> Any:
     kind = tree[0]
+    if kind == "diff" and symbols(tree[3]) & _DEPENDENT.get(tree[1], set()):
+        raise TooHard("a derivative of what may depend on the variable")
     if kind == "int" and tree[2] is None:
         raise TooHard("an integral without bounds is many functions")
     endless = any(isinstance(part, tuple) and "\\infty" in symbols(part) for part in tree)

@@ -42,7 +42,7 @@ _ROUNDINGS = {"\\lfloor": "floor", "\\lceil": "ceil"}
 _LABELS = {"\\angle", "\\triangle", "\\square"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times", "\\ast"}, {"/", "\\div"}
 _OPENERS = {"(": ")", "{": "}", "[": "]", "\\{": "\\}"}
-_ENDS = {"", ")", "]", "}", "\\}", "+", "-", ",", "\\rfloor", "\\rceil", "\\mid", "\\right"}
+_ENDS = {"", "\\crossed", ")", "]", "}", "\\}", "+", "-", ",", "\\rfloor", "\\rceil", "\\mid", "\\right"}
 _APPLIED = set("fghFGHPQ") | {"\\Gamma", "\\zeta", "\\Phi", "\\phi", "\\varphi", "\\psi", "\\Psi"}
 """Letters that are functions in front of any bracket; others only if the bracket holds one symbol or number."""
 _CONSTANTS = ("e", "i", "\\pi", "\\infty")
@@ -165,7 +165,10 @@ class _Parser:
         factors, divided = [self.signed()], False
         while True:
             token = self.tokens[self.at]
-            if token in _TIMES or token in _OVER:
+            if token == "\\crossed" or (token in _TIMES and factors[-1] == ("s", "\\nabla")):
+                self.at += 1  # a product of vectors: neither commutes, nor are the two the same
+                factors[-1] = ("call", token, factors[-1], self.signed())
+            elif token in _TIMES or token in _OVER:
                 self.at += 1
                 factor = self.signed()
                 divided = token in _OVER
@@ -201,9 +204,10 @@ class _Parser:
         value = self.atom()
         while self.tokens[self.at] == "!":
             self.at += 1
-            if self.passed("!"):
+            is_double = self.passed("!")
+            if (is_double and value[0] == "n") or self.tokens[self.at] == "!":
                 raise TooLarge("a double factorial, or one of a factorial")
-            value = ("!", value)
+            value = ("call", "!!", value) if is_double else ("!", value)
         if self.tokens[self.at] != "^":
             return value
         self.at += 1

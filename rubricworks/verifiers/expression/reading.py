@@ -77,6 +77,7 @@ _FOREIGN = re.compile(r"(?:[^\W\d_A-Za-z]|\s)+")
 _COMMAND = re.compile(r"\\(?:begin|end)\s*\{\w+\*?\}|\\[A-Za-z]+")
 _LETTERS = re.compile(r"[A-Za-z]{2,3}")
 _LABEL = re.compile(r"[A-Z]{2,}")
+_SPACED_LABEL = re.compile(r"(?<=^[A-Z])\s+(?=[A-Z]$)")
 _VOWEL = re.compile(r"[AEIOUaeiou]")
 _VARIABLES = re.compile(r"[a-c]{2,3}|.*[x-z].*")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}")
@@ -182,7 +183,7 @@ def _read(body: str, mode: _Mode) -> Answer:
         return Word("".join(body.split()))
     if match := _LETTER.fullmatch(body):
         return Amount(parse(match[1], fold=mode.fold), match[1].casefold())
-    if _LETTERS.fullmatch(body):
+    if _LETTERS.fullmatch(body := _SPACED_LABEL.sub("", body)):
         return _letters(body, mode)
     if _WORD.fullmatch(body) or _LABEL.fullmatch(body):
         return Word(body.casefold())
@@ -228,6 +229,8 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
     for part in parts:
         item = _read(part, mode)
         items += item.items if _is_list(item) else [item]
+    if any(isinstance(item, Word) for item in items):
+        items = [Word(item.word) if isinstance(item, Amount) and item.word else item for item in items]
     if len({isinstance(item, Word) for item in items}) > 1:
         raise TooHard("a word beside a value")
     words = {word for separator in separators for word in re.findall(r"or|and", separator)}
@@ -318,10 +321,10 @@ def _piece(low: Amount, high: Amount, with_low: bool, with_high: bool) -> Piece:
 def _braced(body: str, opening: str, inside: _Mode, mode: _Mode) -> Answer:
     parts, bars = split_outside(body, _SUCH_THAT)
     if len(bars) == 1:
-        variable = split_outside(parts[0], _SIGN)[0][0]
+        variable, *domain = split_outside(parts[0], _SIGN)[0]
         region = as_region(_read(parts[1], inside))
         name = name_of(variable, mode.fold)
-        if region is None or name is None or region.unknown != name.text:
+        if region is None or name is None or region.unknown != name.text or not set(domain) <= set(_REALS):
             raise TooHard("an unusual set")
         return region
     items = _read(body, inside)

@@ -56,6 +56,8 @@ _FONT = re.compile(
     r"\\(?:mathrm|mathbf|textcolor\s*\{\w+\}|color\s*\{\w+\}|boldsymbol|bm)\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 )
 """Fonts and colours around mathematics."""
+_VECTORS = re.compile(r"\\(?:vec|mathbf|boldsymbol|bm)(?![A-Za-z])")
+_CROSS = re.compile(r"\\times(?![A-Za-z]|\s*\d)")
 _COLOUR = re.compile(r"\\color\s*\{\w+\}\s*")
 _QUOTED = re.compile(r"``([^`']*)''")
 _LEAD = re.compile(
@@ -153,6 +155,8 @@ def strip_surface(text: str) -> Surface:
         text = _COMMAND.sub(
             lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", _THIN_SPACE.sub("", text))
         )
+        if _VECTORS.search(text):
+            text = _CROSS.sub(r"\\crossed ", text)
         text = _OPERATOR_NAME.sub(_operator, _LETTER_FONT.sub(r" \1", _QUOTED.sub(r"\1", text)))
         text = _COLOUR.sub("", _FONT.sub(r" \1", _FORMULA_IN_TEXT.sub(r"\1", text)))
         is_text = _TEXT.fullmatch(text.strip()) is not None
