@@ -42,55 +42,62 @@ _MOST_DIGITS, _LARGEST = 40, 30
 _RADIAN: Tree = ("/", ("s", "\\pi"), ("n", 180))
 """One degree."""
 _MOST_MEMBERS = 20
+_DERIVATIVE = re.compile(r"D\d (\S+)")
 
 
 def same(a: Answer, b: Answer) -> bool | None:
     """Compare two answers by the table above."""
     try:
         return _same(a, b)
-    except (TooHard, RecursionError):
+    except (TooHard, RecursionError, ArithmeticError, ValueError, TypeError):
         return False
+
+
+_ORDER = (Assignment, Relation, Word, Choice, Range, Matrix, Region, Listing, Amount)
 
 
 def _same(a: Answer, b: Answer) -> bool | None:
     for this, other in ((a, b), (b, a)):
         if isinstance(this, Amount) and this.other is not None:
             return _any(_same(replace(this, other=None), other), _same(this.other, other))
-    named_a, named_b = _named(a), _named(b)
-    if named_a and named_b:
-        return named_a.keys() == named_b.keys() and _all(*(_same(named_a[name], named_b[name]) for name in named_a))
+    if (named := _named(a)) and (others := _named(b)):
+        return named.keys() == others.keys() and _all(*(_same(value, others[name]) for name, value in named.items()))
+    a, b = sorted((a, b), key=lambda answer: _ORDER.index(type(answer)))
     if isinstance(a, Assignment | Relation) and isinstance(b, Assignment | Relation):
         return _same_relations(a, b)
-    for this, other in ((a, b), (b, a)):
-        if (
-            isinstance(this, Assignment)
-            and isinstance(this.value, Amount)
-            and any(map(_DERIVATIVE.match, symbols(this.value.tree)))
-        ):
-            return False  # a differential equation
-        if isinstance(this, Assignment) and not isinstance(other, Region):
-            return _same(this.value, other)
-    if isinstance(a, Word | Choice) or isinstance(b, Word | Choice):
+    if isinstance(a, Assignment):
+        return _same_named(a, b)
+    if isinstance(a, Relation):  # an unsolved relation is no set without an unknown
+        return isinstance(b, Region) and b.unknown is not None and _same_regions(a, b)
+    if isinstance(a, Word | Choice):
         return _same_words(a, b)
+    if isinstance(a, Range):
+        return isinstance(b, Range) and _all(_same(a.low, b.low), _same(a.high, b.high))
+    if isinstance(a, Matrix):
+        return isinstance(b, Matrix) and _same_matrices(a, b)
+    if isinstance(a, Region) and isinstance(b, Listing) and b.kind == "and":
+        return _same_listings(Listing("and", as_relations(a)), b)
+    if isinstance(a, Region):
+        return _same_regions(a, b)
     if isinstance(a, Amount) and isinstance(b, Amount):
         return _same_amounts(a, b)
-    if isinstance(a, Range) or isinstance(b, Range):
-        both = isinstance(a, Range) and isinstance(b, Range)
-        return both and _all(_same(a.low, b.low), _same(a.high, b.high))  # type: ignore[union-attr]
-    if isinstance(a, Matrix) or isinstance(b, Matrix):
-        return _same_matrices(a, b)
-    for this, other in ((a, b), (b, a)):
-        if isinstance(this, Region) and isinstance(other, Listing) and other.kind == "and":
-            return _same_listings(Listing("and", as_relations(this)), other)
-    for this, other in ((a, b), (b, a)):
-        if isinstance(this, Region) and isinstance(other, Relation) and this.unknown is None:
-            return False  # an unsolved relation is no set
-    if isinstance(a, Region) or isinstance(b, Region):
-        first, second = as_region(a), as_region(b)
-        return first is not None and second is not None and same_regions(first, second, _same_amounts)
-    if isinstance(a, Relation) or isinstance(b, Relation):
-        return False
     return _same_listings(_as_listing(a), _as_listing(b))
+
+
+def _same_named(a: Assignment, b: Answer) -> bool | None:
+    """x = 5 says 5 to what has no name, or the same one; y' = y and f = m dv/dt say no value."""
+    names = symbols(a.value.tree) if isinstance(a.value, Amount) else frozenset()
+    derived = _DERIVATIVE.match(a.name)
+    if any(map(_DERIVATIVE.match, names)) or (derived and derived[1] in names):
+        return False
+    if isinstance(b, Listing) and {item.name for item in b.items if isinstance(item, Assignment)} - {a.name}:
+        return False
+    return _same_regions(a, b) if isinstance(b, Region) else _same(a.value, b)
+
+
+def _same_regions(a: Answer, b: Answer) -> bool | None:
+    first, second = as_region(a), as_region(b)
+    return first is not None and second is not None and same_regions(first, second, _same_amounts)
 
 
 def _any(*outcomes: bool | None) -> bool | None:
@@ -196,15 +203,17 @@ def _with_own_parameters(function: Assignment) -> Answer:
     return with_trees(function.value, lambda tree: renamed(tree, names)) if names else function.value  # type: ignore[no-any-return]
 
 
-def _same_matrices(a: Answer, b: Answer) -> bool | None:
-    if not isinstance(a, Matrix) or not isinstance(b, Matrix):
-        return False
+def _same_matrices(a: Matrix, b: Matrix) -> bool | None:
     if [len(row) for row in a.rows] != [len(row) for row in b.rows]:
         return False
     return _all(*(_same(x, y) for i, j in zip(a.rows, b.rows, strict=True) for x, y in zip(i, j, strict=True)))
 
 
-_DERIVATIVE = re.compile(r"D\d ")
+def _is_alternative(listing: Listing) -> bool:
+    names = [item.name for item in listing.items if isinstance(item, Assignment)]
+    return len(set(names)) < len(names)
+
+
 _INDEX = re.compile(r"_\{?\d+\}?$")
 
 
@@ -228,8 +237,10 @@ def _as_listing(answer: Answer) -> Listing:
 
 
 def _same_listings(a: Listing, b: Listing) -> bool | None:
-    items_a, items_b = _without_names(a.items, b.items)
     kinds = {a.kind, b.kind}
+    if "()" in kinds and (_is_alternative(a) or _is_alternative(b)):
+        return False  # x = 1, x = 2 is no point
+    items_a, items_b = _without_names(a.items, b.items)
     for this, other in ((a, b), (b, a)):
         if _named(this) and not any(isinstance(item, Assignment) for item in other.items):
             in_order = other.kind in ("bare", "()") and len(items_a) == len(items_b)

@@ -243,7 +243,7 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     if any("\\" in separator for separator in separators):
         raise TooHard("logic")
-    return Listing("bare", tuple(items))
+    return Listing("{}" if words == {"or"} else "bare", tuple(items))
 
 
 def _read_one(body: str, mode: _Mode) -> Answer:
@@ -334,7 +334,7 @@ def _braced(body: str, opening: str, inside: _Mode, mode: _Mode) -> Answer:
 
 
 def _read_union(parts: list[Answer], *, is_union: bool) -> Answer:
-    regions = [as_region(part) for part in parts]
+    regions = [None if isinstance(part, Amount) else as_region(part) for part in parts]
     known = [region for region in regions if region is not None]
     if len(known) < len(parts) or (not is_union and len(known) > 2):
         raise TooHard("a union of something else than intervals and points")
@@ -443,6 +443,8 @@ def _membership(body: str, sides: list[str], signs: list[str], mode: _Mode) -> A
     region = as_region(members)
     if isinstance(members, Region | Listing) and region is not None:
         return replace(region, unknown=name.text)
+    if isinstance(members, Amount) and not sides[1].startswith("\\mathbb"):
+        raise TooHard("membership in a set without members")
     return Assignment(name.text, members, name.tree, name.parameters)
 
 

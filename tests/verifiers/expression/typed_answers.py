@@ -215,6 +215,24 @@ x\equiv 3\pmod 7|3
 x\equiv 3\pmod 7|x=3
 x\equiv 3\pmod 7|x\equiv 4\pmod 7
 1-10^{-45}|1
+A\cup B|A, B
+A\setminus B|A
+A|x\in A
+f(5)=2|\{x=2\}
+f(2)=5|f(5)=2
+f(2)=5|f(3)=5
+y'=y|y
+(1,2)|x=1 \text{ or } x=2
+(1,2)|x=1, x=2
+(1,2)|1 or 2
+Vitamin A|Vitamin
+p\land q|p\lor q
+\vec{a}\times\vec{b}|\vec{a}\cdot\vec{b}
+\nabla\times F|\nabla\cdot F
+\{x\in\mathbb{Z} \mid x>0\}|(0,\infty)
+E|Answer: A and E
+\frac{d}{dx}(xy)|y
+5!|5!+1
 10^{60}|10^{60}+1
 \frac{1}{2004!}|0
 """
