@@ -200,7 +200,7 @@ def _same_relations(a: Assignment | Relation, b: Assignment | Relation) -> bool 
 
 def _with_own_parameters(function: Assignment) -> Answer:
     names = {name: f"parameter {place}" for place, name in enumerate(function.parameters)}
-    return with_trees(function.value, lambda tree: renamed(tree, names)) if names else function.value  # type: ignore[no-any-return]
+    return with_trees(function.value, lambda tree: renamed(tree, names)) if names else function.value
 
 
 def _same_matrices(a: Matrix, b: Matrix) -> bool | None:

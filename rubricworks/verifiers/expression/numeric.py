@@ -104,8 +104,8 @@ def value(tree: Tree, point: Point) -> Value:
         return _applied(parts[0], point, parts[1:])
     if kind in ("floor", "ceil") and symbols(tree) - CONSTANTS:
         return _atom(kind, point, parts)
-    if kind in ("fn", "root", "^"):
-        return _limited({"fn": _function, "root": _root, "^": _power}[kind](point, *parts))
+    if kind in _AT_POINT:
+        return _limited(_AT_POINT[kind](point, *parts))
     return _OPERATIONS[kind](*parts)
 
 
@@ -376,7 +376,10 @@ def _function(point: Point, name: str, argument: Value, base: Value | None) -> V
     return result
 
 
-def _bits(number: Value) -> int:
+_AT_POINT: dict[str, Callable[..., Value]] = {"fn": _function, "root": _root, "^": _power}
+
+
+def _bits(number: int | Fraction) -> int:
     return number.numerator.bit_length() + number.denominator.bit_length()
 
 

@@ -284,7 +284,7 @@ def constant_sign(number: Value) -> int:
     if not is_real(number_of(number)):
         raise TooHard("no real number")
     part = number_of(number).real
-    return (part > 0) - (part < 0)
+    return int(part > 0) - int(part < 0)
 
 
 def union(*regions: Region) -> Region | None:

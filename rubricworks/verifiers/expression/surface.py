@@ -2,6 +2,7 @@
 # ruff: noqa: RUF001 - look-alikes are what the first table is about
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _LATEX = r"""
@@ -131,6 +132,7 @@ def plain_characters(text: str) -> str:
     return text.translate(_TABLE)
 
 
+@lru_cache(maxsize=8192)
 def strip_surface(text: str) -> Surface:
     """Take off what surrounds an answer, and write commands in one way.
 

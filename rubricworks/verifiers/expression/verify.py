@@ -90,10 +90,11 @@ def _read(text: str) -> _Reading:
     from rubricworks.verifiers.expression.statement import is_form, is_name, stated_value
 
     try:
-        answer, is_sure = read_answer(text), is_form(text) or is_name(text)
-        if not is_sure and _is_phrase(answer) and (stated := stated_value(text)) is not None:
-            answer, text = read_answer(stated), stated
-            is_sure = is_form(text)
+        answer, is_sure = read_answer(text), True
+        if _is_phrase(answer) and not is_form(text) and not is_name(text):
+            is_sure = False
+            if (stated := stated_value(text)) is not None:
+                answer, text, is_sure = read_answer(stated), stated, is_form(stated)
     except (TooLarge, NoValue):
         return _Reading(None, "", "")
     is_prose = not is_sure and _is_phrase(answer) and _NUMBER_IN_WORDS.fullmatch(getattr(answer, "text", "")) is None
