@@ -21,9 +21,10 @@ _LONGEST = 20_000
 def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> float:
     """1.0 if the two expressions are mathematically equivalent, else 0.0.
 
-    Option letters, numbers, fractions, percentages, radicals, polynomials, tuples, sets, intervals, equations and
-    simple inequalities are compared by exact arithmetic, in this process. The rest (functions, sums, integrals,
-    matrices) is computed by SymPy in worker processes, which may be killed.
+    Both texts are read into typed answers: numbers, quantities, expressions, intervals and sets, tuples, matrices,
+    relations, functions, choices, lists, words. Two are equal if their values agree at random points, with unknown
+    functions and derivatives as symbols of their own, or if they have the same form; relations, if they have the same
+    solutions. SymPy computes integrals, sums, limits and derivatives only, in worker processes, which may be killed.
 
     - $...$, \\boxed{...}, fonts, spacing and the separators of thousands do not count; x = 5 says 5.
     - Decimals are exact: 0.333 is not 1/3; from six places on, a rounded or cut one is what it was rounded from.
@@ -32,6 +33,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
       Words that are neither count: at least 5, 5 more, 5 m up are not 5.
     - Times, dates and ranges are no sums: 3:45 is not 1/15, 2010-2012 not -2.
     - Letters mean the same in either case unless an answer uses both; AB is not BA, but xy is yx.
+    - 1=2, x=x, the empty set and what has no value equal their own form and nothing else.
     - In a sentence or a solution the value counts that is stated last, unless it is denied or doubted.
 
     Args:
@@ -41,7 +43,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
             on top.
     Raises:
         CannotVerify: the target cannot be read, or takes too long.
-        UserError: math-verify is missing and needed.
+        UserError: mpmath or SymPy is missing and needed.
 
     >>> expr_verify("2/3", target=r"\\frac{4}{6}")
     1.0
