@@ -9,6 +9,7 @@ from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, TooHard,
 from rubricworks.verifiers.expression.numeric import constant_value, kind_count, symbols
 from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
 from rubricworks.verifiers.expression.values import Amount
+from rubricworks.verifiers.expression.words import singular
 
 INFINITY: Tree = ("s", "\\infty")
 MINUS_INFINITY: Tree = ("-", INFINITY)
@@ -43,26 +44,12 @@ _FEET = re.compile(r"(\d+)\s?'\s*(\d+(?:\.\d+)?)\s?(?:\"|'')")
 _MARKED = re.compile(r"(\d+(?:\.\d+)?)\s?('|\"|'')")
 """Feet or inches; minutes of an arc or a prime too, so that the mark counts."""
 
-_COUNTED = re.compile(r"([-+]?(?:\d+(?:\.\d+)?|\d+/\d+|\\frac\{\d+\}\{\d+\}))\s+((?:[a-z]+\s+)?)([A-Za-z]+)")
 _ADJECTIVES = """
 red green blue yellow orange purple pink brown black white gray grey golden silver big small large little tall short
 long tiny huge round square triangular circular different distinct other whole full empty open closed new old young
 """
-_NO_NOUNS = """
-less more fewer extra plus minus time percent point half halve third quarter fourth fifth sixth seventh eighth ninth
-tenth hundredth thousandth hundred thousand million billion dozen pair score gross ten one two unit square cube root
-fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
-off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
-high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
-exactly
-"""
-_IRREGULAR = {
-    "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",
-    "geese": "goose", "sheep": "sheep", "fish": "fish", "deer": "deer", "aircraft": "aircraft", "species": "species",
-    "vertices": "vertex", "axes": "axis", "matrices": "matrix", "leaves": "leaf", "knives": "knife", "wolves": "wolf",
-    "loaves": "loaf", "shelves": "shelf",
-}  # fmt: skip
-_ADJECTIVE_SET, _NO_NOUN_SET = set(_ADJECTIVES.split()), set(_NO_NOUNS.split())
+_ADJECTIVE_SET = set(_ADJECTIVES.split())
+_COUNTED = re.compile(r"([-+]?(?:\d+(?:\.\d+)?|\d+/\d+|\\frac\{\d+\}\{\d+\}))\s+((?:[a-z]+\s+)?)([A-Za-z]+)")
 
 
 def plain_number(body: str) -> Amount | None:
@@ -263,19 +250,6 @@ def _counted(body: str, fold: bool) -> Amount | None:
     amount = read_amount(match[1], fold=fold)
     noun = singular(match[3].lower(), is_one=match[1] == "1")
     return replace(amount, noun=(match[2] + noun)) if noun else None
-
-
-def singular(word: str, *, is_one: bool = False) -> str | None:
-    """The singular of a plural noun, or the word itself after a one; None for a word that counts nothing."""
-    if word in _NO_NOUN_SET or word.removesuffix("s") in _NO_NOUN_SET:
-        return None
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if len(word) >= 4 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        if word.endswith("ies"):
-            return word[:-3] + "y"
-        return word[:-2] if word.endswith(("xes", "ches", "shes", "sses")) else word[:-1]
-    return word if is_one and len(word) >= 3 else None
 
 
 def _repeating(sign: str, whole: str, first: str, repeated: str) -> Fraction:

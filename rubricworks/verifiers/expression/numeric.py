@@ -406,19 +406,6 @@ def _context() -> Any:
     return _LOCAL.context
 
 
-def polynomial_roots(coefficients: list[Value]) -> list[Value]:
-    """The roots of a polynomial, its lowest power first.
-
-    Raises:
-        TooHard: they are not found.
-    """
-    context = _context()
-    try:
-        return list(context.polyroots(list(map(number_of, reversed(coefficients))), maxsteps=200, extraprec=400))
-    except (context.NoConvergence, ZeroDivisionError, ValueError):
-        raise TooHard("roots that are not found") from None
-
-
 @lru_cache(maxsize=4096)
 def _coordinate(name: str, number: int) -> Fraction:
     """The first points are positive, so that most domains hold two; later ones have random signs."""

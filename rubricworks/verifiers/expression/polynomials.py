@@ -1,6 +1,5 @@
 """Formulas as quotients of polynomials in one variable, lists of coefficients from the lowest power."""
 
-from fractions import Fraction
 from itertools import zip_longest
 
 from rubricworks.verifiers.expression.formula import TooHard, Tree
@@ -12,7 +11,6 @@ from rubricworks.verifiers.expression.numeric import (
     is_exact,
     multiplied,
     number_of,
-    polynomial_roots,
     symbols,
     value,
 )  # fmt: skip
@@ -58,15 +56,17 @@ def value_at(polynomial: Polynomial, place: Value) -> Value:
     return total
 
 
-def real_roots(polynomial: list[Fraction]) -> list[Value]:
-    """Real roots in order, each once; rational ones are exact."""
-    roots: list[Value] = []
-    for root in map(number_of, polynomial_roots(list(polynomial))):
-        near = Fraction(str(root.real)).limit_denominator(10**6)
-        is_rational = value_at(list(polynomial), near) == 0 and abs(root - number_of(near)) < NEARLY_ZERO
-        if abs(root.imag) < NEARLY_ZERO and not any(abs(root - number_of(other)) < NEARLY_ZERO for other in roots):
-            roots.append(near if is_rational else root.real)
-    return sorted(roots, key=number_of)
+def polynomial_roots(coefficients: list[Value]) -> list[Value]:
+    """The roots of a polynomial, its lowest power first.
+
+    Raises:
+        TooHard: they are not found.
+    """
+    context = number_of(1).context
+    try:
+        return list(context.polyroots(list(map(number_of, reversed(coefficients))), maxsteps=200, extraprec=400))
+    except (context.NoConvergence, ZeroDivisionError, ValueError):
+        raise TooHard("roots that are not found") from None
 
 
 def _times(a: Polynomial, b: Polynomial) -> Polynomial:

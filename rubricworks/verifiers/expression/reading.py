@@ -7,8 +7,7 @@ a membership in the empty set are words too: they equal their own form and nothi
 
 import re
 from dataclasses import replace
-from functools import lru_cache
-from itertools import pairwise
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeGuard
 
 from rubricworks.verifiers.expression.amounts import (
@@ -19,25 +18,20 @@ from rubricworks.verifiers.expression.amounts import (
     formula_tree,
     plain_number,
     read_amount,
-    singular,
     strip_thousands,
 )
+from rubricworks.verifiers.expression.brackets import SIGN, closes_last, split_outside
 from rubricworks.verifiers.expression.formula import LONGEST, TooHard, TooLarge, Tree, parse
 from rubricworks.verifiers.expression.lookalikes import read_lookalike, split_range
 from rubricworks.verifiers.expression.matrices import BLOCK, read_matrix, rows_of
 from rubricworks.verifiers.expression.numerals import in_digits
+from rubricworks.verifiers.expression.relation_reading import SIGNS, amount_of, conjunction, piece_of, read_relation
 from rubricworks.verifiers.expression.relations import (
     as_region,
-    half_line,
     intersection,
-    is_constant,
-    linear_region,
     name_of,
-    relation_of,
-    same_constants,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
-from rubricworks.verifiers.expression.units import read_unit
 from rubricworks.verifiers.expression.values import (
     Amount,
     Answer,
@@ -50,9 +44,8 @@ from rubricworks.verifiers.expression.values import (
     Region,
     Relation,
     Word,
-    contains,
 )
-from rubricworks.verifiers.expression.words import read_option
+from rubricworks.verifiers.expression.words import phrase_of, read_option
 
 
 class _Mode(NamedTuple):
@@ -94,16 +87,9 @@ _SEPARATOR = re.compile(
     r"(?:,|;)?\s*\s(?:and|or)\s|(?:,|;)\s*(?:and|or)\s|(?<=[)\d\]}])(?:and|or)(?=[(\d\[\\]|[A-Za-z]\()|\\lor\b|\\land\b|[,;]"
 )
 _SEMICOLON, _COMMA = re.compile(";"), re.compile(r"[,;]")
-_SIGNS = {
-    "<": "<", ">": ">", "=": "=", "\\leq": "<=", "\\geq": ">=", "\\neq": "!=", "<=": "<=", ">=": ">=", "!=": "!=",
-    "\\in": "in",
-}  # fmt: skip
-_SIGN = re.compile(r"\\(?:leq|geq|neq|in)(?![A-Za-z])|<=|>=|!=|[<>=]")
-_MIRRORED = str.maketrans("<>", "><")
 _SUCH_THAT = re.compile(r"\\mid(?![A-Za-z])|[|:]")
 _COLUMN = re.compile(r"[(\[](.*,.*)[)\]]\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?")
 _CONDITION = re.compile(r"^\s*(?:if|for|when|where)\b|\botherwise\b")
-_OPENINGS, _CLOSINGS = ("(", "[", "{", "\\begin"), (")", "]", "}", "\\end")
 _ANGLE = re.compile(r"<([^<>=]*,[^<>=]*)>")
 _ROWS = re.compile(r"(.*?)\s*[*]?\s*\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
 _ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers", "set of all real numbers"}
@@ -115,11 +101,9 @@ _REALS = ("\\mathbb{R}", "\\mathbb R", "\\R")
 _RESTATEMENT = re.compile(r"([^()]+?)\s*\(([^()]+)\)")
 _COORDINATE = re.compile(r"\\circ\s?\}?\s*[NSEW]$")
 _A_WORD = re.compile(rf"(?<![\\A-Za-z])[A-Za-z]{{2,}}(?![A-Za-z])|{_COORDINATE.pattern}")
-_TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+(?:'[a-z]+)?|\d+(?:,\d{3})*(?:\.\d+)?|\^\s?\{?\s?\\circ\s?\}?|[^\sA-Za-z\d]")
-_DIRECTIONS = {"n": "north", "s": "south", "e": "east", "w": "west"}
 _LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}")
 _LONGEST_IN_WORDS = 300
-_MOST_ITEMS, _DEEPEST = 200, 20
+_DEEPEST = 20
 
 
 @lru_cache(maxsize=8192)
@@ -140,7 +124,7 @@ def read_answer(text: str) -> Answer | None:
     except (TooHard, RecursionError, ValueError, ArithmeticError):
         pass
     if _A_WORD.search(surface.body):
-        phrase = _phrase(in_digits(surface.body))
+        phrase = phrase_of(in_digits(surface.body))
         return Word(phrase, phrase=not surface.is_text and " " in phrase)
     return None
 
@@ -163,7 +147,7 @@ def _read_whole(surface: Surface) -> Answer:
             body = match[1]
         body = _ARTICLE.sub("", body, count=1) if _ARTICLE.match(body) else body
     if (option := read_option(body)) and (option[1] or not _LETTER.fullmatch(body)):
-        return Choice(option[0].casefold(), _phrase(option[1]))
+        return Choice(option[0].casefold(), phrase_of(option[1]))
     if _COORDINATE.search(body) or "\\boxed" in body:
         raise TooHard("a direction, or a box within a text")
     return _read(body, mode)
@@ -236,7 +220,7 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
     words = {word for separator in separators for word in re.findall(r"or|and", separator)}
     if len(words) == 1 and any(isinstance(item, Region | Relation) for item in items):
         if words == {"and"}:
-            return _conjunction(" and ".join(parts), items)
+            return conjunction(" and ".join(parts), items)
         regions = [as_region(item) for item in items]
         known = [region for region in regions if region is not None]
         if len(known) == len(items) and len({region.unknown for region in known}) == 1:
@@ -252,9 +236,9 @@ def _read_one(body: str, mode: _Mode) -> Answer:
         raise TooLarge("deep nesting")
     if "\\approx" in body:
         return _read_approximation(body, mode)
-    sides, signs = split_outside(body, _SIGN)
+    sides, signs = split_outside(body, SIGN)
     if signs:
-        return _read_relation(body, sides, [_SIGNS[sign] for sign in signs], inside)
+        return read_relation(body, sides, [SIGNS[sign] for sign in signs], mode.fold, partial(_read, mode=inside))
     if "\\begin" in body:
         return _read_block(body, inside)
     for pattern in (_UNION, _DIFFERENCE):
@@ -264,9 +248,9 @@ def _read_one(body: str, mode: _Mode) -> Answer:
     if "," in body and (match := _ROWS.fullmatch(body)):
         rows = [split_outside(row.strip()[1:-1], _COMMA)[0] for row in split_outside(match[2], _COMMA)[0]]
         factor = formula_tree(match[1] or "1", fold=mode.fold)
-        return Matrix(tuple(tuple(_times(factor, _amount(cell, inside)) for cell in row) for row in rows))
+        return Matrix(tuple(tuple(_times(factor, amount_of(_read(cell, inside))) for cell in row) for row in rows))
     if match := _COLUMN.fullmatch(body):
-        return Matrix(tuple((_amount(part, inside),) for part in split_outside(match[1], _COMMA)[0]))
+        return Matrix(tuple((amount_of(_read(part, inside)),) for part in split_outside(match[1], _COMMA)[0]))
     if body[:1] in _BRACKETS and body[-1:] in ")]" and closes_last(body):
         parts, _ = split_outside(body[1:-1], _COMMA)
         if len(parts) > 1:
@@ -291,37 +275,21 @@ def _signed(body: str, sign: str) -> str:
     return body.replace("\\pm", sign).replace("\\mp", other).strip()
 
 
-def _amount(text: str, mode: _Mode) -> Amount:
-    answer = _read(text, mode)
-    if not isinstance(answer, Amount):
-        raise TooHard("no amount")
-    return answer
-
-
 def _bracketed(kind: str, items: tuple[Answer, ...]) -> Answer:
     """A tuple, a list, or an interval; an endless end is open however it is written."""
     ends = [item for item in items if isinstance(item, Amount)]
     infinite = [end.tree in (INFINITY, MINUS_INFINITY) for end in ends]
     if len(items) == len(ends) == 2 and (kind != "()" or True in infinite):
-        return Region((_piece(ends[0], ends[1], kind[0] == "[", kind[1] == "]"),))
+        return Region((piece_of(ends[0], ends[1], kind[0] == "[", kind[1] == "]"),))
     if kind not in ("()", "[]"):
         raise TooHard("brackets that do not fit")
     return Listing(kind, items)
 
 
-def _piece(low: Amount, high: Amount, with_low: bool, with_high: bool) -> Piece:
-    endless = (low.tree == MINUS_INFINITY, high.tree == INFINITY)
-    if low.tree == INFINITY or high.tree == MINUS_INFINITY:
-        raise TooHard("an interval beyond infinity")
-    return Piece(
-        None if endless[0] else low, None if endless[1] else high, with_low and not endless[0], with_high and not endless[1]
-    )  # fmt: skip
-
-
 def _braced(body: str, opening: str, inside: _Mode, mode: _Mode) -> Answer:
     parts, bars = split_outside(body, _SUCH_THAT)
     if len(bars) == 1:
-        variable, *domain = split_outside(parts[0], _SIGN)[0]
+        variable, *domain = split_outside(parts[0], SIGN)[0]
         region = as_region(_read(parts[1], inside))
         name = name_of(variable, mode.fold)
         if region is None or name is None or region.unknown != name.text or not set(domain) <= set(_REALS):
@@ -390,179 +358,3 @@ def _read_approximation(body: str, mode: _Mode) -> Answer:
     if not left:
         raise TooHard("about so much")
     return _read(right if name_of(left, mode.fold) else left, mode._replace(alone=False))
-
-
-def _read_relation(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
-    if "in" in signs:
-        return _membership(body, sides, signs, mode)
-    if set(signs) == {"="}:
-        return _equation(body, sides, mode)
-    if len(signs) == 1:
-        return _inequality(body, signs[0], sides, mode)
-    if {sign[0] for sign in signs} in ({"<"}, {">"}, {"<", "="}, {">", "="}):
-        return _chain(body, sides, signs, mode)
-    raise TooHard("a chain of relations")
-
-
-def _chain(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
-    """1 < x < 3 is an interval, 0 < a < b a conjunction of relations."""
-    name = name_of(sides[1], mode.fold) if len(signs) == 2 else None
-    if name is not None and "=" not in signs:
-        if signs[0][0] == ">":
-            sides, signs = sides[::-1], [sign.replace(">", "<") for sign in signs[::-1]]
-        low, high = _amount(sides[0], mode), _amount(sides[2], mode)
-        if is_constant(low.tree) or is_constant(high.tree) or INFINITY in (low.tree, high.tree):
-            piece = _piece(low, high, signs[0] == "<=", signs[1] == "<=")
-            region = Region((piece,), name.text)
-            if piece.is_constant:
-                return region if intersection(region, region) else unsolvable(body)
-    pairs = pairwise(sides)
-    return _conjunction(
-        body, [_read_relation(body, list(pair), [sign], mode) for pair, sign in zip(pairs, signs, strict=True)]
-    )
-
-
-def _conjunction(body: str, relations: list[Answer]) -> Answer:
-    regions = [relation if isinstance(relation, Region) else as_region(relation) for relation in relations]
-    known = [region for region in regions if region is not None]
-    if len(known) == len(regions) and len({region.unknown for region in known}) == 1:
-        common: Region | None = known[0]
-        for region in known[1:]:
-            common = common and intersection(common, region)
-        return common or unsolvable(body)
-    if any(isinstance(relation, Word) for relation in relations):
-        raise TooHard("a relation without unknowns")
-    return Listing("and", tuple(relations))
-
-
-def _membership(body: str, sides: list[str], signs: list[str], mode: _Mode) -> Answer:
-    name = name_of(sides[0], mode.fold)
-    if name is None or len(signs) > 1:
-        raise TooHard("membership")
-    members = _read(sides[1], mode)
-    region = as_region(members)
-    if isinstance(members, Region | Listing) and region is not None:
-        return replace(region, unknown=name.text)
-    if isinstance(members, Amount) and not sides[1].startswith("\\mathbb"):
-        raise TooHard("membership in a set without members")
-    return Assignment(name.text, members, name.tree, name.parameters)
-
-
-def unsolvable(body: str) -> Word:
-    """A relation that is always true, or never: its own form and nothing else."""
-    return Word(f"relation {''.join(body.split())}")
-
-
-def _equation(body: str, sides: list[str], mode: _Mode) -> Answer:
-    names = [name_of(side, mode.fold) for side in sides]
-    if len(sides) == 2 and names[0] is None and names[1] and names[1].tree and _is_constant_text(sides[0], mode):
-        sides, names = sides[::-1], names[::-1]  # 5 = x
-    name = names[0]
-    if name is None and len(sides) == 2:
-        return _unsolved(body, sides, mode)
-    value = _read(sides[-1], mode)
-    others = [other for other in names[:-1] if other is not None and (other.tree is None or other.tree[0] == "s")]
-    if isinstance(value, Amount) and is_constant(value.tree) and (name is None or len(others) > 1):
-        trees = [
-            formula_tree(side.strip(" $"), fold=mode.fold) for side, each in zip(sides, names, strict=True) if not each
-        ]
-        if all(map(is_constant, trees)) and not others:
-            return _arithmetic(body, sides, trees, mode)
-        values = tuple(Assignment(other.text, value, other.tree) for other in others)
-        return Listing("bare", values) if name else values[-1]
-    if name is None or (isinstance(value, Word) and value.text.startswith("relation ")):
-        raise TooHard("a chain of equations")
-    if isinstance(value, Amount) and name.tree and contains(value.tree, name.tree):
-        return relation_of("=", name.tree, value.tree) or unsolvable(body)
-    return Assignment(name.text, value, name.tree, name.parameters)
-
-
-def _is_constant_text(side: str, mode: _Mode) -> bool:
-    try:
-        return is_constant(formula_tree(side, fold=mode.fold))
-    except TooHard:
-        return True  # no formula: a set, a quantity
-
-
-def _unsolved(body: str, sides: list[str], mode: _Mode) -> Answer:
-    trees = [formula_tree(side.strip(" $"), fold=mode.fold) for side in sides]
-    if all(map(is_constant, trees)):
-        return _arithmetic(body, sides, trees, mode)
-    return relation_of("=", *trees) or unsolvable(body)
-
-
-def _arithmetic(body: str, sides: list[str], trees: list[Tree], mode: _Mode) -> Answer:
-    """2 + 3 = 5 says 5; 1 = 2 and 5 = 5 say nothing."""
-    is_true = all(same_constants(trees[0], tree) for tree in trees[1:])
-    return _read(sides[-1], mode) if is_true and trees[-1] not in trees[:-1] else unsolvable(body)
-
-
-def _inequality(body: str, sign: str, sides: list[str], mode: _Mode) -> Answer:
-    """The interval of a linear inequality in one unknown; else a relation."""
-    if not sides[0]:  # > 3
-        return half_line(sign, _amount(sides[1], mode), None)
-    for side, other, of_side in ((*sides, sign), (*sides[::-1], sign.translate(_MIRRORED))):
-        name = name_of(side, mode.fold)
-        bound = _amount(other, mode) if name else None
-        if name and bound and is_constant(bound.tree):
-            return half_line(of_side, bound, name.text)
-    relation = relation_of(sign, *(formula_tree(side, fold=mode.fold) for side in sides))
-    if relation is None:
-        return unsolvable(body)
-    return linear_region(relation) or relation
-
-
-def closes_last(body: str) -> bool:
-    """Return True if the first bracket is closed by the last."""
-    depth = 0
-    for place, character in enumerate(body):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0 and character in ")]}":
-            return place == len(body) - 1
-    return False
-
-
-def split_outside(body: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """The parts between separators that stand outside all brackets, and the separators."""
-    parts, separators, start, depth, at = [], [], 0, 0, 0
-    for match in separator.finditer(body):
-        if match.start() < at:
-            continue
-        between = body[at : match.start()]
-        depth += sum(map(between.count, _OPENINGS)) - sum(map(between.count, _CLOSINGS))
-        at = match.start()
-        if depth == 0:
-            parts.append(body[start:at].strip())
-            separators.append(match[0].strip())
-            start = at = match.end()
-    parts.append(body[start:].strip())
-    if len(parts) > 1 and (not all(parts[1:]) or (not parts[0] and separator is not _SIGN)):
-        raise TooHard("an empty part")
-    if len(parts) > _MOST_ITEMS:
-        raise TooLarge("a long list")
-    return parts, separators
-
-
-def _phrase(text: str) -> str:
-    """One spelling of a text: numbers in digits, units by size, no articles, plurals or commas."""
-    words: list[str] = []
-    tokens = _TOKEN.findall(text)
-    for place, token in enumerate(tokens):
-        previous = words[-1] if words else ""
-        if "\\circ" in token or token == "°":
-            words.append("degree")
-        elif token[0].isdigit():
-            words.append(token.replace(",", ""))
-        elif token == "%" or token.casefold() in ("percent", "pct"):
-            words.append("percent")
-        elif token[0].isalpha() and previous[:1].isdigit() and (unit := read_unit(token)):
-            words.append("degree" if unit.dimensions == (("degree", 1),) else f"{unit.factor} {unit.dimensions}")
-        elif token.casefold() in _DIRECTIONS and previous == "degree":
-            words.append(_DIRECTIONS[token.casefold()])
-        elif token[0].isalpha():
-            word = token.casefold()
-            is_article = word in ("a", "an", "the") and place < len(tokens) - 1 and (token == word or place == 0)
-            words += [] if is_article else [singular(word) or word]
-        elif token not in ",.;{}":
-            words.append(token)
-    return " ".join(words)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 from rubricworks.verifiers.expression.amounts import formula_tree
@@ -26,12 +25,11 @@ from rubricworks.verifiers.expression.numeric import (
     is_exact,
     is_real,
     number_of,
-    polynomial_roots,
     same_values,
     symbols,
     value,
 )  # fmt: skip
-from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, real_roots, value_at
+from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, polynomial_roots, value_at
 from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Relation
 from rubricworks.verifiers.expression.words import DOUBTS
 
@@ -228,13 +226,13 @@ def _points(items: tuple[Answer, ...], unknown: str | None) -> Region | None:
 
 
 def solved(relation: Relation) -> Region | None:
-    """The solutions in one unknown, where they are found: linear ones, |linear| against a number, polynomials."""
+    """The solutions in one unknown, where they are found: linear ones, |linear| against a number."""
     names = unknowns(relation.difference)
     if len(names) != 1:
         return None
     (name,) = names
     try:
-        return _absolute(relation, name) or linear_region(relation) or _polynomial_region(relation, name)
+        return _absolute(relation, name) or linear_region(relation)
     except TooHard:
         return None
 
@@ -253,26 +251,6 @@ def _absolute(relation: Relation, name: str) -> Region | None:
     if parts[0] is None or parts[1] is None:
         return None
     return union(parts[0], parts[1]) if outside else intersection(parts[0], parts[1])
-
-
-def _polynomial_region(relation: Relation, name: str) -> Region | None:
-    """Where a polynomial with rational coefficients has a sign, by its real roots."""
-    top, bottom = fraction_in(relation.difference, name, Point(0, "any"))
-    if not is_exact(*top, *bottom) or len(bottom) > 1 or relation.sign not in ("<", "<="):
-        return None
-    polynomial = [Fraction(factor) / bottom[0] for factor in top]
-    ends = real_roots(polynomial)
-    between = [ends[0] - 1, *((a + b) / 2 for a, b in pairwise(ends)), ends[-1] + 1] if ends else [0]
-    holds = [value_at(polynomial, number_of(number)) < 0 for number in between]
-    closed = relation.sign == "<="
-    amounts = [None, *map(_end_at, ends), None]
-    pieces = [
-        Piece(low, high, closed and low is not None, closed and high is not None)
-        for inside, (low, high) in zip(holds, pairwise(amounts), strict=True)
-        if inside
-    ]
-    pieces += [Piece(end, end, True, True) for end in amounts if closed and end is not None]
-    return union(Region(tuple(pieces), name)) if pieces else None
 
 
 def constant_sign(number: Value) -> int:

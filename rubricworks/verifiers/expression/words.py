@@ -1,6 +1,8 @@
-"""Words that keep a text from stating the value in it, and the options of a multiple-choice question."""
+"""Words: those that keep a text from stating the value in it, options of a question, one spelling of a phrase."""
 
 import re
+
+from rubricworks.verifiers.expression.units import read_unit
 
 _DENIALS = r"""
 not \w+n't isnt arent cant dont doesnt never (?-i:[Nn]o) nor neither cannot wrong incorrect false untrue impossible
@@ -68,3 +70,62 @@ def read_option(text: str) -> tuple[str, str] | None:
     if match["marked"] and re.match(r"\d", rest) and ":" in match[0][:2]:  # a: 5 gives a its value
         return None
     return letter.upper(), rest
+
+
+_TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+(?:'[a-z]+)?|\d+(?:,\d{3})*(?:\.\d+)?|\^\s?\{?\s?\\circ\s?\}?|[^\sA-Za-z\d]")
+_DIRECTIONS = {"n": "north", "s": "south", "e": "east", "w": "west"}
+
+
+def phrase_of(text: str) -> str:
+    """One spelling of a text: numbers in digits, units by size, no articles, plurals or commas."""
+    words: list[str] = []
+    tokens = _TOKEN.findall(text)
+    for place, token in enumerate(tokens):
+        previous = words[-1] if words else ""
+        if "\\circ" in token or token == "°":
+            words.append("degree")
+        elif token[0].isdigit():
+            words.append(token.replace(",", ""))
+        elif token == "%" or token.casefold() in ("percent", "pct"):
+            words.append("percent")
+        elif token[0].isalpha() and previous[:1].isdigit() and (unit := read_unit(token)):
+            words.append("degree" if unit.dimensions == (("degree", 1),) else f"{unit.factor} {unit.dimensions}")
+        elif token.casefold() in _DIRECTIONS and previous == "degree":
+            words.append(_DIRECTIONS[token.casefold()])
+        elif token[0].isalpha():
+            word = token.casefold()
+            is_article = word in ("a", "an", "the") and place < len(tokens) - 1 and (token == word or place == 0)
+            words += [] if is_article else [singular(word) or word]
+        elif token not in ",.;{}":
+            words.append(token)
+    return " ".join(words)
+
+
+_NO_NOUNS = """
+less more fewer extra plus minus time percent point half halve third quarter fourth fifth sixth seventh eighth ninth
+tenth hundredth thousandth hundred thousand million billion dozen pair score gross ten one two unit square cube root
+fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
+off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
+high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
+exactly
+"""
+_IRREGULAR = {
+    "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",
+    "geese": "goose", "sheep": "sheep", "fish": "fish", "deer": "deer", "aircraft": "aircraft", "species": "species",
+    "vertices": "vertex", "axes": "axis", "matrices": "matrix", "leaves": "leaf", "knives": "knife", "wolves": "wolf",
+    "loaves": "loaf", "shelves": "shelf",
+}  # fmt: skip
+_NO_NOUN_SET = set(_NO_NOUNS.split())
+
+
+def singular(word: str, *, is_one: bool = False) -> str | None:
+    """The singular of a plural noun, or the word itself after a one; None for a word that counts nothing."""
+    if word in _NO_NOUN_SET or word.removesuffix("s") in _NO_NOUN_SET:
+        return None
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) >= 4 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        if word.endswith("ies"):
+            return word[:-3] + "y"
+        return word[:-2] if word.endswith(("xes", "ches", "shes", "sses")) else word[:-1]
+    return word if is_one and len(word) >= 3 else None
