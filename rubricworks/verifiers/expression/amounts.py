@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, TooHard, TooLarge, Tree, parse
-from rubricworks.verifiers.expression.numeric import constant_value, kind_count, symbols
+from rubricworks.verifiers.expression.formula import parse
+from rubricworks.verifiers.expression.numeric import constant_value
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import BINDING, CALCULUS, Tree, kind_count, symbols
 from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
 from rubricworks.verifiers.expression.values import Amount
 from rubricworks.verifiers.expression.words import singular

@@ -10,8 +10,9 @@ from typing import Any
 
 import sympy
 
-from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, Tree, parse
-from rubricworks.verifiers.expression.numeric import symbols
+from rubricworks.verifiers.expression.formula import parse
+from rubricworks.verifiers.expression.tokens import TooHard
+from rubricworks.verifiers.expression.trees import CALCULUS, Tree, symbols
 
 _COMMON = (
     r"\int_0^1 x^2 dx", r"\sum_{k=1}^{n} k", r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\prod_{k=1}^{3} k",

@@ -9,8 +9,7 @@ import re
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 
-from rubricworks.verifiers.expression.formula import CALCULUS, TooHard, Tree
-from rubricworks.verifiers.expression.numeric import decimal_value, kind_count, same_values, symbols
+from rubricworks.verifiers.expression.numeric import decimal_value, same_values
 from rubricworks.verifiers.expression.relations import (
     as_region,
     as_relation,
@@ -18,6 +17,8 @@ from rubricworks.verifiers.expression.relations import (
     same_regions,
     same_solutions,
 )
+from rubricworks.verifiers.expression.tokens import TooHard
+from rubricworks.verifiers.expression.trees import CALCULUS, Tree, kind_count, renamed, symbols
 from rubricworks.verifiers.expression.units import DEGREES, RADIANS
 from rubricworks.verifiers.expression.values import (
     Amount,
@@ -30,7 +31,6 @@ from rubricworks.verifiers.expression.values import (
     Region,
     Relation,
     Word,
-    renamed,
     with_trees,
 )
 

@@ -11,18 +11,10 @@ a computed index are atoms: kinds "call" and "s", which no arithmetic opens.
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from rubricworks.verifiers.expression.tokens import FUNCTION_NAMES, Rational, TooHard, TooLarge, tokens_of
+from rubricworks.verifiers.expression.trees import Tree
 
-Tree = tuple[Any, ...]
-
-BINDING = frozenset({"int", "sum", "prod", "lim"})
-"""Kinds with a variable of their own: its name, two bounds, the body."""
-CALCULUS = BINDING | {"diff"}
-"""Kinds that SymPy computes."""
-OPAQUE = frozenset(f"opaque {kind}" for kind in CALCULUS)
-"""Those that it could not."""
 LONGEST = 6000
 """Characters: a sum of four hundred fractions."""
 _DEEPEST, _DEEPEST_CALCULUS = 100, 16
@@ -46,10 +38,6 @@ _ENDS = {"", "\\crossed", ")", "]", "}", "\\}", "+", "-", ",", "\\rfloor", "\\rc
 _APPLIED = set("fghFGHPQ") | {"\\Gamma", "\\zeta", "\\Phi", "\\phi", "\\varphi", "\\psi", "\\Psi"}
 """Letters that are functions in front of any bracket; others only if the bracket holds one symbol or number."""
 _CONSTANTS = ("e", "i", "\\pi", "\\infty")
-
-
-def subtrees(tree: Tree) -> list[Tree]:
-    return [part for part in tree[1:] if isinstance(part, tuple)]
 
 
 def parse(text: str, *, fold: bool) -> Tree:

@@ -4,7 +4,8 @@ import re
 from itertools import zip_longest
 
 from rubricworks.verifiers.expression.amounts import formula_tree
-from rubricworks.verifiers.expression.formula import TooHard, TooLarge, Tree
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import Tree
 from rubricworks.verifiers.expression.values import Amount, Matrix
 
 BLOCK = re.compile(

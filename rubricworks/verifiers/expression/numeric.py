@@ -18,20 +18,28 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any
 
-from rubricworks.verifiers.expression.formula import BINDING, CALCULUS, OPAQUE, TooHard, TooLarge, Tree, subtrees
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import (
+    BINDING_KINDS,
+    CALCULUS,
+    CONSTANTS,
+    OPAQUE,
+    Tree,
+    is_branching,
+    kinds_of,
+    symbols,
+)
 from rubricworks.verifiers.failure import needed
 
 Value = Any
 """A whole number or fraction, kept exact, or an mpmath number."""
 NO_VALUE = (TooHard, ArithmeticError, ValueError)
-CONSTANTS = frozenset({"\\pi", "e", "i"})
 _DIGITS, _SAME = 50, 40
 """Digits of a value, and those in which equal values agree."""
 _RANGES, _DENOMINATOR = ((0.3, 0.9), (1.1, 2.9), (2.1, 8.9)), 10_007
 _ALL_POSITIVE, _POINTS, _COMPLEX_POINTS = 2, 10, 5
 _FEW, _ENOUGH = 3, 2
 """Points that a formula without roots, logarithms and the like is compared at, and how many must be inside a domain."""
-_BRANCHING = frozenset({"root", "abs", "floor", "ceil", "fn", "call", "!", "binom"}) | CALCULUS
 _LARGEST_LOGARITHM = _LARGEST_ANGLE = 10**6
 _MOST_BITS, _FEW_BITS = 60_000, 4_000
 """Of one exact number: a whole one up to 5,000!, multiplied in microseconds, and a fraction."""
@@ -73,7 +81,7 @@ def same_values(a: Tree, b: Tree) -> bool | None:
     names = symbols(a) | symbols(b)
     if not names - CONSTANTS:
         return _agree_at(a, b, [Point(0, "any")], 1)
-    count = _POINTS if _is_branching(a) or _is_branching(b) else _FEW
+    count = _POINTS if is_branching(a) or is_branching(b) else _FEW
     points = [Point(number, "any") for number in range(_FEW)]
     if "i" not in names:
         points = []
@@ -95,7 +103,7 @@ def value(tree: Tree, point: Point) -> Value:
         return tree[1]
     if kind == "s":
         return point.coordinate(tree[1])
-    if kind in _BINDING:
+    if kind in BINDING_KINDS:
         return _opened(tree, point)
     if kind in ("diff", "opaque diff"):
         return _atom(f"diff {tree[1]} {tree[2]}", point, [point.coordinate(tree[1]), value(tree[3], point)])
@@ -115,7 +123,7 @@ def constant_value(tree: Tree) -> Value:
     Raises:
         TooHard: it has none, or an atom of unknown value.
     """
-    if not _kinds(tree).isdisjoint(CALCULUS | OPAQUE | {"call"}):
+    if not kinds_of(tree).isdisjoint(CALCULUS | OPAQUE | {"call"}):
         raise TooHard("an atom")
     return value(tree, Point(0, "any"))
 
@@ -167,39 +175,6 @@ def depends_on(tree: Tree, name: str) -> bool:
     return False
 
 
-@lru_cache(maxsize=8192)
-def symbols(tree: Tree) -> frozenset[str]:
-    """The free variables, e, i and pi, and unknown functions as "f("."""
-    kind = tree[0]
-    if kind == "s":
-        return frozenset({tree[1]})
-    names: frozenset[str] = frozenset()
-    for part in subtrees(tree):
-        names |= symbols(part) - {tree[1]} if kind in _BINDING and part is tree[-1] else symbols(part)
-    if kind in ("diff", "opaque diff", "call"):
-        return names | {tree[1] if kind != "call" else f"{tree[1]}("}
-    return names
-
-
-@lru_cache(maxsize=8192)
-def _kinds(tree: Tree) -> frozenset[str]:
-    return frozenset({tree[0]}).union(*map(_kinds, subtrees(tree)))
-
-
-@lru_cache(maxsize=8192)
-def _is_branching(tree: Tree) -> bool:
-    """Return True if the formula may differ between points of different signs."""
-    is_power = tree[0] == "^" and not (tree[2][0] == "n" and isinstance(tree[2][1], int))
-    return is_power or tree[0] in _BRANCHING or any(map(_is_branching, subtrees(tree)))
-
-
-def kind_count(tree: Tree, kinds: frozenset[str]) -> int:
-    """The number of parts of these kinds."""
-    if _kinds(tree).isdisjoint(kinds):
-        return 0
-    return (tree[0] in kinds) + sum(kind_count(part, kinds) for part in subtrees(tree))
-
-
 def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None:
     agreed = 0
     for point in points:
@@ -227,9 +202,6 @@ def _cancels(a: Tree, b: Tree, point: Point, x: Value, y: Value) -> bool:
         return bool(left <= min(difference * context.mpf(10) ** -(_DIGITS // 2), context.mpf(10) ** (10 - 2 * _DIGITS)))
     finally:
         context.dps = _DIGITS
-
-
-_BINDING = BINDING | {f"opaque {kind}" for kind in BINDING}
 
 
 def _opened(tree: Tree, point: Point) -> Value:

@@ -2,7 +2,6 @@
 
 from itertools import zip_longest
 
-from rubricworks.verifiers.expression.formula import TooHard, Tree
 from rubricworks.verifiers.expression.numeric import (
     Point,
     Value,
@@ -11,9 +10,10 @@ from rubricworks.verifiers.expression.numeric import (
     is_exact,
     multiplied,
     number_of,
-    symbols,
     value,
-)  # fmt: skip
+)
+from rubricworks.verifiers.expression.tokens import TooHard
+from rubricworks.verifiers.expression.trees import Tree, symbols
 
 Polynomial = list[Value]
 NEARLY_ZERO = 1e-10

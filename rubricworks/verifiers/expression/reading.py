@@ -20,18 +20,28 @@ from rubricworks.verifiers.expression.amounts import (
     read_amount,
     strip_thousands,
 )
-from rubricworks.verifiers.expression.brackets import SIGN, closes_last, split_outside
-from rubricworks.verifiers.expression.formula import LONGEST, TooHard, TooLarge, Tree, parse
+from rubricworks.verifiers.expression.formula import LONGEST, parse
 from rubricworks.verifiers.expression.lookalikes import read_lookalike, split_range
 from rubricworks.verifiers.expression.matrices import BLOCK, read_matrix, rows_of
 from rubricworks.verifiers.expression.numerals import in_digits
-from rubricworks.verifiers.expression.relation_reading import SIGNS, amount_of, conjunction, piece_of, read_relation
+from rubricworks.verifiers.expression.relation_reading import (
+    SIGN,
+    SIGNS,
+    amount_of,
+    closes_last,
+    conjunction,
+    piece_of,
+    read_relation,
+    split_outside,
+)
 from rubricworks.verifiers.expression.relations import (
     as_region,
     intersection,
     name_of,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import Tree
 from rubricworks.verifiers.expression.values import (
     Amount,
     Answer,

@@ -3,12 +3,12 @@
 A relation without unknowns (`1=2`, `x=x`, `e<\\pi`) becomes a word: it equals its own form and nothing else.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 from rubricworks.verifiers.expression.amounts import INFINITY, MINUS_INFINITY, formula_tree
-from rubricworks.verifiers.expression.formula import TooHard, Tree
 from rubricworks.verifiers.expression.relations import (
     as_region,
     half_line,
@@ -19,10 +19,16 @@ from rubricworks.verifiers.expression.relations import (
     relation_of,
     same_constants,
 )
-from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Word, contains
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import Tree, contains
+from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Word
 
 Read = Callable[[str], Answer]
 """How a side of a relation is read."""
+SIGN = re.compile(r"\\(?:leq|geq|neq|in)(?![A-Za-z])|<=|>=|!=|[<>=]")
+"""Of relations."""
+_OPENINGS, _CLOSINGS = ("(", "[", "{", "\\begin"), (")", "]", "}", "\\end")
+_MOST_ITEMS = 200
 SIGNS = {
     "<": "<", ">": ">", "=": "=", "\\leq": "<=", "\\geq": ">=", "\\neq": "!=", "<=": "<=", ">=": ">=", "!=": "!=",
     "\\in": "in",
@@ -40,9 +46,8 @@ def piece_of(low: Amount, high: Amount, with_low: bool, with_high: bool) -> Piec
     endless = (low.tree == MINUS_INFINITY, high.tree == INFINITY)
     if low.tree == INFINITY or high.tree == MINUS_INFINITY:
         raise TooHard("an interval beyond infinity")
-    return Piece(
-        None if endless[0] else low, None if endless[1] else high, with_low and not endless[0], with_high and not endless[1]
-    )  # fmt: skip
+    low_end, high_end = None if endless[0] else low, None if endless[1] else high
+    return Piece(low_end, high_end, with_low and not endless[0], with_high and not endless[1])
 
 
 def read_relation(body: str, sides: list[str], signs: list[str], fold: bool, read: Read) -> Answer:
@@ -161,3 +166,34 @@ def _inequality(body: str, sign: str, sides: list[str], fold: bool, read: Read) 
     if relation is None:
         return unsolvable(body)
     return linear_region(relation) or relation
+
+
+def closes_last(body: str) -> bool:
+    """Return True if the first bracket is closed by the last."""
+    depth = 0
+    for place, character in enumerate(body):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0 and character in ")]}":
+            return place == len(body) - 1
+    return False
+
+
+def split_outside(body: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """The parts between separators that stand outside all brackets, and the separators."""
+    parts, separators, start, depth, at = [], [], 0, 0, 0
+    for match in separator.finditer(body):
+        if match.start() < at:
+            continue
+        between = body[at : match.start()]
+        depth += sum(map(between.count, _OPENINGS)) - sum(map(between.count, _CLOSINGS))
+        at = match.start()
+        if depth == 0:
+            parts.append(body[start:at].strip())
+            separators.append(match[0].strip())
+            start = at = match.end()
+    parts.append(body[start:].strip())
+    if len(parts) > 1 and (not all(parts[1:]) or (not parts[0] and separator is not SIGN)):
+        raise TooHard("an empty part")
+    if len(parts) > _MOST_ITEMS:
+        raise TooLarge("a long list")
+    return parts, separators

@@ -13,9 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from rubricworks.verifiers.expression.amounts import formula_tree
-from rubricworks.verifiers.expression.formula import TooHard, Tree
 from rubricworks.verifiers.expression.numeric import (
-    CONSTANTS,
     NO_VALUE,
     Point,
     Value,
@@ -26,10 +24,11 @@ from rubricworks.verifiers.expression.numeric import (
     is_real,
     number_of,
     same_values,
-    symbols,
     value,
-)  # fmt: skip
+)
 from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, polynomial_roots, value_at
+from rubricworks.verifiers.expression.tokens import TooHard
+from rubricworks.verifiers.expression.trees import CONSTANTS, Tree, symbols
 from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Relation
 from rubricworks.verifiers.expression.words import DOUBTS
 

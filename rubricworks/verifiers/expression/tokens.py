@@ -1,4 +1,4 @@
-"""Tokens of a formula; plain notation (dy/dx, sin x, sum_{k=1}^n) and notations of two places are written as LaTeX first."""
+"""Tokens of a formula, once plain notation (dy/dx, sin x, sum_{k=1}^n) is written as LaTeX."""
 
 import re
 from fractions import Fraction

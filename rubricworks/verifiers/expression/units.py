@@ -34,7 +34,8 @@ _PREFIX_SYMBOLS = {
 }  # fmt: skip
 _PREFIX_WORDS = {
     "pico": "1e-12", "nano": "1e-9", "micro": "1e-6", "milli": "1e-3", "centi": "1e-2", "deci": "1e-1", "hecto": "1e2",
-    "kilo": "1e3", "毫": "1e-3", "厘": "1e-2", "分": "1e-1", "千": "1e3", "微": "1e-6", "mega": "1e6", "giga": "1e9", "tera": "1e12",
+    "kilo": "1e3", "毫": "1e-3", "厘": "1e-2", "分": "1e-1", "千": "1e3", "微": "1e-6",
+    "mega": "1e6", "giga": "1e9", "tera": "1e12",
 }  # fmt: skip
 
 # Symbols | words in the singular | factor and base units. These take prefixes, the bit and the byte only large ones.

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
-from rubricworks.verifiers.expression.formula import BINDING, Tree
-from rubricworks.verifiers.expression.numeric import symbols
+from rubricworks.verifiers.expression.trees import Tree, symbols
 from rubricworks.verifiers.expression.units import Unit
 
 
@@ -55,7 +54,8 @@ class Listing:
     """Several answers: a list, a set, a tuple, a vector, the cases of a function."""
 
     kind: str
-    """"bare", "{}", "and" (relations that hold together) and "cases", all without order; "()" (tuples, open intervals), "[]"."""
+    """"bare", "{}", "and" (relations that hold together) and "cases", without order; "()" (tuples, open intervals), "[]".
+    """
     items: tuple["Answer", ...]
 
 
@@ -129,21 +129,3 @@ def with_trees(value: Any, change: Callable[[Tree], Tree]) -> Any:
         parts = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in skipped}
         return replace(cast(Any, value), **{name: with_trees(part, change) for name, part in parts.items()})
     return value
-
-
-def renamed(tree: Tree, names: dict[str, str]) -> Tree:
-    """The formula with variables renamed."""
-    if tree[0] == "s":
-        return ("s", names.get(tree[1], tree[1]))
-    if tree[0].endswith("diff"):
-        return (tree[0], names.get(tree[1], tree[1]), tree[2], renamed(tree[3], names))
-    inner = names
-    if tree[0].removeprefix("opaque ") in BINDING:  # its own variable hides an outer one of that name
-        inner = {name: other for name, other in names.items() if name != tree[1]}
-    parts = [renamed(part, names) if isinstance(part, tuple) else part for part in tree[1:-1]]
-    last = renamed(tree[-1], inner) if isinstance(tree[-1], tuple) else tree[-1]
-    return (tree[0], *parts, last)
-
-
-def contains(tree: Tree, part: Tree) -> bool:
-    return tree == part or any(isinstance(inner, tuple) and contains(inner, part) for inner in tree[1:])

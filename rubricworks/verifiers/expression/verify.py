@@ -87,9 +87,9 @@ class _Reading(NamedTuple):
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _Reading:
     from rubricworks.verifiers.expression.amounts import NoValue
-    from rubricworks.verifiers.expression.formula import TooLarge
     from rubricworks.verifiers.expression.reading import read_answer
     from rubricworks.verifiers.expression.statement import is_form, is_name, stated_value
+    from rubricworks.verifiers.expression.tokens import TooLarge
 
     try:
         answer, is_sure = read_answer(text), True

@@ -24,8 +24,8 @@ from collections import OrderedDict
 from typing import Any
 
 from rubricworks.verifiers.expression.equality import same
-from rubricworks.verifiers.expression.formula import TooHard
 from rubricworks.verifiers.expression.reading import read_answer
+from rubricworks.verifiers.expression.tokens import TooHard
 from rubricworks.verifiers.expression.values import with_trees
 
 _MEMORY = 1 << 30
