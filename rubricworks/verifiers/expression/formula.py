@@ -11,6 +11,7 @@ a computed index are atoms: kinds "call" and "s", which no arithmetic opens.
 
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 
 from rubricworks.verifiers.expression.tokens import FUNCTION_NAMES, Rational, TooHard, TooLarge, tokens_of
 from rubricworks.verifiers.expression.trees import Tree
@@ -26,10 +27,8 @@ alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lam
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell infty nabla partial aleph
 """
 _SYMBOLS = {f"\\{name}" for name in _GREEK.split()}
-_ACCENTS = {
-    f"\\{name}"
-    for name in ["vec", "hat", "bar", "tilde", "dot", "ddot", "overline", "underline", "widehat", "mathbb", "mathcal"]
-}
+_ACCENT_NAMES = "vec hat bar tilde dot ddot overline underline widehat mathbb mathcal"
+_ACCENTS = {f"\\{name}" for name in _ACCENT_NAMES.split()}
 _ROUNDINGS = {"\\lfloor": "floor", "\\lceil": "ceil"}
 _LABELS = {"\\angle", "\\triangle", "\\square"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times", "\\ast"}, {"/", "\\div"}
@@ -40,6 +39,7 @@ _APPLIED = set("fghFGHPQ") | {"\\Gamma", "\\zeta", "\\Phi", "\\phi", "\\varphi",
 _CONSTANTS = ("e", "i", "\\pi", "\\infty")
 
 
+@lru_cache(maxsize=8192)
 def parse(text: str, *, fold: bool) -> Tree:
     """The tree of a formula.
 
@@ -49,11 +49,6 @@ def parse(text: str, *, fold: bool) -> Tree:
         TooHard: it is no formula, or may mean two things.
         TooLarge: nobody can compute it.
     """
-    return _parse(text, fold)
-
-
-@lru_cache(maxsize=8192)
-def _parse(text: str, fold: bool) -> Tree:
     if len(text) > LONGEST:
         raise TooHard("long")
     tokens = tokens_of(text)
@@ -189,10 +184,9 @@ class _Parser:
             self.calculus = True
             return self.integral() if token == "\\int" else self.series(token[1:])
         if token in _LABELS:
-            start = self.at
-            while self.tokens[self.at].isalpha():
-                self.at += 1
-            return ("s", f"{token} {''.join(self.tokens[start : self.at])}")
+            letters = "".join(takewhile(str.isalpha, self.tokens[self.at :]))
+            self.at += len(letters)
+            return ("s", f"{token} {letters}")
         raise TooHard(f"cannot read {token}")
 
     def numeral(self, token: str) -> Tree:
@@ -272,18 +266,9 @@ class _Parser:
         is_letter = len(inside) == 1 and (inside[0].isalpha() or inside[0] in _SYMBOLS)
         if not is_letter and not set(inside) & {"+", "-"}:
             return None
-        try:
-            return _Parser(inside, self.fold, self.depth).whole()
-        except TooLarge:
-            raise
-        except TooHard:
-            return None
-
-    def whole(self) -> Tree:
-        tree = self.sum()
-        if self.at < len(self.tokens) - 3:
-            raise TooHard("something follows")
-        return tree
+        parser = _Parser(inside, self.fold, self.depth)
+        tree = parser.sum()
+        return tree if parser.at == len(inside) else None
 
     def argument(self) -> Tree:
         """A group, or the one digit or letter that TeX takes."""
@@ -338,15 +323,6 @@ class _Parser:
             factors.append(self.power())
         return factors[0] if len(factors) == 1 else ("*", *factors)
 
-    def bounds(self) -> tuple[Tree | None, Tree | None]:
-        low = high = None
-        for _ in range(2):
-            if self.passed("_"):
-                low = self.bound()
-            elif self.passed("^"):
-                high = self.bound()
-        return low, high
-
     def bound(self) -> Tree:
         negated = self.passed("-")
         token = self.tokens[self.at]
@@ -355,7 +331,9 @@ class _Parser:
         return ("-", value) if negated else value
 
     def integral(self) -> Tree:
-        low, high = self.bounds()
+        low = self.bound() if self.passed("_") else None
+        high = self.bound() if self.passed("^") else None
+        low = self.bound() if low is None and self.passed("_") else low
         if (low is None) != (high is None):
             raise TooHard("an integral with one bound")
         self.integrals += 1
@@ -375,13 +353,10 @@ class _Parser:
         side = "+" if self.passed("\\above") else "-" if self.passed("\\below") else "+-"
         if not self.passed("}") or (kind != "lim" and not self.passed("^")):
             raise TooHard("a series without its last index")
-        return (kind, variable, low, side if kind == "lim" else self.bound(), self.operand_with_quotient())
-
-    def operand_with_quotient(self) -> Tree:
-        value = self.product()
+        high, body = side if kind == "lim" else self.bound(), self.product()
         if self.tokens[self.at] in _OVER:
             raise TooHard("a part of the operand, or of the operator")
-        return value
+        return (kind, variable, low, high, body)
 
     def root(self) -> Tree:
         degree: Tree = ("n", 2)

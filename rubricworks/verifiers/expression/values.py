@@ -54,8 +54,7 @@ class Listing:
     """Several answers: a list, a set, a tuple, a vector, the cases of a function."""
 
     kind: str
-    """"bare", "{}", "and" (relations that hold together) and "cases", without order; "()" (tuples, open intervals), "[]".
-    """
+    """"bare", "{}", "and" (of relations) and "cases", without order; "()" (tuples, open intervals), "[]"."""
     items: tuple["Answer", ...]
 
 
