@@ -16,9 +16,8 @@ from itertools import takewhile
 from rubricworks.verifiers.expression.tokens import FUNCTION_NAMES, Rational, TooHard, TooLarge, tokens_of
 from rubricworks.verifiers.expression.trees import Tree
 
-LONGEST = 6000
-"""Characters: a sum of four hundred fractions."""
-_DEEPEST, _DEEPEST_CALCULUS = 100, 16
+LONGEST, _DEEPEST, _DEEPEST_CALCULUS = 6000, 100, 16
+"""Characters: a sum of four hundred fractions; brackets."""
 _FUNCTIONS = {f"\\{name}": name for name in FUNCTION_NAMES}
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _MANY = {"\\max": "max", "\\min": "min", "\\gcd": "gcd", "\\lcm": "lcm"}
@@ -29,8 +28,7 @@ varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hba
 _SYMBOLS = {f"\\{name}" for name in _GREEK.split()}
 _ACCENT_NAMES = "vec hat bar tilde dot ddot overline underline widehat mathbb mathcal"
 _ACCENTS = {f"\\{name}" for name in _ACCENT_NAMES.split()}
-_ROUNDINGS = {"\\lfloor": "floor", "\\lceil": "ceil"}
-_LABELS = {"\\angle", "\\triangle", "\\square"}
+_ROUNDINGS, _LABELS = {"\\lfloor": "floor", "\\lceil": "ceil"}, {"\\angle", "\\triangle", "\\square"}
 _TIMES, _OVER = {"*", "\\cdot", "\\times", "\\ast"}, {"/", "\\div"}
 _OPENERS = {"(": ")", "{": "}", "[": "]", "\\{": "\\}"}
 _ENDS = {"", "\\crossed", ")", "]", "}", "\\}", "+", "-", ",", "\\rfloor", "\\rceil", "\\mid", "\\right"}

@@ -50,6 +50,8 @@ _CLOSE, _NEAR = 10, 70
 _SCALE_AFTER_BOX = re.compile(
     r"[\s$)\]]*(\\?%|(?:percent|pct|per cent|hundred|thousand|million|billion|trillion|dozen)\b)", re.IGNORECASE
 )
+_CONTINUED = re.compile(r"[\s$]*[-+*/^]\s*(?:[\d\\(]|[A-Za-z](?![A-Za-z]))")
+"""The box holds a part of the value."""
 _CORRECTION = re.compile(r"^\s*or\b|\bno\b", re.IGNORECASE)
 """Words before a box that take back what stood before them, not the box."""
 _BOUND_BEFORE_BOX = re.compile(
@@ -186,7 +188,7 @@ def _boxed_value(text: str) -> str | None:
     contents = list(dict.fromkeys(box.content.replace("$", " ") for box in group))
     if len(contents) > 1:
         return f"\\boxed{{{', '.join(contents)}}}"
-    if before.endswith(("+", "*", "/", "^", "\\times ", "\\cdot ")):
+    if _CONTINUED.match(after) or before.endswith(("+", "*", "/", "^", "\\times ", "\\cdot ")):
         return None
     sign, scale = "-" if before.endswith("-") else "", _SCALE_AFTER_BOX.match(after)
     return f"\\boxed{{{sign}{contents[0]}{' ' + scale[1] if scale else ''}}}"

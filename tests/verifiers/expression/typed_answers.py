@@ -8,7 +8,7 @@ TARGETS: dict[str, list[str]] = {
     r"16-4\pi": [r"4(4-\pi)", "16 - 4π", r"-4\pi+16"],
     r"\sqrt{3}-1": [r"\frac{2}{1+\sqrt3}", "√3 - 1"],
     r"2^{100}": ["1267650600228229401496703205376"],
-    "1.6\\times 10^{-19}": ["1.6e-19", "1.6 × 10^-19"],
+    "1.6\\times 10^{-19}": ["1.6e-19", "1.6 \u00d7 10^-19"],
     r"e^{2}": ["e*e", r"\exp(2)"],
     r"3+4i": ["4i+3", "3 + 4 i"],
     r"11\ \mu\mathrm{T}": ["11 µT", r"1.1\times 10^{-5}\ \mathrm{T}"],
@@ -215,6 +215,9 @@ x\equiv 3\pmod 7|3
 x\equiv 3\pmod 7|x=3
 x\equiv 3\pmod 7|x\equiv 4\pmod 7
 1-10^{-45}|1
+\sqrt{10^{100}+1}|10^{50}
+\sqrt{2}+10^{-45}|\sqrt{2}
+5|\boxed{5}+1
 A\cup B|A, B
 A\setminus B|A
 A|x\in A
