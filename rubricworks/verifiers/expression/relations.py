@@ -34,6 +34,7 @@ from rubricworks.verifiers.expression.words import DOUBTS
 
 _UPRIGHT = re.compile(r"\\(?:frac|overline|angle|triangle|widehat|overrightarrow)|[{}|:\s]|_(?:\w|\{[^{}]*\})")
 _LABEL = re.compile(r"[A-Z]+")
+_CHANGE = re.compile(r"\\Delta\s*[A-Za-z](?:_(?:\w|\{\w+\}))?")
 _WORDS = re.compile(r"(?=.*[A-Za-z])[^-+*^=<>\d.:$]*")
 _SENTENCE = re.compile(r"\b(?:is|are|was|were|be|that|find|get|have|so|then|when|if|for|where|with)\b", re.IGNORECASE)
 _SHORT_WORDS = {"ans", "sum", "age", "avg", "net"}
@@ -51,7 +52,7 @@ def name_of(side: str, fold: bool) -> Name | None:
         return None
     text = "".join(side.split())
     text = text.casefold() if fold else text
-    is_label = _LABEL.fullmatch(_UPRIGHT.sub("", side)) is not None
+    is_label = _LABEL.fullmatch(_UPRIGHT.sub("", side)) is not None or _CHANGE.fullmatch(side) is not None
     try:
         tree = formula_tree(side, fold=fold)
     except TooHard:

@@ -25,7 +25,7 @@ can low few some an half most less more over ago yet then else who how why yes p
 _MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.split())
 _VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
 _MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()\[\]!-]")
-_NO_FORM = re.compile(r'[?"@#~$]|\.\.\.|\\(?:boxed|fbox)')
+_NO_FORM = re.compile(r'[?"@#~$]|\\(?:boxed|fbox)')
 _NAME = re.compile(r"[^\W\d_]+(?:['.-][^\W\d_]*)*(?:\s+[^\W\d_]+(?:['.-][^\W\d_]*)*)*")
 _LONGEST_FORM, _LONGEST_NAME = 1000, 4
 """Characters, and words."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 _ONE_IN_BRACES = re.compile(r"\{(\w)\}(?!\w)")
-_NUMBER_IN_WORDS = re.compile(r"[^\\]*\d[^\\]*")
+_NUMBER_IN_WORDS = re.compile(r"[^\\]*[\d=<>][^\\]*")
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
 
