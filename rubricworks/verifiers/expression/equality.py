@@ -245,7 +245,7 @@ def _same_listings(a: Listing, b: Listing) -> bool | None:
         if _named(this) and not any(isinstance(item, Assignment) for item in other.items):
             in_order = other.kind in ("bare", "()") and len(items_a) == len(items_b)
             return in_order and _all(*map(_same, items_a, items_b))
-    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}):
+    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}, {"or"}):
         if max(len(items_a), len(items_b)) > _MOST_MEMBERS:
             return _all(len(items_a) == len(items_b), *map(_same, items_a, items_b))
         rows = [[_same(x, y) for y in items_b] for x in items_a]

@@ -237,6 +237,8 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     if any("\\" in separator for separator in separators):
         raise TooHard("logic")
+    if words == {"or"} and all(isinstance(item, Word | Choice) or getattr(item, "word", None) for item in items):
+        return Listing("or", tuple(items))  # A or B is not A and B
     return Listing("{}" if words == {"or"} else "bare", tuple(items))
 
 

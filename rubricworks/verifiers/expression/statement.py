@@ -214,7 +214,7 @@ def _sentence_value(sentence: str, *, is_final: bool = False) -> str | None:
         return None
     plain = _DELIMITER.sub(" ", _MATHEMATICS_IN_DOLLARS.sub(r" \1 ", sentence)).strip()
     whole = _IS_THE_ANSWER.sub("", plain)
-    whole = whole[lead_in.end() :] if (lead_in := _LEAD_IN.match(whole)) else whole
+    whole = (whole[lead_in.end() :] or whole) if (lead_in := _LEAD_IN.match(whole)) else whole
     stated = list(_STATES.finditer(plain))
     lead, remainder = (plain[: stated[-1].start()], plain[stated[-1].end() :]) if stated else ("", "")
     remainder = _REASON.sub("", remainder).strip()

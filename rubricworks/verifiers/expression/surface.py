@@ -66,7 +66,7 @@ _LEAD = re.compile(
     r"|\\displaystyle(?![A-Za-z])\s*|\\[,;:]\s*"
 )
 """What may stand before an answer and says nothing."""
-_PLAIN_COMPLEMENT = re.compile(r"(?<![A-Za-z\\{])R\s*\\\s+(?=\{)")
+_PLAIN_COMPLEMENT = re.compile(r"(?:(?<![A-Za-z\\{])R|\\mathbb\{R\})\s*\\\s+(?=\{)")
 _PLAIN_IN = re.compile(r"^(\s*[A-Za-z])\s+in\s+(?=[\[({]|\\mathbb|\\\{)")
 _PLAIN_UNION = re.compile(r"(?<=[\])}])\s*U\s*(?=[\[({\\])")
 _FORMULA_IN_TEXT = re.compile(

@@ -219,6 +219,8 @@ x\equiv 3\pmod 7|x\equiv 4\pmod 7
 \sqrt{2}+10^{-45}|\sqrt{2}
 5|\boxed{5}+1
 A\cup B|A, B
+A and C|(A) or (C)
+A, C|A or C
 A\setminus B|A
 A|x\in A
 f(5)=2|\{x=2\}
