@@ -8,8 +8,8 @@ import re
 
 from rubricworks.verifiers.calls import parse_verifier_call
 from rubricworks.verifiers.expression.numerals import in_digits
-from rubricworks.verifiers.expression.options import read_option
 from rubricworks.verifiers.expression.surface import boxes, strip_surface
+from rubricworks.verifiers.expression.words import read_option
 from rubricworks.verifiers.failure import LONGEST
 from rubricworks.verifiers.run import run_verifier
 

@@ -46,8 +46,13 @@ def test_all_but_a_few_of_the_policies_of_math_verify_are_ours_too():
         for case in policies
         if expr_verify(case["pred"], target=case["gold"]) != case["expected"]
     ]
-    # An inequality is the interval that it describes, whichever side it is on; f(x) is not f(y).
-    assert others == [(r"$x \in [-2,7]$", r"$-2 \\le x \\le 7$"), ("$f(x)$", "$f(y)$")]
+    # A false equation says none of its sides; an inequality is the interval that it describes, whichever side it is on;
+    # f(x) is not f(y).
+    assert others == [
+        ("$10/9$", r"Answer $ \frac{1}{2} \$ = \frac{10}{9} $"),
+        (r"$x \in [-2,7]$", r"$-2 \\le x \\le 7$"),
+        ("$f(x)$", "$f(y)$"),
+    ]
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=lambda case: f"{case['a']!r} {case['b']!r}")

@@ -1,33 +1,20 @@
 """Amounts: numbers in all their notations, formulas, and what they measure or count."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.exact import Quotient, divide, generator, negative, number
-from rubricworks.verifiers.expression.formula import TooHard, read_formula
-from rubricworks.verifiers.expression.numeric import NumericFormula, numeric_formula
-from rubricworks.verifiers.expression.units import DEGREES, Unit, read_unit
+from rubricworks.verifiers.expression.formula import parse
+from rubricworks.verifiers.expression.numeric import constant_value
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import BINDING, CALCULUS, Tree, kind_count, symbols
+from rubricworks.verifiers.expression.units import DEGREES, OTHER_UNITS, Unit, read_unit
+from rubricworks.verifiers.expression.values import Amount
+from rubricworks.verifiers.expression.words import singular
 
-INFINITY = "\\infty"
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    value: Quotient | NumericFormula
-    word: str | None = None
-    """The letters, case folded, if the answer is nothing but letters: an option, or a product."""
-    places: int | None = None
-    """Decimals, if the answer is a plain decimal; -1 if decimals stand somewhere inside."""
-    unit: Unit | None = None
-    noun: str | None = None
-    """The things that it counts, in the singular: apple, red circle."""
-    other: Any = None
-    """Another reading, itself an answer: 5m as a product, 1,2 as a list."""
-
-
+INFINITY: Tree = ("s", "\\infty")
+MINUS_INFINITY: Tree = ("-", INFINITY)
 _NUMBER = re.compile(r"[-+]? ?(?:\d+\.?\d*|\.\d+)")
 _GROUPED = re.compile(
     r"([-+]?[$€£¥]?\s?)([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?: \d{3})+)((?:\.\d+)?\s*(?:[^\d,;\s][^,;]*)?)"
@@ -44,10 +31,13 @@ _MONEY = re.compile(
     r"([-+]?)\s*(US\$|[$€£¥₹]|(?:USD|EUR|GBP|CNY|RMB|JPY|INR)(?=[\s\d]))\s*([\d.]+|[\d.].*?)"
     r"\s*((?:/|per\b)\s*[A-Za-z].*)?"
 )
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_LONG_UNIT = re.compile(r"[A-Za-z]{2}|[^\x00-\x7f]")
 _LONGEST_UNIT = 64
 _SAFE_LETTERS = set("mgsVWJNLAC")
 """Units that are droppable right after a number: 5m; a letter such as 5t is a variable first."""
-_BEFORE_UNIT = re.compile(r"(?<=[\d})!.])\s*(?=[A-Za-z°Ωµ$€£¥₹¢^\\])|\s+(?=[A-Za-z°Ωµ$€£¥₹¢^\\])")
+_UNIT_START = r"(?=[A-Za-z°Ωµ$€£¥₹¢^\\\u4e00-\u9fff])"
+_BEFORE_UNIT = re.compile(rf"(?<=[\d}})!.])\s*{_UNIT_START}|\s+{_UNIT_START}")
 _FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|arc\w+|ln|log|lg|exp|int|sum|lim|prod)(?![A-Za-z])")
 _COMPOUND = re.compile(r"(?:[\d.]+\s*[^\d.,;]+?(?:,?\s+and\s+|\s+|(?<=['°]))?){2,3}")
 _COMPOUND_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([^\d.,;]+?)(?:\s+and)?\s*(?=\d|$)")
@@ -56,26 +46,12 @@ _FEET = re.compile(r"(\d+)\s?'\s*(\d+(?:\.\d+)?)\s?(?:\"|'')")
 _MARKED = re.compile(r"(\d+(?:\.\d+)?)\s?('|\"|'')")
 """Feet or inches; minutes of an arc or a prime too, so that the mark counts."""
 
-_COUNTED = re.compile(r"([-+]?(?:\d+(?:\.\d+)?|\d+/\d+|\\frac\{\d+\}\{\d+\}))\s+((?:[a-z]+\s+)?)([A-Za-z]+)")
 _ADJECTIVES = """
 red green blue yellow orange purple pink brown black white gray grey golden silver big small large little tall short
 long tiny huge round square triangular circular different distinct other whole full empty open closed new old young
 """
-_NO_NOUNS = """
-less more fewer extra plus minus time percent point half halve third quarter fourth fifth sixth seventh eighth ninth
-tenth hundredth thousandth hundred thousand million billion dozen pair score gross ten one two unit square cube root
-fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
-off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
-high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
-exactly
-"""
-_IRREGULAR = {
-    "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",
-    "geese": "goose", "sheep": "sheep", "fish": "fish", "deer": "deer", "aircraft": "aircraft", "species": "species",
-    "vertices": "vertex", "axes": "axis", "matrices": "matrix", "leaves": "leaf", "knives": "knife", "wolves": "wolf",
-    "loaves": "loaf", "shelves": "shelf",
-}  # fmt: skip
-_ADJECTIVE_SET, _NO_NOUN_SET = set(_ADJECTIVES.split()), set(_NO_NOUNS.split())
+_ADJECTIVE_SET = set(_ADJECTIVES.split())
+_COUNTED = re.compile(r"([-+]?(?:\d+(?:\.\d+)?|\d+/\d+|\\frac\{\d+\}\{\d+\}))\s+((?:[a-z]+\s+)?)([A-Za-z]+)")
 
 
 def plain_number(body: str) -> Amount | None:
@@ -85,8 +61,8 @@ def plain_number(body: str) -> Amount | None:
     body = body.replace(" ", "")
     point = body.find(".")
     if point < 0:
-        return Amount(number(int(body)))
-    return Amount(number(Fraction(body.removesuffix("."))), places=len(body) - point - 1)
+        return Amount(("n", int(body)))
+    return Amount(("n", Fraction(body.removesuffix("."))), places=len(body) - point - 1)
 
 
 def strip_thousands(body: str) -> str:
@@ -105,23 +81,23 @@ def read_amount(body: str, *, fold: bool) -> Amount:
         return amount
     if match := _PERCENT.fullmatch(body):
         amount = read_amount(match[1].strip("${} "), fold=fold)
-        if amount.unit or amount.noun or isinstance(amount.value, NumericFormula):
+        if amount.unit or amount.noun or symbols(amount.tree) - {"\\pi", "e"}:
             raise TooHard("percent of no number")
-        return Amount(divide(amount.value, number(100)))
+        return Amount(("/", amount.tree, ("n", 100)))
     measured = compound_amount(body) or _measured(body, fold) or _counted(body, fold)
-    return measured or Amount(formula_value(body, fold=fold), places=-1 if "." in body else None)
+    return measured or Amount(formula_tree(body, fold=fold), places=-1 if "." in body else None)
 
 
 def compound_amount(body: str) -> Amount | None:
     """Units of one kind after each other, from large to small: 6 feet 2 inches, 2 hours and 30 minutes, 45°30'."""
     if match := _ARC.fullmatch(body):
         arc = Fraction(match[1]) + Fraction(match[2]) / 60 + Fraction(match[3] or 0) / 3600
-        return Amount(number(_whole(arc)), unit=Unit(DEGREES, Fraction(1), required=True))
+        return Amount(("n", _whole(arc)), unit=Unit(DEGREES, Fraction(1), required=True))
     if match := _FEET.fullmatch(body):
         body = f"{match[1]} ft {match[2]} in"
     if match := _MARKED.fullmatch(body):
         unit = read_unit("ft" if match[2] == "'" else "in")
-        return Amount(number(_whole(Fraction(match[1]))), unit=unit and replace(unit, required=True))
+        return Amount(("n", _whole(Fraction(match[1]))), unit=unit and replace(unit, required=True))
     if not _COMPOUND.fullmatch(body):
         return None
     parts = _COMPOUND_PART.findall(body)
@@ -134,44 +110,99 @@ def compound_amount(body: str) -> Amount | None:
             return None
         total, last = total + Fraction(numeral) * unit.factor, unit
     assert last is not None
-    return Amount(number(_whole(total / last.factor)), unit=replace(last, required=True))
+    return Amount(("n", _whole(total / last.factor)), unit=replace(last, required=True))
 
 
-def formula_value(body: str, *, fold: bool) -> Quotient | NumericFormula:
-    """The exact value, or the formula to compute.
+class NoValue(TooHard):
+    """A formula that is read and has no value, as 1/0."""
+
+
+def formula_tree(body: str, *, fold: bool) -> Tree:
+    """The formula, once it is known that it has a value, or may have one.
 
     Raises:
-        TooHard: it is neither.
+        TooHard: it is no formula.
+        NoValue: it is a constant without a value.
+        TooLarge: it is beyond computing.
     """
-    try:
-        return cast(Quotient, read_formula(body, exact, fold=fold))
-    except TooHard:
-        return numeric_formula(body, fold=fold)
+    tree = parse(body, fold=fold)
+    names = symbols(tree)
+    if tree in (INFINITY, MINUS_INFINITY):
+        return tree
+    if _counts_with_infinity(tree):
+        raise TooHard("arithmetic with infinity")
+    if kind_count(tree, CALCULUS):
+        _refuse_large(tree)
+    elif not names - {"\\pi", "e", "i"}:
+        try:
+            constant_value(tree)
+        except TooLarge:
+            raise
+        except (TooHard, ArithmeticError, ValueError, TypeError):
+            raise NoValue("no value") from None
+    return tree
 
 
-def infinite(*, below: bool) -> Quotient:
-    """Infinity, or minus infinity."""
-    return negative(generator(INFINITY)) if below else generator(INFINITY)
+def _counts_with_infinity(tree: Tree) -> bool:
+    """Return True if infinity stands anywhere but in a bound."""
+    parts = tree[-1:] if tree[0] in BINDING else tree[1:]
+    return tree == INFINITY or any(isinstance(part, tuple) and _counts_with_infinity(part) for part in parts)
+
+
+_MOST_NODES, _LARGEST_EXPONENT, _LARGEST_FACTORIAL, _LARGEST_BOUND = 400, 2000, 2000, 10**6
+_LARGEST_NUMBER = 10**24
+
+
+def _refuse_large(tree: Tree) -> None:
+    """Refuse what SymPy would compute with too long, before it is asked.
+
+    Raises:
+        TooLarge: a number, a power, a factorial or the bound of a series is large.
+    """
+    for count, (kind, *parts) in enumerate(_nodes(tree)):
+        limit, bounded = 0, []
+        if kind == "^":
+            limit, bounded = _LARGEST_EXPONENT, parts[1:]
+        elif kind in ("!", "binom"):
+            limit, bounded = _LARGEST_FACTORIAL, parts
+        elif kind in CALCULUS and kind != "diff":
+            limit, bounded = _LARGEST_BOUND, [part for part in parts[1:3] if isinstance(part, tuple)]
+        for part in bounded:
+            if (
+                not symbols(part) - {"\\pi", "e", "i"}
+                and not kind_count(part, CALCULUS)
+                and abs(constant_value(part)) > limit
+            ):
+                raise TooLarge("a large exponent, factorial or bound")
+        if count > _MOST_NODES or (kind == "n" and abs(parts[0]) > _LARGEST_NUMBER):
+            raise TooLarge("much to compute")
+
+
+def _nodes(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from _nodes(part)
 
 
 def _special_number(body: str) -> Amount | None:
     """Infinity, a ratio, scientific notation, a repeating decimal, a mixed number."""
     if match := _INFINITE.fullmatch(body):
-        return Amount(infinite(below=match[1] == "-"))
+        return Amount(MINUS_INFINITY if match[1] == "-" else INFINITY)
     if match := _RATIO.fullmatch(body):
-        return Amount(number(Fraction(int(match[1]), int(match[2]))))
+        return Amount(("n", Fraction(int(match[1]), int(match[2]))))
     if match := _SCIENTIFIC.fullmatch(body):
-        return Amount(number(Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
+        return Amount(("n", Fraction(match[1]) * Fraction(10) ** int(match[2])), places=-1)
     if match := _REPEATING.fullmatch(body):
-        return Amount(number(_repeating(match[1], match[2], match[3], match[4] or match[5])))
+        return Amount(("n", _repeating(match[1], match[2], match[3], match[4] or match[5])))
     if body.endswith("...") and (match := _ELLIPSIS.fullmatch(body)):
-        return Amount(number(_repeating(match[1], match[2], match[3] + match[4], match[5])))
+        return Amount(("n", _repeating(match[1], match[2], match[3] + match[4], match[5])))
     if match := _MIXED.fullmatch(body):
         top, bottom = int(match[3]), int(match[4])
         if top >= bottom:
             raise TooHard("no mixed number")
         value = int(match[2]) + Fraction(top, bottom)
-        return Amount(number(-value if match[1] == "-" else value))
+        return Amount(("n", -value if match[1] == "-" else value))
     return None
 
 
@@ -190,8 +221,20 @@ def _measured(body: str, fold: bool) -> Amount | None:
             continue
         if unit.letter and not gap[0] and tail not in _SAFE_LETTERS:
             unit = replace(unit, required=True)
-        amount = _with_unit(read_amount(head, fold=fold), unit)
-        return replace(amount, other=Amount(formula_value(body, fold=False))) if unit.letter else amount
+        try:
+            amount = _with_unit(read_amount(head, fold=fold), unit)
+        except TooLarge:
+            raise
+        except TooHard:
+            continue
+        if symbols(amount.tree) - {"\\pi", "e"} and not _LONG_UNIT.search(_COMMAND.sub("", tail)):
+            continue  # 6t^2 + 2t
+        if not unit.letter:
+            return amount
+        product = Amount(formula_tree(body, fold=False))
+        if tail in OTHER_UNITS:
+            product = replace(amount, unit=OTHER_UNITS[tail], other=product)
+        return replace(amount, other=product)
     return None
 
 
@@ -209,19 +252,6 @@ def _counted(body: str, fold: bool) -> Amount | None:
     amount = read_amount(match[1], fold=fold)
     noun = singular(match[3].lower(), is_one=match[1] == "1")
     return replace(amount, noun=(match[2] + noun)) if noun else None
-
-
-def singular(word: str, *, is_one: bool = False) -> str | None:
-    """The singular of a plural noun, or the word itself after a one; None for a word that counts nothing."""
-    if word in _NO_NOUN_SET or word.removesuffix("s") in _NO_NOUN_SET:
-        return None
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if len(word) >= 4 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        if word.endswith("ies"):
-            return word[:-3] + "y"
-        return word[:-2] if word.endswith(("xes", "ches", "shes", "sses")) else word[:-1]
-    return word if is_one and len(word) >= 3 else None
 
 
 def _repeating(sign: str, whole: str, first: str, repeated: str) -> Fraction:

@@ -7,6 +7,8 @@ where a text leaves two readings (3:45 without a half of the day, 05/03/2024), i
 import math
 import re
 
+from rubricworks.verifiers.expression.units import read_unit
+
 _HALF = r"(?P<half>[ap])\.?\s?m\.?"
 _CLOCK = re.compile(
     rf"(?P<hour>\d{{1,2}})(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?\s*(?:{_HALF}|h|hrs?|hours?|o'?clock)?"
@@ -67,8 +69,13 @@ def split_range(text: str, *, in_math: bool) -> tuple[str, str] | None:
     if match := _SPAN.fullmatch(text):
         low, high, unit = match["low"].strip(), match["high"].strip(), match["unit"]
         symbol = unit.strip()
+        is_unit = read_unit(symbol) is not None
+        if symbol and not is_unit and not symbol.replace(" ", "").isalpha():
+            return None  # 16-4\\pi
         is_product = len(symbol) == 1 and (in_math or unit[0] != " " or symbol in _VARIABLES)  # 3-5x, 3 - 5 x
-        is_difference = _size(low) > _size(high) and (in_math or match["dash"] != "-")
+        is_difference = _size(low) > _size(high) and (
+            in_math or match["dash"] != "-" or (0 < len(symbol) < 4 and not is_unit)
+        )
         if is_product or is_difference or (in_math and match["dash"] == "--"):
             return None
         if high.endswith("%") and not low.endswith("%"):

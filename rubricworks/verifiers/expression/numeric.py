@@ -1,241 +1,386 @@
-"""Formulas by their values at points, to fifty digits: functions, roots of sums, e^x and more beyond exact arithmetic.
+"""Formulas by their values at random points: exact where only rational numbers occur, else to a hundred digits.
 
-Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to
-forty digits at several points are the same. A point where one of them is not real lies outside its domain and says
-nothing, unless i is written out. Sizes are limited, so that nothing here takes more than milliseconds.
+Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to a
+hundred digits at several points are the same. Each variable is a random number of its own, of either sign. A point
+where a root, a power or a logarithm leaves the real numbers is outside the domain, unless i is written out or no real
+point is inside: then the points are complex. An atom (an applied function, an integral without a closed value) has a
+random value that depends on its name, its arguments and the point only. Nothing here takes more than milliseconds.
 """
 
+import math
+import operator
 import random
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
-from rubricworks.verifiers.expression import exact
-from rubricworks.verifiers.expression.exact import Quotient
-from rubricworks.verifiers.expression.formula import Rational, TooHard, TooLarge, read_formula
+from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.trees import (
+    BINDING_KINDS,
+    CALCULUS,
+    CONSTANTS,
+    OPAQUE,
+    Tree,
+    is_branching,
+    kinds_of,
+    symbols,
+)
 from rubricworks.verifiers.failure import needed
 
 Value = Any
 """A whole number or fraction, kept exact, or an mpmath number."""
-_DIGITS = 50
-_RANGES = ((0.3, 0.9), (1.1, 2.9), (-2.9, -1.1), (2.1, 8.9), (-0.9, -0.3))
-_ENOUGH_POINTS = 2
-_LARGEST_LOGARITHM = 10**6
-_LARGEST_ANGLE = 10**6
-_SAME = 40
-"""Digits in which equal values agree."""
-_MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "log": "log10", "lg": "log10"}
-_EXPONENTIAL = ("exp", "sinh", "cosh", "tanh")
+NO_VALUE = (TooHard, ArithmeticError, ValueError)
+_DIGITS, _SAME = 120, 105
+"""Digits of a value, and those in which equal values agree."""
+_DECIMAL_DIGITS = 60
+_RANGES, _DENOMINATOR = ((0.3, 0.9), (1.1, 2.9), (2.1, 8.9)), 10_007
+_ALL_POSITIVE, _POINTS, _COMPLEX_POINTS = 2, 10, 5
+_FEW, _ENOUGH = 3, 2
+"""Points that a formula without roots, logarithms and the like is compared at, and how many must be inside a domain."""
+_LARGEST_LOGARITHM = _LARGEST_ANGLE = 10**6
+_MOST_BITS, _FEW_BITS = 60_000, 4_000
+"""Of one exact number: a whole one up to 5,000!, multiplied in microseconds, and a fraction."""
+_MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "log": "log10", "lg": "log10"}
+_EXPONENTIAL = ("exp", "sinh", "cosh", "tanh", "coth")
+_MANY: dict[str, Callable[..., Any]] = {"max": max, "min": min, "gcd": math.gcd, "lcm": math.lcm}
 _LOCAL = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class NumericFormula:
-    """A formula that is known by its values."""
+class Point:
+    """A value for each variable. A "real" point leaves the domain where a value would become complex."""
 
-    text: str
-    fold: bool
-    imaginary: bool
-    """i is written out."""
-    constant: bool
+    def __init__(self, number: int, kind: str, moved: str | None = None) -> None:
+        self.number, self.kind = number, kind
+        self.moved = moved
+        """The variable, or the unknown function "f(", that has another value than at the point of this number."""
+        self.bound: dict[str, Value] = {}
 
-    def at(self, point: int) -> Value:
-        return read_formula(self.text, Numbers(point), fold=self.fold)
-
-
-class Numbers:
-    """Arithmetic for the reader of formulas, each variable a random number of its own at each point."""
-
-    def __init__(self, point: int) -> None:
-        self.point = point
-        self.names: set[str] = set()
-
-    def number(self, value: Rational) -> Value:
-        return value
-
-    def generator(self, name: str) -> Value:
-        self.names.add(name)
-        context = _context()
-        if name == "\\pi":
-            return +context.pi
-        if name == "e":
-            return +context.e
-        return context.mpc(0, 1) if name == "i" else context.mpf(_coordinate(name, self.point))
-
-    def rational(self, value: Value) -> Rational | None:
-        return value if isinstance(value, int | Fraction) else None
-
-    def negative(self, value: Value) -> Value:
-        return -value
-
-    def add(self, a: Value, b: Value) -> Value:
-        return a + b if _is_rational(a, b) else _limited(_real(a) + _real(b))
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        return a * b if _is_rational(a, b) else _limited(_real(a) * _real(b))
-
-    def divide(self, a: Value, b: Value) -> Value:
-        if b == 0:
-            raise TooHard("division by zero")
-        return Fraction(a) / b if _is_rational(a, b) else _limited(_real(a) / _real(b))
-
-    def power(self, base: Value, exponent: Value) -> Value:
-        if base == 0:
-            if _is_rational(exponent) and exponent > 0:
-                return 0
-            raise TooHard("a power of zero")
-        if _is_rational(base) and isinstance(exponent, int) and abs(exponent) <= 64:
-            power = Fraction(base) ** exponent
-            return power.numerator if power.denominator == 1 else power
-        context, base, exponent = _context(), _real(base), _real(exponent)
-        if abs(exponent) * (abs(context.log(abs(base))) + 1) > _LARGEST_LOGARITHM:
-            raise TooLarge("a huge power")
-        return _limited(context.power(base, exponent))
-
-    def root(self, value: Value, degree: int) -> Value:
-        context, value = _context(), _real(value)
-        if value == 0:
-            return 0
-        if degree % 2 and context.im(value) == 0 and context.re(value) < 0:
-            return -context.root(-value, degree)
-        return context.root(value, degree)
-
-    def factorial(self, value: Value) -> Value:
-        if not isinstance(value, int) or value < 0:
-            raise TooHard("factorial of something else than a whole number")
-        if value > 5000:
-            raise TooLarge("factorial of a large number")
-        return exact.rational(exact.factorial(exact.number(value)))
-
-    def size(self, value: Value) -> Value:
-        return abs(value)
-
-    def degrees(self, value: Value) -> Value:
-        return _real(value) * _context().pi / 180
-
-    def function(self, name: str, value: Value, base: Value | None = None) -> Value:
-        context, value = _context(), _real(value)
-        if abs(value) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
-            raise TooLarge(f"{name} of a large number")
-        if name in ("ln", "log", "lg") and value == 0:
-            raise TooHard("logarithm of zero")
-        if base is not None:
-            return self.divide(context.ln(value), context.ln(_real(base)))
-        try:
-            return _limited(getattr(context, _MPMATH_NAMES.get(name, name))(value))
-        except (ValueError, ZeroDivisionError):
-            raise TooHard(f"{name} has no value there") from None
+    def coordinate(self, name: str) -> Value:
+        if name in self.bound:
+            return self.bound[name]
+        if name in ("\\pi", "e"):
+            return +(_context().pi if name == "\\pi" else _context().e)
+        if name == "i":
+            if self.kind == "real":
+                raise TooHard("not real")
+            return _context().mpc(0, 1)
+        seed = f"{name} moved" if name == self.moved else name
+        real = _coordinate(seed, self.number)
+        return (
+            real
+            if self.kind != "complex"
+            else number_of(real) + _context().mpc(0, number_of(_coordinate(f"{seed} i", self.number)))
+        )
 
 
-def numeric_formula(text: str, *, fold: bool) -> NumericFormula:
-    """The formula, once it is known that it can be computed.
+def same_values(a: Tree, b: Tree) -> bool | None:
+    """Return True if the two agree wherever both are defined, None if that is nearly nowhere."""
+    names = symbols(a) | symbols(b)
+    if not names - CONSTANTS:
+        return _agree_at(a, b, [Point(0, "any")], 1) and _agree_in_more_digits(a, b)
+    count = _POINTS if is_branching(a) or is_branching(b) else _FEW
+    points = [Point(number, "any") for number in range(_FEW)]
+    if "i" not in names:
+        points = []
+        outcome = _agree_at(a, b, [Point(number, "real") for number in range(count)], _ENOUGH)
+        if outcome is not None:
+            return outcome
+    return _agree_at(a, b, points + [Point(number, "complex") for number in range(_COMPLEX_POINTS)], _FEW)
+
+
+def value(tree: Tree, point: Point) -> Value:
+    """The value at a point.
 
     Raises:
-        TooHard: it cannot.
+        TooHard: it has none there.
+        TooLarge: it is huge, or takes long.
     """
-    numbers = Numbers(1)
-    read_formula(text, numbers, fold=fold)
-    return NumericFormula(text, fold, "i" in numbers.names, numbers.names <= {"\\pi", "e", "i"})
+    kind = tree[0]
+    if kind in ("n", "digits"):
+        return tree[1]
+    if kind == "s":
+        return point.coordinate(tree[1])
+    if kind in BINDING_KINDS:
+        return _opened(tree, point)
+    if kind in ("diff", "opaque diff"):
+        return _atom(f"diff {tree[1]} {tree[2]}", point, [point.coordinate(tree[1]), value(tree[3], point)])
+    parts = [value(part, point) if isinstance(part, tuple) else part for part in tree[1:]]
+    if kind == "call":
+        return _applied(parts[0], point, parts[1:])
+    if kind in ("floor", "ceil") and symbols(tree) - CONSTANTS:
+        return _atom(kind, point, parts)
+    if kind in _AT_POINT:
+        return _limited(_AT_POINT[kind](point, *parts))
+    return _OPERATIONS[kind](*parts)
 
 
-def same_values(a: NumericFormula | Quotient, b: NumericFormula | Quotient) -> bool | None:
-    """Return True if the two agree wherever both are defined, None if that is nearly nowhere."""
-    constant, imaginary = _is_constant(a) and _is_constant(b), _is_imaginary(a) or _is_imaginary(b)
-    agreed = 0
-    for point in range(1 if constant else len(_RANGES)):
-        try:
-            x, y = _real(_at(a, point)), _real(_at(b, point))
-            if not imaginary and not (_is_real(x) and _is_real(y)):
-                continue
-            if not _agree(x, y) and not _cancels(a, b, point, abs(x - y)):
-                return False
-        except (TooHard, ZeroDivisionError, OverflowError, ValueError):
-            continue
-        agreed += 1
-    return True if agreed >= (1 if constant else _ENOUGH_POINTS) else None
+def constant_value(tree: Tree) -> Value:
+    """The value of a formula without variables.
+
+    Raises:
+        TooHard: it has none, or an atom of unknown value.
+    """
+    if not kinds_of(tree).isdisjoint(CALCULUS | OPAQUE | {"call"}):
+        raise TooHard("an atom")
+    return value(tree, Point(0, "any"))
 
 
-def _agree(x: Value, y: Value) -> bool:
-    return bool(abs(x - y) <= max(abs(x), abs(y)) * _context().mpf(10) ** -_SAME)
-
-
-def _cancels(a: NumericFormula | Quotient, b: NumericFormula | Quotient, point: int, difference: Value) -> bool:
-    """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
-    context = _context()
-    if difference > context.mpf(10) ** -_SAME:
-        return False
-    context.dps = 2 * _DIGITS
-    try:
-        left = abs(_real(_at(a, point)) - _real(_at(b, point)))
-        return bool(left <= min(difference * context.mpf(10) ** -(_DIGITS // 2), context.mpf(10) ** (10 - 2 * _DIGITS)))
-    finally:
-        context.dps = _DIGITS
-
-
-def decimal_value(value: NumericFormula) -> Decimal:
+def decimal_value(tree: Tree) -> Decimal:
     """A constant that is real.
 
     Raises:
         TooHard: it is not.
     """
-    number = _real(value.at(0))
-    if not value.constant or not _is_real(number):
+    number = number_of(constant_value(tree))
+    if not is_real(number):
         raise TooHard("no real number")
-    return Decimal(_context().nstr(_context().re(number), _SAME))
+    return Decimal(_context().nstr(number.real, _DECIMAL_DIGITS))
 
 
-def _at(value: NumericFormula | Quotient, point: int) -> Value:
-    if isinstance(value, NumericFormula):
-        return value.at(point)
-    numbers = Numbers(point)
-    top, bottom = (
-        sum((_term(term, factor, numbers) for term, factor in polynomial.items()), _real(0)) for polynomial in value
-    )
-    return numbers.divide(top, bottom)
+def is_exact(*numbers: Value) -> bool:
+    return all(isinstance(number, int | Fraction) for number in numbers)
 
 
-def _term(term: exact.Term, factor: Rational, numbers: Numbers) -> Value:
-    product = _real(factor)
-    for name, exponent in term:
-        base = int(name) if name.isdigit() else numbers.generator(name)
-        product *= _context().power(_real(base), _real(exponent))
-    return product
+def is_real(number: Value) -> bool:
+    return is_exact(number) or bool(abs(number.imag) <= abs(number) * _context().mpf(10) ** -_SAME)
 
 
-def _is_constant(value: NumericFormula | Quotient) -> bool:
-    return value.constant if isinstance(value, NumericFormula) else not exact.variables(value)
+def agree(x: Value, y: Value) -> bool:
+    x, y = _alike(x, y)
+    return x == y if is_exact(x) else bool(abs(x - y) <= max(abs(x), abs(y)) * _context().mpf(10) ** -_SAME)
 
 
-def _is_imaginary(value: NumericFormula | Quotient) -> bool:
-    if isinstance(value, NumericFormula):
-        return value.imaginary
-    return any(name == "i" for polynomial in value for term in polynomial for name, _ in term)
+def _alike(a: Value, b: Value) -> tuple[Value, Value]:
+    """Both exact, or both mpmath numbers."""
+    return (a, b) if is_exact(a) == is_exact(b) else (number_of(a), number_of(b))
 
 
-def _is_real(value: Value) -> bool:
-    context = _context()
-    return bool(abs(context.im(value)) <= abs(value) * context.mpf(10) ** -_SAME)
-
-
-def _is_rational(*values: Value) -> bool:
-    return all(isinstance(value, int | Fraction) and exact.bits(value) <= 2000 for value in values)
-
-
-def _real(value: Value) -> Value:
+def number_of(number: Value) -> Value:
     """Convert to an mpmath number."""
+    return _context().mpf(number.numerator) / number.denominator if is_exact(number) else number
+
+
+def depends_on(tree: Tree, name: str) -> bool:
+    """Return True if the value changes with a variable, or with the unknown function "f("."""
+    for number in range(4):
+        try:
+            before, after = (value(tree, Point(number, "any", moved)) for moved in (None, name))
+        except NO_VALUE:
+            continue
+        if not agree(before, after) and abs(number_of(before) - number_of(after)) > _context().mpf(10) ** -_SAME:
+            return True
+    return False
+
+
+def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None:
+    agreed = 0
+    for point in points:
+        try:
+            x, y = value(a, point), value(b, point)
+        except NO_VALUE:
+            continue
+        if point.kind == "real" and not (is_real(x) and is_real(y)):
+            continue
+        if not agree(x, y) and not _cancels(a, b, point, x, y):
+            return False
+        agreed += 1
+    return True if agreed >= enough else None
+
+
+def _agree_in_more_digits(a: Tree, b: Tree) -> bool:
+    """Return False for 1 and tanh 200, which part late."""
+    if "digits" in kinds_of(a) | kinds_of(b):
+        return True
     context = _context()
-    if isinstance(value, int | Fraction):
-        return context.mpf(value.numerator) / value.denominator
-    return value
+    context.dps = 3 * _DIGITS
+    try:
+        x, y = _alike(*(value(tree, Point(0, "any")) for tree in (a, b)))
+        return is_exact(x) or bool(abs(x - y) <= max(abs(x), abs(y), 1) * context.mpf(10) ** (-3 * _SAME))
+    finally:
+        context.dps = _DIGITS
 
 
-def _limited(value: Value) -> Value:
-    if value != 0 and not -_LARGEST_LOGARITHM * 4 < _context().mag(value) < _LARGEST_LOGARITHM * 4:
+def _cancels(a: Tree, b: Tree, point: Point, x: Value, y: Value) -> bool:
+    """Return True if a tiny difference is lost digits alone, as of sin(pi) and 0: it shrinks with more digits."""
+    context = _context()
+    difference = 1 if is_exact(x, y) else abs(number_of(x) - number_of(y))
+    if difference > context.mpf(10) ** -_SAME:
+        return False
+    context.dps = 2 * _DIGITS
+    try:
+        left = abs(number_of(value(a, point)) - number_of(value(b, point)))
+        return bool(left <= min(difference * context.mpf(10) ** -(_DIGITS // 2), context.mpf(10) ** (10 - 2 * _DIGITS)))
+    finally:
+        context.dps = _DIGITS
+
+
+def _opened(tree: Tree, point: Point) -> Value:
+    """An atom by its bounds and its body, whatever the bound variable is called."""
+    kind, name, *bounds, body = tree
+    parts = [value(bound, point) if isinstance(bound, tuple) else str(bound) for bound in bounds]
+    outside = point.bound
+    for number in (1, 2):
+        point.bound = {**outside, name: _coordinate(f"bound {len(outside)}", number)}
+        try:
+            parts.append(value(body, point))
+        finally:
+            point.bound = outside
+    return _atom(kind.removeprefix("opaque "), point, parts)
+
+
+def _applied(name: str, point: Point, arguments: list[Value]) -> Value:
+    """An unknown function is an atom; of numbers, the largest and the like are known."""
+    if name in _MANY:
+        if all(isinstance(number, int) for number in arguments) or (is_exact(*arguments) and name in ("max", "min")):
+            return _MANY[name](*arguments)
+        arguments = sorted(arguments, key=lambda number: str(number_of(number)))
+    return _atom(name, point, arguments)
+
+
+def _atom(name: str, point: Point, arguments: list[Value]) -> Value:
+    """A random value of this name and these arguments, another one at each point."""
+    context = _context()
+    texts = [name, str(point.number), str(point.moved == f"{name}(")]
+    for argument in arguments:
+        number = argument if isinstance(argument, str) else number_of(argument)
+        if not isinstance(number, str):
+            number = context.mpf(0) if abs(number) < context.mpf(10) ** -30 else number
+            number = context.nstr(number.real if is_real(number) else number, 25)
+        texts.append(number)
+    return context.mpf(random.Random("|".join(texts)).uniform(0.5, 3))
+
+
+def added(a: Value, b: Value) -> Value:
+    return _limited(operator.add(*_alike(a, b)))
+
+
+def multiplied(a: Value, b: Value) -> Value:
+    return _limited(operator.mul(*_alike(a, b)))
+
+
+def _divided(a: Value, b: Value) -> Value:
+    if b == 0:
+        raise TooHard("division by zero")
+    a, b = _alike(a, b)
+    return Fraction(a) / b if is_exact(a) else a / b
+
+
+def _power(point: Point, base: Value, exponent: Value) -> Value:
+    context = _context()
+    if base == 0:
+        if is_exact(exponent) and exponent > 0:
+            return 0
+        raise TooHard("a power of zero")
+    most = _MOST_BITS if isinstance(base, int) else _FEW_BITS
+    if isinstance(exponent, int) and is_exact(base) and abs(exponent) * _bits(base) <= most:
+        return Fraction(base) ** exponent
+    if isinstance(exponent, Fraction) and exponent.denominator <= 12:
+        root = _exact_root(base, exponent.denominator)
+        if root is not None:
+            return _power(point, root, exponent.numerator)
+    if point.kind == "real" and not isinstance(exponent, int) and number_of(base).real < 0:
+        raise TooHard("a broken power of a negative number")
+    if abs(number_of(exponent)) * (abs(context.log(abs(number_of(base)))) + 1) > _LARGEST_LOGARITHM:
+        raise TooLarge("a huge power")
+    return context.power(number_of(base), number_of(exponent))
+
+
+def _root(point: Point, radicand: Value, degree: int) -> Value:
+    if (known := _exact_root(radicand, degree)) is not None:
+        return known
+    number = number_of(radicand)
+    if number.imag == 0 and number.real < 0:
+        if degree % 2:
+            return -_context().root(-number, degree)
+        if point.kind == "real":
+            raise TooHard("a root of a negative number")
+    return _context().root(number, degree)
+
+
+def _exact_root(radicand: Value, degree: int) -> Value | None:
+    """The root of a rational number, if it is rational too, and real."""
+    if not is_exact(radicand) or _bits(radicand) > 150 or (radicand < 0 and degree % 2 == 0):
+        return None
+    top, bottom = (int(_context().nint(_context().root(part, degree))) for part in abs(radicand).as_integer_ratio())
+    root = Fraction(top, bottom)
+    return None if root**degree != abs(radicand) else _limited(-root if radicand < 0 else root)
+
+
+def _factorial(n: Value) -> Value:
+    if isinstance(n, int) and n > 5000:
+        raise TooLarge("factorial of a large number")
+    if isinstance(n, int) and n >= 0:
+        return math.factorial(n)
+    if abs(n) > 1000:
+        raise TooHard("factorial of something else than a whole number")
+    return _context().gamma(number_of(n) + 1)
+
+
+def _binomial(n: Value, k: Value) -> Value:
+    if isinstance(n, int) and isinstance(k, int):
+        if n > 2000:
+            raise TooLarge("a binomial of large numbers")
+        return math.comb(n, k)
+    return _context().binomial(number_of(n), number_of(k))
+
+
+def _rounded(name: str) -> Callable[[Value], Value]:
+    def rounded(number: Value) -> Value:
+        """A whole number, where the digits settle it."""
+        if is_exact(number):
+            return math.floor(number) if name == "floor" else math.ceil(number)
+        nearest = _context().nint(number.real)
+        if not is_real(number) or abs(number) > 10**20 or abs(number - nearest) < _context().mpf(10) ** -25:
+            raise TooHard("rounding that digits do not settle")
+        return int(getattr(_context(), name)(number.real))
+
+    return rounded
+
+
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    "+": lambda *parts: reduce(added, parts), "*": lambda *parts: reduce(multiplied, parts),
+    "-": operator.neg, "/": lambda a, b: _limited(_divided(a, b)), "!": _factorial, "binom": _binomial, "abs": abs,
+    "floor": _rounded("floor"), "ceil": _rounded("ceil"), "deg": lambda angle: number_of(angle) * _context().pi / 180,
+}  # fmt: skip
+
+
+def _function(point: Point, name: str, argument: Value, base: Value | None) -> Value:
+    context, number = _context(), number_of(argument)
+    if abs(number) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
+        raise TooLarge(f"{name} of a large number")
+    if name in ("ln", "log", "lg") and (number == 0 or (point.kind == "real" and number.real < 0)):
+        raise TooHard("logarithm of zero, or of a negative number")
+    if base is not None:
+        return _divided(context.ln(number), context.ln(number_of(base)))
+    result = getattr(context, _MPMATH_NAMES.get(name, name))(number)
+    if point.kind == "real" and not is_real(result):
+        raise TooHard(f"{name} is not real there")
+    return result
+
+
+_AT_POINT: dict[str, Callable[..., Value]] = {"fn": _function, "root": _root, "^": _power}
+
+
+def _bits(number: int | Fraction) -> int:
+    return number.numerator.bit_length() + number.denominator.bit_length()
+
+
+def _limited(number: Value) -> Value:
+    """The number in its simplest kind: whole, a short fraction, digits.
+
+    Raises:
+        TooLarge: it is huge or tiny.
+    """
+    if is_exact(number):
+        if number.denominator == 1 and _bits(number) <= _MOST_BITS:
+            return int(number)
+        return number if _bits(number) <= _FEW_BITS else number_of(number)
+    if number != 0 and not -_LARGEST_LOGARITHM * 4 < _context().mag(number) < _LARGEST_LOGARITHM * 4:
         raise TooLarge("huge or tiny numbers")
-    return value
+    return number
 
 
 def _context() -> Any:
@@ -247,6 +392,9 @@ def _context() -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _coordinate(name: str, point: int) -> float:
-    low, high = _RANGES[point]
-    return random.Random(f"{name} {point}").uniform(low, high)
+def _coordinate(name: str, number: int) -> Fraction:
+    """The first points are positive, so that most domains hold two; later ones have random signs."""
+    dice = random.Random(f"{name} {number}")
+    low, high = dice.choice(_RANGES)
+    sign = 1 if number < _ALL_POSITIVE else dice.choice((-1, 1))
+    return sign * Fraction(round(dice.uniform(low, high) * _DENOMINATOR), _DENOMINATOR)

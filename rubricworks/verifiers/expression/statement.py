@@ -7,17 +7,35 @@ state it (`is`, `=`, `:`, a box) without a doubt (`not`, `maybe`, `if`); what ca
 
 import re
 
-from rubricworks.verifiers.expression.answers import Word, read_answer
-from rubricworks.verifiers.expression.doubt import BOUNDS, DOUBTS, is_doubted
 from rubricworks.verifiers.expression.numerals import in_digits
-from rubricworks.verifiers.expression.screening import is_formula
-from rubricworks.verifiers.expression.surface import boxes, plain_characters
+from rubricworks.verifiers.expression.reading import read_answer
+from rubricworks.verifiers.expression.surface import boxes, plain_characters, strip_surface
+from rubricworks.verifiers.expression.values import Word
+from rubricworks.verifiers.expression.words import BOUNDS, DOUBTS, is_doubted
+
+_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[a-zA-Z*]+\}|\\[A-Za-z]+")
+_MATHEMATICAL = """
+sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp lim max min gcd lcm det mod sqrt asin acos atan
+and or dx dy dz dt
+"""
+_ENGLISH = """
+not nor is are was the to of if at by but for all any one two six ten per out off up as we it its so than in on from may
+can low few some an half most less more over ago yet then else who how why yes pct
+"""
+_MATHEMATICAL_WORDS, _SHORT_WORDS = set(_MATHEMATICAL.split()), set(_ENGLISH.split())
+_VOWEL = re.compile(r"[aeiou]", re.IGNORECASE)
+_MATHEMATICS = re.compile(r"[\d\\^_=+*/<>|()\[\]!-]")
+_NO_FORM = re.compile(r'[?"@#~$]|\\(?:boxed|fbox)')
+_NAME = re.compile(r"[^\W\d_]+(?:['.-][^\W\d_]*)*(?:\s+[^\W\d_]+(?:['.-][^\W\d_]*)*)*")
+_LONGEST_FORM, _LONGEST_NAME = 1000, 4
+"""Characters, and words."""
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _END_OF_TURN = re.compile(r"<\|im_(?:start|end)\|>.*", re.DOTALL)
 _HOPE = re.compile(r"I hope(?: (?:it|this) is correct| this helps)?[.!]?", re.IGNORECASE)
 _MARKDOWN = re.compile(r"\*\*|^[#>\s]+", re.MULTILINE)
+_POWER = re.compile(r"(?<=[\w)\]}])\*\*(?=[\w({\\-])")
 _DISPLAY = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
 _FINAL_ANSWER = re.compile(r"final answer\b\W{0,3}?(?:is)?\s*[:=]?\s*", re.IGNORECASE)
@@ -32,6 +50,8 @@ _CLOSE, _NEAR = 10, 70
 _SCALE_AFTER_BOX = re.compile(
     r"[\s$)\]]*(\\?%|(?:percent|pct|per cent|hundred|thousand|million|billion|trillion|dozen)\b)", re.IGNORECASE
 )
+_CONTINUED = re.compile(r"[\s$]*[-+*/^]\s*(?:[\d\\(]|[A-Za-z](?![A-Za-z]))")
+"""The box holds a part of the value."""
 _CORRECTION = re.compile(r"^\s*or\b|\bno\b", re.IGNORECASE)
 """Words before a box that take back what stood before them, not the box."""
 _BOUND_BEFORE_BOX = re.compile(
@@ -45,11 +65,13 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 
-_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*(?:[\s.]|$))|(?<=[\d.\s])\$$")
+_MATHEMATICS_IN_DOLLARS = re.compile(r"(?<![\\$])\$(?=\S)([^$]*[^\s$\\])\$(?![\d$])")
+_DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+(?![-<>=+*/^\\])|$))|(?<=[\d.\s])\$$")
 """Signs around mathematics; before a plain number a dollar sign may mean dollars."""
 _LEAD_IN = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|i|the|a|an|final|answer|answers|ans"
-    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes)\b[\s,:.]*)+",
+    r"(?:(?:so|thus|hence|therefore|then|now|finally|consequently|in\s+conclusion|we|the|final|answer|answers|ans"
+    r"|result|solution|value|get|have|find|is|are|be|that|and|well|ok|okay|yes|(?:i|an?)(?=\s+(?!(?:in|and|or)\b)[a-z]{2}))\b"
+    r"(?:[\s,:]|\.(?!\d))*)+",
     re.IGNORECASE,
 )
 _STATES = re.compile(
@@ -90,10 +112,42 @@ def stated_value(text: str) -> str | None:
 
 
 def is_readable(text: str) -> bool:
-    """Return True if a text as a whole is a value: one that is read here, or a formula to compute."""
+    """Return True if a text as a whole is a value: one that is read, or a formula that equals its own form."""
     answer = read_answer(text)
-    is_phrase = isinstance(answer, Word) and answer.phrase
-    return is_formula(text) if answer is None or is_phrase else True
+    return is_form(text) if answer is None or (isinstance(answer, Word) and answer.phrase) else True
+
+
+def is_form(text: str) -> bool:
+    """Return True if a text is mathematics without a sentence, its brackets closed."""
+    body = strip_surface(text).body
+    if len(body) > _LONGEST_FORM or not _MATHEMATICS.search(body) or _NO_FORM.search(body) or not is_closed(body):
+        return False
+    return not any(map(_is_english, re.findall(r"[A-Za-z]{2,}", _COMMAND.sub(" ", body))))
+
+
+def is_name(text: str) -> bool:
+    """Return True for a few words without a number that state nothing: `Mount Everest`."""
+    body = strip_surface(text).body
+    return len(body.split()) <= _LONGEST_NAME and _NAME.fullmatch(body) is not None and not _STATES.search(f"{body} ")
+
+
+def is_closed(body: str) -> bool:
+    """Return True if every bracket is closed; an interval's may be of two kinds."""
+    depths = {"{": 0, "(": 0}
+    for character in body:
+        if character in "([{":
+            depths["{" if character == "{" else "("] += 1
+        elif character in ")]}":
+            depths["{" if character == "}" else "("] -= 1
+        if min(depths.values()) < 0:
+            return False
+    return not any(depths.values())
+
+
+def _is_english(word: str) -> bool:
+    if word.lower() in _MATHEMATICAL_WORDS or (len(word) == 2 and word.isupper()):
+        return False
+    return len(word) > 3 or word.lower() in _SHORT_WORDS or (len(word) == 3 and _VOWEL.search(word) is not None)
 
 
 def _clean(text: str) -> str:
@@ -102,6 +156,7 @@ def _clean(text: str) -> str:
     text = (tags[-1] if tags else text).replace('\\"', '"')
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(r"\\", text)
+    text = _POWER.sub("^", text)
     text = _DISPLAY.sub(lambda block: block[0].replace("\n", " "), text)
     return _HOPE.sub("", _MARKDOWN.sub("", text)).strip()
 
@@ -133,7 +188,7 @@ def _boxed_value(text: str) -> str | None:
     contents = list(dict.fromkeys(box.content.replace("$", " ") for box in group))
     if len(contents) > 1:
         return f"\\boxed{{{', '.join(contents)}}}"
-    if before.endswith(("+", "*", "/", "^", "\\times ", "\\cdot ")):
+    if _CONTINUED.match(after) or before.endswith(("+", "*", "/", "^", "\\times ", "\\cdot ")):
         return None
     sign, scale = "-" if before.endswith("-") else "", _SCALE_AFTER_BOX.match(after)
     return f"\\boxed{{{sign}{contents[0]}{' ' + scale[1] if scale else ''}}}"
@@ -157,9 +212,9 @@ def _sentence_value(sentence: str, *, is_final: bool = False) -> str | None:
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".,;!")
     if sentence.endswith("?"):
         return None
-    plain = _DELIMITER.sub(" ", sentence).strip()
+    plain = _DELIMITER.sub(" ", _MATHEMATICS_IN_DOLLARS.sub(r" \1 ", sentence)).strip()
     whole = _IS_THE_ANSWER.sub("", plain)
-    whole = whole[lead_in.end() :] if (lead_in := _LEAD_IN.match(whole)) else whole
+    whole = (whole[lead_in.end() :] or whole) if (lead_in := _LEAD_IN.match(whole)) else whole
     stated = list(_STATES.finditer(plain))
     lead, remainder = (plain[: stated[-1].start()], plain[stated[-1].end() :]) if stated else ("", "")
     remainder = _REASON.sub("", remainder).strip()

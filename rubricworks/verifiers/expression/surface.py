@@ -2,6 +2,7 @@
 # ruff: noqa: RUF001 - look-alikes are what the first table is about
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _LATEX = r"""
@@ -12,7 +13,7 @@ _LATEX = r"""
 ν \nu  ξ \xi  ρ \rho  σ \sigma  τ \tau  υ \upsilon  φ \phi  χ \chi  ψ \psi  ω \omega  Γ \Gamma  Δ \Delta
 Θ \Theta  Λ \Lambda  Ξ \Xi  Σ \Sigma  Φ \Phi  Ψ \Psi  Ω \Omega
 """
-_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ’ ' ‘ ' “ \" ” \" 、 , 。 . … ..."
+_ASCII = "− - – - — - ÷ / ∕ / ⁄ / ′ ' ″ '' ’ ' ‘ ' “ \" ” \" 、 , 。 . … ... ⟨ ( ⟩ )"
 _FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _SPACES = dict.fromkeys("\u00a0\u2009\u202f\u3000", " ") | dict.fromkeys("\u200b\ufeff", "")
 
@@ -25,6 +26,7 @@ def _pairs(table: str) -> dict[str, str]:
 _TABLE = str.maketrans(
     {sign: f"{latex} " for sign, latex in _pairs(_LATEX).items()} | _pairs(_ASCII) | _FULL_WIDTH | _SPACES
 )
+_CHINESE = {"或": " or ", "且": " and ", "和": " and "}
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
 _FORM_FEED = re.compile(r"\\?\f(?=rac)")
@@ -33,28 +35,53 @@ _ROOT_SIGN = re.compile(r"√\s?(\d+(?:\.\d+)?)")
 _RAISED_RUN, _LOWERED_RUN = (re.compile(f"[{''.join(table)}]+") for table in (_RAISED, _LOWERED))
 _COMMANDS = {
     "\\left": "", "\\right": "", "\\big": "", "\\Big": "", "\\bigg": "", "\\Bigg": "", "\\bigl": "", "\\bigr": "",
-    "\\Bigl": "", "\\Bigr": "", "\\displaystyle": "", "\\textstyle": "", "\\,": "", "\\;": " ", "\\:": " ", "\\!": "",
+    "\\Bigl": "", "\\Bigr": "", "\\displaystyle": "", "\\textstyle": "", "\\,": " ", "\\;": " ", "\\:": " ", "\\!": "",
     "\\ ": " ", "~": " ", "\\quad": " ", "\\qquad": " ", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac",
     "\\dbinom": "\\binom", "\\tbinom": "\\binom", "\\lvert": "|", "\\rvert": "|", "\\vert": "|", "\\%": "%", "\\$": "$",
     "\\le": "\\leq", "\\leqslant": "\\leq", "\\lt": "<", "\\ge": "\\geq", "\\geqslant": "\\geq", "\\gt": ">",
     "\\ne": "\\neq", "\\varnothing": "\\emptyset", "\\lbrace": "\\{", "\\rbrace": "\\}",
-    "\\lbrack": "[", "\\rbrack": "]",
+    "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(", "\\rangle": ")", "\\therefore": "", "\\colon": ":",
+    "\\vee": "\\lor", "\\wedge": "\\land", "\\R": "\\mathbb{R}",
     "\\degree": "^\\circ", "\\ldots": "...", "\\dots": "...", "\\cdots": "...", "\\limits": "",
 }  # fmt: skip
-_COMMAND = re.compile(r"\\\\|\\[A-Za-z]+|\\[,;:! %$]|~")
+_COMMAND = re.compile(r"\\\\|\\q?quad|\\[A-Za-z]+|\\[,;:! %$]|~")
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
 _LETTER_FONT = re.compile(
     r"\\(?:mathrm|mathit|mathbf|mathsf|text|textit|textbf|textrm|boldsymbol|rm)\s*\{\s*([A-Za-z])\s*\}"
 )
-_TEXT_COMMAND = r"\\(?:text(?:rm|bf|it|normal|sf|up)?|math(?:rm|bf|it|sf|normal)|mbox|hbox|operatorname)\s*"
+_TEXT_COMMAND = (
+    r"\\(?:text(?:rm|bf|it|normal|sf|up|color\s*\{\w+\})?|math(?:rm|bf|it|sf|normal)|mbox|hbox|operatorname)\s*"
+)
 _TEXT = re.compile(rf"(?<![_^{{]){_TEXT_COMMAND}\{{([^{{}}\\]*)\}}(\s*\^\s*\{{?\s*[23]\s*\}}?)?")
-_FORMULA_IN_TEXT = re.compile(rf"(?<![_^{{]){_TEXT_COMMAND}\{{((?:[A-Z][a-z]?|[()\[\]+^-]|_?\{{\d+\}}|_?\d+)+)\}}")
+_FONT = re.compile(
+    r"\\(?:mathrm|mathbf|textcolor\s*\{\w+\}|color\s*\{\w+\}|boldsymbol|bm)\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+)
+"""Fonts and colours around mathematics."""
+_VECTORS = re.compile(r"\\(?:vec|mathbf|boldsymbol|bm)(?![A-Za-z])")
+_CROSS = re.compile(r"\\times(?![A-Za-z]|\s*\d)")
+_COLOUR = re.compile(r"\\color\s*\{\w+\}\s*")
+_QUOTED = re.compile(r"``([^`']*)''")
+_LEAD = re.compile(
+    r"\\therefore\s*|(?:(?:所以|因此|故|综上)\s*,?\s*)?(?:最终|正确)?的?(?:答案|结果|选项|解)\s*(?:是|为|等于|:)+\s*"
+    r"|\\displaystyle(?![A-Za-z])\s*|\\[,;:]\s*"
+)
+"""What may stand before an answer and says nothing."""
+_PLAIN_COMPLEMENT = re.compile(r"(?:(?<![A-Za-z\\{])R|\\mathbb\{R\})\s*\\\s+(?=\{)")
+_PLAIN_IN = re.compile(r"^(\s*[A-Za-z])\s+in\s+(?=[\[({]|\\mathbb|\\\{)")
+_PLAIN_UNION = re.compile(r"(?<=[\])}])\s*U\s*(?=[\[({\\])")
+_FORMULA_IN_TEXT = re.compile(
+    rf"(?<![_^{{])(?:{_TEXT_COMMAND}|\\ce\s*)\{{((?:[A-Z][a-z]?|[()\[\]+^-]|[_^]?\{{\d*[-+]?\}}|_?\d+)+)\}}"
+)
 """A chemical formula in upright letters."""
 _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
-_PLAIN_NAMES = re.compile(r"(?<![\\A-Za-z{])(sqrt|pi|infinity|infty|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])")
+_THIN_SPACE = re.compile(r"(?<=\d)\\,(?=\d{3})")
+_PLAIN_NAMES = re.compile(
+    r"(?<![\\A-Za-z])(?<![A-Za-z]\{)(sqrt|pi|infinity|infty|inf|theta|alpha|beta|gamma|lambda|omega)(?![A-Za-z])"
+)
 _SCIENTIFIC = re.compile(r"(?<=[\d)])\s*[xX]\s*(?=10\s*\^)")
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
+_FRAMES = (re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])"), re.compile(r"\\(?:text)?color\s*\{\w+\}"))
 _MOST_WRAPPERS = 20
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
@@ -100,9 +127,12 @@ def plain_characters(text: str) -> str:
     text = _ROOT_SIGN.sub(r"\\sqrt{\1}", text)
     text = _RAISED_RUN.sub(lambda run: "^{" + "".join(_RAISED[sign] for sign in run[0]) + "}", text)
     text = _LOWERED_RUN.sub(lambda run: "_{" + "".join(_LOWERED[sign] for sign in run[0]) + "}", text)
+    for sign, word in _CHINESE.items():
+        text = text.replace(sign, word)
     return text.translate(_TABLE)
 
 
+@lru_cache(maxsize=8192)
 def strip_surface(text: str) -> Surface:
     """Take off what surrounds an answer, and write commands in one way.
 
@@ -122,15 +152,22 @@ def strip_surface(text: str) -> Surface:
     is_text = False
     about = "~" if text.startswith("~") else ""  # a doubt; further on it is a space
     text = text.removeprefix("~")
+    text = _PLAIN_COMPLEMENT.sub(r"\\mathbb{R} \\setminus ", text)
     if "\\" in text or "~" in text:
-        text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", text))
-        text = _OPERATOR_NAME.sub(_operator, _LETTER_FONT.sub(r" \1", text))
+        text = _COMMAND.sub(
+            lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", _THIN_SPACE.sub("", text))
+        )
+        if _VECTORS.search(text):
+            text = _CROSS.sub(r"\\crossed ", text)
+        text = _OPERATOR_NAME.sub(_operator, _LETTER_FONT.sub(r" \1", _QUOTED.sub(r"\1", text)))
+        text = _COLOUR.sub("", _FONT.sub(r" \1", _FORMULA_IN_TEXT.sub(r"\1", text)))
         is_text = _TEXT.fullmatch(text.strip()) is not None
-        text = _TEXT.sub(r" \1\2 ", _FORMULA_IN_TEXT.sub(r"\1", text))
+        text = _TEXT.sub(r" \1\2 ", text)
     elif "{" in text:
         text = _BRACED_COMMA.sub(",", text)
     if "**" in text:
         text = text.replace("**", "^")
+    text = _PLAIN_UNION.sub(r" \\cup ", _PLAIN_IN.sub(r"\1 \\in ", text))
     text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text)).strip()
     return Surface(about + _strip_doubled_brackets(text), in_math, in_dollars, is_text)
 
@@ -157,7 +194,7 @@ def _operator(name: re.Match[str]) -> str:
 
 
 def _with_backslash(name: re.Match[str]) -> str:
-    return "\\infty " if name[0] == "infinity" else f"\\{name[0]} "
+    return "\\infty " if name[0] in ("infinity", "inf") else f"\\{name[0]} "
 
 
 def _inside(text: str) -> str | None:
@@ -166,6 +203,8 @@ def _inside(text: str) -> str | None:
         return None
     if text[-1] in ".,;" and len(text) > 1 and not text.endswith(("\\,", "\\;", "...")):
         return text[:-1]
+    if (lead := _LEAD.match(text)) and lead.end() < len(text):
+        return text[lead.end() :]
     if text[0] not in "$\\*`\"'=":
         return None
     if text[0] == "=":
@@ -177,9 +216,9 @@ def _inside(text: str) -> str | None:
             inside = text[len(opening) : -len(closing)]
             if not inside.endswith("\\") and not (opening[0] in "$*`" and opening[0] in inside.replace("\\$", "")):
                 return inside if opening not in inside else None
-    for command in ("\\boxed", "\\fbox"):
-        if text.startswith(command) and text.endswith("}"):
-            rest = text[len(command) :].lstrip()
+    for command in _FRAMES:
+        if (frame := command.match(text)) and text.endswith("}"):
+            rest = text[frame.end() :].lstrip()
             if rest.startswith("{") and _closes_last(rest):
                 return rest[1:-1]
     return None

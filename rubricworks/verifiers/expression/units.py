@@ -34,14 +34,15 @@ _PREFIX_SYMBOLS = {
 }  # fmt: skip
 _PREFIX_WORDS = {
     "pico": "1e-12", "nano": "1e-9", "micro": "1e-6", "milli": "1e-3", "centi": "1e-2", "deci": "1e-1", "hecto": "1e2",
-    "kilo": "1e3", "mega": "1e6", "giga": "1e9", "tera": "1e12",
+    "kilo": "1e3", "毫": "1e-3", "厘": "1e-2", "分": "1e-1", "千": "1e3", "微": "1e-6",
+    "mega": "1e6", "giga": "1e9", "tera": "1e12",
 }  # fmt: skip
 
 # Symbols | words in the singular | factor and base units. These take prefixes, the bit and the byte only large ones.
 _PREFIXED = """
-m | meter metre | 1 meter
-g | gram gramme | 0.001 kilogram
-s | second sec | 1 second
+m | meter metre 米 | 1 meter
+g | gram gramme 克 | 0.001 kilogram
+s | second sec 秒 | 1 second
 L l | liter litre | 0.001 meter^3
 A | ampere amp | 1 ampere
 V | volt | 1 kilogram meter^2 second^-3 ampere^-1
@@ -54,7 +55,7 @@ N | newton | 1 kilogram meter second^-2
 Pa | pascal | 1 kilogram meter^-1 second^-2
 bar | bar | 100000 kilogram meter^-1 second^-2
 Hz | hertz | 1 second^-1
-Ω | ohm | 1 kilogram meter^2 second^-3 ampere^-2
+Ω ohm | ohm | 1 kilogram meter^2 second^-3 ampere^-2
 F | farad | 1 kilogram^-1 meter^-2 second^4 ampere^2
 H | henry | 1 kilogram meter^2 second^-2 ampere^-2
 C | coulomb | 1 ampere second
@@ -66,9 +67,10 @@ b | bit | 1 bit
 B | byte | 8 bit
 """
 _FIXED = """
-KM Km kms | | 1000 meter
+KM Km kms | 公里 | 1000 meter
 CM Cm cms | | 0.01 meter
-KG Kg kgs | kilo | 1 kilogram
+KG Kg kgs | kilo 公斤 | 1 kilogram
+| 斤 | 0.5 kilogram
 KW | | 1000 kilogram meter^2 second^-3
 KWh KWH kwh | | 3600000 kilogram meter^2 second^-2
 KB | | 8000 bit
@@ -77,12 +79,12 @@ MiB | mebibyte | 8388608 bit
 GiB | gibibyte | 8589934592 bit
 gb | | 8e9 bit
 tb | | 8e12 bit
-min mins | minute | 60 second
-h hr hrs | hour | 3600 second
-| day | 86400 second
-wk wks | week | 604800 second
-mo mos | month | 1 month
-yr yrs | year | 12 month
+min mins | minute 分钟 分 | 60 second
+h hr hrs | hour 小时 时 | 3600 second
+| day 天 日 | 86400 second
+wk wks | week 周 星期 | 604800 second
+mo mos | month 月 个月 | 1 month
+yr yrs | year 年 | 12 month
 | decade | 120 month
 | century | 1200 month
 in | inch | 0.0254 meter
@@ -91,7 +93,7 @@ yd yds | yard | 0.9144 meter
 mi | mile | 1609.344 meter
 oz | ounce | 0.028349523125 kilogram
 lb lbs | pound | 0.45359237 kilogram
-t | tonne ton | 1000 kilogram
+t | tonne ton 吨 | 1000 kilogram
 gal | gallon | 0.003785411784 meter^3
 qt | quart | 0.000946352946 meter^3
 | pint | 0.000473176473 meter^3
@@ -99,7 +101,7 @@ qt | quart | 0.000946352946 meter^3
 tbsp | tablespoon | 0.00001478676478125 meter^3
 tsp | teaspoon | 0.00000492892159375 meter^3
 cc | | 0.000001 meter^3
-ha | hectare | 10000 meter^2
+ha | hectare 公顷 | 10000 meter^2
 ac | acre | 4046.8564224 meter^2
 mph | | 0.44704 meter second^-1
 kph kmh kmph | | 5/18 meter second^-1
@@ -110,7 +112,7 @@ mmHg | torr | 133.322387415 kilogram meter^-1 second^-2
 hp | horsepower | 745.69987158227022 kilogram meter^2 second^-3
 Cal | | 4184 kilogram meter^2 second^-2
 K | kelvin | 1 kelvin
-° deg | degree | 1 degree
+° deg | degree 度 | 1 degree
 rad rads | radian | 1 radian
 rev revs | revolution turn | 1 turn
 rpm RPM | | 1/60 turn second^-1
@@ -119,16 +121,15 @@ lm | lumen | 1 lumen
 lx | lux | 1 lumen meter^-2
 cd | candela | 1 candela
 px | pixel | 1 pixel
-$ | dollar usd | 1 dollar
+$ | dollar usd 美元 | 1 dollar
 ¢ | cent | 0.01 dollar
+| 角 | 0.1 yuan
 € | euro eur | 1 euro
 £ | gbp | 1 sterling
-¥ | yuan rmb cny | 1 yuan
+¥ | yuan rmb cny 元 | 1 yuan
 ₹ | rupee inr | 1 rupee
 | yen jpy | 1 yen
 """
-_AMBIGUOUS = "TC"
-"""Bare: tesla or trillion, coulomb or Celsius."""
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "centuries": "century", "henries": "henry", "hertz": "hertz", "lux": "lux",
     "siemens": "siemens",
@@ -136,10 +137,10 @@ _IRREGULAR = {
 _TEMPERATURE = re.compile(r"(?:(?:°|deg(?:ree)?s?\b)?\s*(?:([Cc]elsius|[Cc]entigrade|C)|([Ff]ahrenheit|F))|(K))")
 _LATEX = re.compile(r"\^?\s?\{?\s?\\circ(?![A-Za-z])\s?\}?|\\(?:Omega|mu|cdot|times)(?![A-Za-z])\s*")
 _PLAIN = {"O": "Ω", "m": "µ", "c": "·", "t": "·"}
-_PRODUCT_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_PRODUCT_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _FACTOR = re.compile(
-    r"\s*(?:(?P<over>/|per\b)|(?P<times>[*·])|(?P<opening>\()|(?P<closing>\))"
-    r"|(?P<name>[°$€£¥₹¢]|[A-Za-zµΩ]+(?:-hours?|-volts?)?)\.?"
+    r"\s*(?:(?P<over>/|per\b|每)|(?P<times>[*·])|(?P<opening>\()|(?P<closing>\))"
+    r"|(?P<name>[°$€£¥₹¢]|平方|立方|[A-Za-zµΩ]+(?:-hours?|-volts?)?|[\u4e00-\u9fff]+)\.?"
     r"(?:\s*(?P<word>squared|cubed)\b|\s?\^\s?\{?\s?(?P<raised>-?[1-4])\s?\}?|(?P<attached>-?[1-4])(?!\d))?)"
 )
 _LETTERS_ONLY = re.compile(r"[A-Za-z](?:\s*[/·*]\s*[A-Za-z]|\s+[A-Za-z]|\^?-?[1-4])+")
@@ -168,11 +169,13 @@ def read_unit(text: str) -> Unit | None:
             return replace(_SYMBOLS["K"], required=True)
         return replace(_CELSIUS if match[1] else _FAHRENHEIT, letter=len(text) == 1)
     unit = _read_product(text)
-    return replace(unit, letter=True) if unit and len(text) == 1 and text.isalpha() else unit
+    return replace(unit, letter=True) if unit and len(text) == 1 and text.isalpha() and text.isascii() else unit
 
 
 def _is_product_of_letters(text: str) -> bool:
     letters = re.sub(r"[{}]", "", text)
+    if re.fullmatch(r"[A-Za-z]-\d", text):
+        return True  # 2t-2
     if "-" in text or not _LETTERS_ONLY.fullmatch(letters):
         return False
     return re.sub(r"\s*[·*]\s*|\s+(?=[A-Za-z])", "·", letters) not in _LETTER_UNITS.split()
@@ -194,6 +197,8 @@ def _read_product(text: str) -> Unit | None:
         if match["over"]:
             sign = -1
         elif match["opening"] or match["closing"]:
+            if bool(match["opening"]) == in_bracket:
+                return None
             in_bracket = bool(match["opening"])
             sign = sign if in_bracket else 1
         elif match["name"]:
@@ -238,11 +243,13 @@ def _tables() -> tuple[dict[str, Unit], dict[str, Unit]]:
                     for prefix, size in prefixes.items() if prefixed else ():
                         if "-" not in size or dimensions != (("bit", 1),):
                             units[prefix + text] = Unit(dimensions, Fraction(factor) * Fraction(size))
-    for symbol in _AMBIGUOUS:
-        del symbols[symbol]
+    words |= {counter: Unit(((counter, 1),), Fraction(1)) for counter in "个只人本张条辆次件名位头颗棵种"}
+    symbols["T"] = replace(symbols["T"], required=True)  # or trillion
     return symbols, words
 
 
 _SYMBOLS, _WORDS = _tables()
 _CELSIUS = replace(_SYMBOLS["K"], zero=Fraction("273.15"))
+OTHER_UNITS = {"C": _SYMBOLS["C"], "F": _SYMBOLS["F"]}
+"""Coulomb and farad, where Celsius and Fahrenheit come first."""
 _FAHRENHEIT = Unit(_CELSIUS.dimensions, Fraction(5, 9), Fraction("459.67") * Fraction(5, 9))

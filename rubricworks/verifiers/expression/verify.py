@@ -9,8 +9,11 @@ from rubricworks.verifiers.expression.worker_pool import WORKERS
 from rubricworks.verifiers.failure import CannotVerify, shown, text_of
 
 if TYPE_CHECKING:
-    from rubricworks.verifiers.expression.answers import Answer
+    from rubricworks.verifiers.expression.values import Answer
 
+_SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_ONE_IN_BRACES = re.compile(r"\{(\w)\}(?!\w)")
+_NUMBER_IN_WORDS = re.compile(r"[^\\]*[\d=<>][^\\]*")
 _LONGEST = 20_000
 """Characters: an answer is a value, but may come with the solution that leads to it."""
 
@@ -18,9 +21,10 @@ _LONGEST = 20_000
 def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> float:
     """1.0 if the two expressions are mathematically equivalent, else 0.0.
 
-    Option letters, numbers, fractions, percentages, radicals, polynomials, tuples, sets, intervals, equations and
-    simple inequalities are compared by exact arithmetic, in this process. The rest (functions, sums, integrals,
-    matrices) is computed by SymPy in worker processes, which may be killed.
+    Both texts are read into typed answers: numbers, quantities, expressions, intervals and sets, tuples, matrices,
+    relations, functions, choices, lists, words. Two are equal if their values agree at random points, with unknown
+    functions and derivatives as symbols of their own, or if they have the same form; relations, if they have the same
+    solutions. SymPy computes integrals, sums, limits and derivatives only, in worker processes, which may be killed.
 
     - $...$, \\boxed{...}, fonts, spacing and the separators of thousands do not count; x = 5 says 5.
     - Decimals are exact: 0.333 is not 1/3; from six places on, a rounded or cut one is what it was rounded from.
@@ -29,6 +33,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
       Words that are neither count: at least 5, 5 more, 5 m up are not 5.
     - Times, dates and ranges are no sums: 3:45 is not 1/15, 2010-2012 not -2.
     - Letters mean the same in either case unless an answer uses both; AB is not BA, but xy is yx.
+    - 1=2, x=x, the empty set and what has no value equal their own form and nothing else.
     - In a sentence or a solution the value counts that is stated last, unless it is denied or doubted.
 
     Args:
@@ -38,7 +43,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
             on top.
     Raises:
         CannotVerify: the target cannot be read, or takes too long.
-        UserError: math-verify is missing and needed.
+        UserError: mpmath or SymPy is missing and needed.
 
     >>> expr_verify("2/3", target=r"\\frac{4}{6}")
     1.0
@@ -46,8 +51,7 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     0.0
     """
     # Loaded with the first expression: rubrics, and so every stage, know the verifiers, and few compare by this one.
-    from rubricworks.verifiers.expression.sameness import same
-    from rubricworks.verifiers.expression.screening import is_formula
+    from rubricworks.verifiers.expression.equality import same
 
     if type(timeout) not in (int, float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout {timeout!r} is not a positive number of seconds")
@@ -57,52 +61,65 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     if predicted is None or not predicted.strip() or len(predicted) > _LONGEST:
         return 0.0
     right, answer = _read(wanted), _read(predicted)
-    if right.answer is None and not is_formula(right.text):
+    if not right.form or right.is_prose:
         raise CannotVerify(f"target {shown(target)} is no expression")
-    if right.answer is not None and answer.answer is not None:
-        equal = same(right.answer, answer.answer)
-        if equal is not None:
-            return float(equal)
-    return float(_compare_by_worker(right, answer, target, float(timeout)))
+    if right.form == answer.form:
+        return 1.0
+    if right.answer is None or answer.answer is None:
+        return 0.0
+    equal = same(right.answer, answer.answer)
+    if equal is None:
+        equal = _compare_by_worker(right.text, answer.text, target, float(timeout))
+    return float(equal)
 
 
 class _Reading(NamedTuple):
     answer: "Answer | None"
-    """The value, if exact arithmetic or a few digits settle it."""
+    """The value, if the text states one."""
     text: str
-    """The text that states it, for SymPy if it is a formula; empty if none does."""
+    """The text that states it."""
+    form: str
+    """Its one spelling; empty if nothing is stated."""
+    is_prose: bool = False
+    """Words without a number, or with a formula that is refused."""
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _Reading:
-    from rubricworks.verifiers.expression.answers import Word, read_answer
-    from rubricworks.verifiers.expression.formula import TooLarge
-    from rubricworks.verifiers.expression.screening import is_formula
-    from rubricworks.verifiers.expression.statement import stated_value
+    from rubricworks.verifiers.expression.amounts import NoValue
+    from rubricworks.verifiers.expression.reading import read_answer
+    from rubricworks.verifiers.expression.statement import is_form, is_name, stated_value
+    from rubricworks.verifiers.expression.tokens import TooLarge
 
     try:
-        answer = read_answer(text)
-        if answer is None or (isinstance(answer, Word) and answer.phrase):
-            if is_formula(text):
-                return _Reading(None, text)
+        answer, is_sure = read_answer(text), True
+        if _is_phrase(answer) and not is_form(text) and not is_name(text):
+            is_sure = False
             if (stated := stated_value(text)) is not None:
-                answer, text = read_answer(stated), stated
-    except TooLarge:
-        return _Reading(None, "")
-    if isinstance(answer, Word) and answer.phrase and ("\\" in answer.text or not re.search(r"\d", answer.text)):
-        answer = None  # prose without a number, or a formula that is refused
-    return _Reading(answer, text)
+                answer, text, is_sure = read_answer(stated), stated, is_form(stated)
+    except (TooLarge, NoValue):
+        return _Reading(None, "", "")
+    is_prose = not is_sure and _is_phrase(answer) and _NUMBER_IN_WORDS.fullmatch(getattr(answer, "text", "")) is None
+    return _Reading(answer, text, form_of(text) if answer is not None or is_form(text) else "", is_prose)
 
 
-def _compare_by_worker(right: _Reading, answer: _Reading, target: object, seconds: float) -> bool:
-    from rubricworks.verifiers.expression.screening import is_formula
+def _is_phrase(answer: "Answer | None") -> bool:
+    from rubricworks.verifiers.expression.values import Word
 
-    wanted, predicted = (reading.text if is_formula(reading.text) else "" for reading in (right, answer))
-    if right.answer is not None and not (wanted and predicted):
-        return False
+    return answer is None or (isinstance(answer, Word) and answer.phrase)
+
+
+def form_of(text: str) -> str:
+    """The text without its surface and the spaces that mean nothing."""
+    from rubricworks.verifiers.expression.surface import strip_surface
+
+    return _SPACE.sub("", _ONE_IN_BRACES.sub(r" \1", strip_surface(text).body))
+
+
+def _compare_by_worker(wanted: str, predicted: str, target: object, seconds: float) -> bool:
     outcome = WORKERS.compare(wanted, predicted, seconds)
-    if right.answer is None and outcome == "target unreadable":
+    if outcome == "target unreadable":
         raise CannotVerify(f"target {shown(target)} cannot be read")
-    if right.answer is None and outcome == "target late":
+    if outcome == "target late":
         raise CannotVerify(f"target {shown(target)} takes longer than {seconds:g} seconds to compute")
     return outcome == "equal"

@@ -1,4 +1,4 @@
-"""The process in which Math-Verify and SymPy work: hostile formulas can hang it, fill it or crash it, and nothing else.
+"""The process in which SymPy works: hostile formulas can hang it, fill it or crash it, and nothing else.
 
 Two processes, one line of JSON per question on standard input. The first imports SymPy once, and forks a second, which
 answers; one that dies is replaced in milliseconds, without importing again. Nothing here runs threads, so the fork is
@@ -23,6 +23,11 @@ import signal
 from collections import OrderedDict
 from typing import Any
 
+from rubricworks.verifiers.expression.equality import same
+from rubricworks.verifiers.expression.reading import read_answer
+from rubricworks.verifiers.expression.tokens import TooHard
+from rubricworks.verifiers.expression.values import with_trees
+
 _MEMORY = 1 << 30
 _PATIENCE = 5.0
 """Seconds between looks at whether the program that asks still lives."""
@@ -33,9 +38,9 @@ _TARGETS = 1000
 def main() -> None:
     parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from rubricworks.verifiers.expression import sympy_answers
+    from rubricworks.verifiers.expression import calculus
 
-    sympy_answers.warm_up()
+    calculus.warm_up()
     _say("ready")
     deaths = 0
     while deaths < 100:
@@ -43,7 +48,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             os.close(ends)
-            _answer_questions(sympy_answers)
+            _answer_questions(calculus)
             os._exit(0)
         os.close(alive)
         while not select.select([ends], [], [], _PATIENCE)[0]:
@@ -58,58 +63,49 @@ def main() -> None:
         _say("died killed" if is_killed else "died spent")
 
 
-def _answer_questions(sympy_answers: Any) -> None:
+def _answer_questions(calculus: Any) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    targets: OrderedDict[str, list[Any]] = OrderedDict()
+    targets: OrderedDict[str, Any] = OrderedDict()
     for line in iter(_line, b""):
         question = json.loads(line)
         number = question["number"]
         signal.setitimer(signal.ITIMER_PROF, question["seconds"])
         _say(f"took {number}")
         try:
-            answer = _answer(sympy_answers, question, targets)
+            answer = _answer(calculus, question, targets)
         except MemoryError:
             os._exit(1)
         signal.setitimer(signal.ITIMER_PROF, 0)
         _say(f"answer {number} {answer}")
 
 
-def _answer(sympy_answers: Any, question: dict[str, Any], targets: OrderedDict[str, list[Any]]) -> str:
+def _answer(calculus: Any, question: dict[str, Any], targets: OrderedDict[str, Any]) -> str:
     target, predict = question["target"], question["predict"]
     wanted = targets.pop(target, None)
     if wanted is None:
-        wanted = _read(sympy_answers, target)
+        wanted = _read(calculus, target)
         while len(targets) >= _TARGETS:
             targets.popitem(last=False)
     targets[target] = wanted
-    if not wanted:
+    if wanted is None:
         return "target"
     _say(f"target {question['number']}")
-    found = _read(sympy_answers, predict)
-    if not found:
+    answer = _read(calculus, predict)
+    if answer is None:
         return "answer"
     _say(f"both {question['number']}")
-    try:
-        equal = any(sympy_answers.equivalent(a, b) for a in wanted for b in found)
-    except (MemoryError, KeyboardInterrupt):
-        raise
-    except Exception:  # SymPy raises many kinds on odd input; not shown to be equal
-        equal = False
-    return "yes" if equal else "no"
+    return "yes" if same(wanted, answer) else "no"
 
 
-def _read(sympy_answers: Any, text: str) -> list[Any]:
+def _read(calculus: Any, text: str) -> Any:
+    """The answer with closed values in it."""
     try:
-        values = sympy_answers.read(text)
-        for value in values:
-            sympy_answers.evaluate(value)
-    except (MemoryError, KeyboardInterrupt):
-        raise
-    except Exception:  # as above: what cannot be read, whatever the reason
-        return []
-    return [value for value in values if not sympy_answers.is_nothing(value)]
+        answer = read_answer(text)
+    except TooHard:
+        return None
+    return answer and with_trees(answer, calculus.closed)
 
 
 def _line() -> bytes:

@@ -67,7 +67,7 @@ class WorkerPool:
         """Say if the two formulas are equal, or why that is not known.
 
         Raises:
-            UserError: math-verify is missing, or a worker does not start.
+            UserError: SymPy is missing, or a worker does not start.
         """
         if outcome := self._memory.outcome(target, predict, seconds):
             return outcome
@@ -223,8 +223,8 @@ class Worker:
     def _start(self) -> None:
         if self._closed:
             raise RuntimeError("the interpreter is shutting down")
-        if importlib.util.find_spec("math_verify") is None:
-            raise UserError("math-verify is missing; run: pip install 'rubricworks[eval]'")
+        if importlib.util.find_spec("sympy") is None:
+            raise UserError("SymPy is missing; run: pip install 'rubricworks[eval]'")
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment |= {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
         self._rest = b""
@@ -244,7 +244,7 @@ class Worker:
             line = None
         if line != "ready":
             self._kill()
-            raise UserError("expr_verify's worker process does not start; does `python -c 'import math_verify'` work?")
+            raise UserError("expr_verify's worker process does not start; does `python -c 'import sympy'` work?")
         self.since = time.monotonic()
 
     def _send(self, data: bytes) -> None:
