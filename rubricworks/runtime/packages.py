@@ -18,7 +18,7 @@ _BY_FIELD = (("generator", "tiny_flow", "diffusers"),)
 EXTRAS = {
     "kfp": "pipelines", "trl": "train", "torch": "train", "transformers": "train", "peft": "train",
     "diffusers": "diffusion", "vllm": "gpu",
-    "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "math_verify": "eval", "rapidfuzz": "eval", "opencc": "eval",
+    "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "sympy": "eval", "rapidfuzz": "eval", "opencc": "eval",
 }  # fmt: skip
 """Package → extra of this one that brings it."""
 

@@ -72,10 +72,10 @@ def test_a_flow_needs_diffusers():
 
 
 def test_the_verifiers_of_rlr3_are_looked_for_too(monkeypatch, tmp_path):
-    without(monkeypatch, "math_verify")
+    without(monkeypatch, "sympy")
     (check,) = load_recipe(recipe_path("rlr3-laptop"), ()).method_checks(tmp_path)
     assert check.problem == (
-        "math_verify (for verifiers of answers) not installed; run: pip install 'rubricworks[eval]'"
+        "sympy (for verifiers of answers) not installed; run: pip install 'rubricworks[eval]'"
     )
 
 

@@ -104,7 +104,7 @@ class Rlr3Recipe(Recipe):
         return gate.model_copy(update={"judges": (policy.judge, *policy.more_judges), "combine": policy.combine})
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
-        verifiers = dict.fromkeys(("math_verify", "rapidfuzz", "opencc"), "verifiers of answers")
+        verifiers = dict.fromkeys(("sympy", "rapidfuzz", "opencc"), "verifiers of answers")
         yield run_check("verifiers", lambda: require_installed(verifiers))
 
     def items_in_world(self) -> int:
