@@ -63,6 +63,9 @@ def _own_extras(value: Any, where: str) -> dict[str, Any]:
     table(extras.get("row"), "extras.row", where)
     for title, fields in table(extras.get("criteria"), "extras.criteria", where).items():
         table(fields, f"extras.criteria of {title!r:.60}", where)
+    for title, met in table(extras.get("pitfalls"), "extras.pitfalls", where).items():
+        if met not in ("good", "unknown"):
+            raise UserError(f"{where}: extras.pitfalls of {title!r:.60} is {met!r:.40}; write good or unknown")
     return extras
 
 
@@ -98,7 +101,7 @@ def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, 
         prompt = [{"role": "user", "content": entry.prompt}]
     rubrics = [
         {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)}
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "healthbench", note)
     ]
     ideal = {"ideal_completion": entry.reference} if entry.reference else None
     defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
@@ -124,7 +127,7 @@ def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[s
             "axis": "",
             **entry.criterion_extras("researchrubrics", one),
         }
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "researchrubrics", note)
     ]
     return {
         "prompt": entry.prompt,
@@ -168,7 +171,7 @@ def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
             "weight": _plain(one.weight),
             **entry.criterion_extras("rar", one),
         }
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "rar", note)
     ]
     counted = {"rubric_count": len(rubric)}
     return {
@@ -214,7 +217,8 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
 def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rubrichub")
     rubrics = [
-        {**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in signed_criteria(entry.rubric, note)
+        {**_pointed(one), **entry.criterion_extras("rubrichub", one)}
+        for one in signed_criteria(entry, "rubrichub", note)
     ]
     if not isinstance(for_verl := aside.get("reward_model"), Mapping):
         name = "" if entry.sample_id == row_name(number) else entry.sample_id

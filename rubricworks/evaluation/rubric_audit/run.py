@@ -16,7 +16,7 @@ from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
 from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
 from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_probes
-from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_rubric
+from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_pitfalls, read_rubric
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
 from rubricworks.llm.identity import PinnedEntry
@@ -30,8 +30,8 @@ _RESPONSES = 5
 """Responses of a sample that are graded."""
 MAX_PROBES = _RESPONSES + 10
 """Gradings of one rubric: the responses, one of each other kind of probe, and one act claimed alone; seldom more."""
-MAX_READINGS = 2
-"""Calls that read one rubric."""
+MAX_READINGS = 3
+"""Calls that read one rubric, one of them its pitfalls if their phrasing does not tell whether they name a fault."""
 MAX_CALLS = MAX_PROBES + MAX_READINGS
 
 
@@ -203,6 +203,7 @@ async def _audit(
         return reading
 
     readings = await asyncio.gather(*(read(entry.rubric) for entry in probed))
+    pitfalls = await asyncio.gather(*(read_pitfalls(entry, reader) for entry in probed))
     all_probes = []
     for at, (entry, reading) in enumerate(zip(probed, readings, strict=True)):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
@@ -232,9 +233,9 @@ async def _audit(
         lone_credits[at][criterion.criterion] = card.credits[0]
         progress(done := done + 1)
     findings = [
-        examine(entry.sample_id, entry.rubric, probes, own_cards, reading.criteria, credits)
-        for entry, probes, own_cards, reading, credits in zip(
-            probed, all_probes, cards, readings, lone_credits, strict=True
+        examine(entry.sample_id, entry.rubric, probes, own_cards, reading.criteria, credits, met)
+        for entry, probes, own_cards, reading, credits, met in zip(
+            probed, all_probes, cards, readings, lone_credits, pitfalls, strict=True
         )
     ]
     criteria = sum(len(entry.rubric.criteria) for entry in probed)
