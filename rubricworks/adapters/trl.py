@@ -3,11 +3,12 @@
 The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`). Optional columns: `sample_id` names
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; the judge of a
 grader with `subject="answer"` is shown the whole prompt and the column `answer`, the reference answer; `image` or
-`images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
-`rows.completion_response`; of several turns the last reply is graded, or all with `view="full_trace"`. The reward of a
-response that could not be judged is None, which TRL excludes from the baseline and the loss. Two rewards depend on the
-whole group: `ContrastReward` weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as
-AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts stand in TRL's table of completions.
+`images` is shown to the judge of a grader with `exposure="image"`, all of them where a row has several. A completion is
+a text or an image, see `rows.completion_response`; of several turns the last reply is graded, or all with
+`view="full_trace"`. The reward of a response that could not be judged is None, which TRL excludes from the baseline and
+the loss; so is that of a row whose image cannot be read. Two rewards depend on the whole group: `ContrastReward`
+weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as AsyncGRPOTrainer needs, which
+scores in a process of its own; the verdicts stand in TRL's table of completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -21,7 +22,16 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from rubricworks.adapters.rows import View, completion_response, completion_text, conversation_text, image_bytes
+from rubricworks.adapters.rows import (
+    IMAGE_COLUMNS,
+    View,
+    completion_response,
+    completion_text,
+    conversation_text,
+    image_column,
+    prompt_sample,
+    row_images,
+)
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
@@ -128,13 +138,17 @@ class RubricReward:
         questions = columns.get("question") or [None] * count
         answers = columns.get("answer") or [None] * count
         shown = conversation_text if getattr(self.grader, "subject", "caption") == "answer" else completion_text
-        images: list[bytes | None] = [None] * count
+        images: list[tuple[bytes, ...]] = [()] * count
         if self.grader.exposure == "image":
-            pixels = columns.get("image") or columns.get("images") or [None] * count
-            images = [image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
+            column = image_column(columns)
+            if column is None:
+                raise UserError(
+                    f"the judge is to see the images, and the training rows have no column {', '.join(IMAGE_COLUMNS)}"
+                )
+            images = row_images(column)
         return [
-            Sample(sample_id=str(name), image=image, prompt=shown(prompt), question=question, answer=_words(answer))
-            for name, image, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)
+            prompt_sample(str(name), several, prompt=shown(prompt), question=question, answer=_words(answer))
+            for name, several, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)
         ]
 
     def parse_rubric(self, value: Any, row: int) -> Rubric:

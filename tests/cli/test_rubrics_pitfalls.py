@@ -1,4 +1,4 @@
-"""`rubricworks rubrics import` of pitfalls: counted, listed, read by a writer where words do not tell, and corrected."""
+"""`rubricworks rubrics import` of pitfalls: counted, listed, read by a writer where words do not tell, corrected."""
 
 import csv
 import json

@@ -1,6 +1,6 @@
 """`rubricworks rubrics import` and `export`: between this project's table and other formats.
 
-An import decides of each pitfall whether meeting it is good or bad: by its phrasing, by a writer model with --judge, and
+An import decides of each pitfall whether meeting it is good or bad: by its phrasing, by a writer model with --judge, or
 by the list that it writes beside OUT, which people correct, with --pitfalls.
 """
 

@@ -103,7 +103,7 @@ async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
 async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> dict[str, Polarity]:
     """What meeting each criterion of negative weight says of a response, by title.
 
-    What "must not" be done is good by its phrasing. The reader is asked about those that import and phrasing leave open.
+    What "must not" be done is good by its phrasing. The reader is asked about what import and phrasing leave open.
     """
     taking = [one for one in entry.pitfalls if one.criterion.weight < 0 and not is_negated(one.criterion)]
     met: dict[str, Polarity] = {
