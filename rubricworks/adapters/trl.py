@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import ValidationError
-
 from rubricworks.adapters.rows import (
     IMAGE_COLUMNS,
     View,
@@ -32,6 +30,7 @@ from rubricworks.adapters.rows import (
     prompt_sample,
     row_images,
 )
+from rubricworks.data.rubric_sets.entries import rubric_of_column
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
@@ -152,7 +151,7 @@ class RubricReward:
         ]
 
     def parse_rubric(self, value: Any, row: int) -> Rubric:
-        """Rubric of a row's column: a `Rubric`, a dict, a list of criteria, or JSON of one of them.
+        """Rubric of a row's column: a `Rubric`, a dict, a list of criteria, or JSON of one of them; null is no value.
 
         Raises:
             UserError: it is none.
@@ -160,8 +159,8 @@ class RubricReward:
         if isinstance(value, Rubric):
             return value
         try:
-            return _parse_rubric(value if isinstance(value, str) else json.dumps(value))
-        except (ValidationError, TypeError) as error:
+            return _parse_rubric(value if isinstance(value, str) else json.dumps(rubric_of_column(value)))
+        except (ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())[:300]
             raise UserError(
                 f"column {self.rubric_column!r}, row {row} of the batch is not a rubric: {reason}"
@@ -347,5 +346,4 @@ def _ground_truth(criterion: Criterion) -> str:
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
     """Parse a rubric; cached, as the rollouts of a group and later epochs repeat it."""
-    is_list = text.lstrip().startswith("[")
-    return Rubric.model_validate_json(f'{{"criteria": {text}}}' if is_list else text)
+    return Rubric.model_validate(rubric_of_column(json.loads(text)))

@@ -332,3 +332,28 @@ def test_a_rubric_may_be_the_bare_list_of_its_criteria(serve, form):
     assert reward.parse_rubric(form(RUBRIC.model_dump(mode="json")["criteria"]), 0) == RUBRIC
     with pytest.raises(UserError, match="row 3 of the batch is not a rubric"):
         reward.parse_rubric(form([]), 3)
+
+
+FILLED = [
+    {"criterion": "red", "weight": 3.0, "essential": None, "key": None},
+    {"criterion": "circle", "weight": 1.0},
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        FILLED,
+        {"criteria": FILLED, "notes": None},
+        json.dumps({"criteria": FILLED}),
+        {"criterion": ["red", "circle"], "weight": [3.0, 1.0], "key": None},
+        {"criteria": {"criterion": np.array(["red", "circle"]), "weight": np.array([3.0, 1.0])}},
+        np.array(FILLED, dtype=object),
+    ],
+)
+def test_a_rubric_of_an_arrow_column_is_read_without_what_arrow_adds(serve, form):
+    rubric = Rubric(criteria=(Criterion(criterion="red", weight=3), Criterion(criterion="circle", weight=1)))
+    values, _ = reward_rows(serve(word_judge), ["red"], {"rubric": [form]})
+    reward = RubricReward(Grader(ChatClient("http://127.0.0.1:1/v1", "m")))
+    assert (values, reward.parse_rubric(form, 0)) == ([0.75], rubric)

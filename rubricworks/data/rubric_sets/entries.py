@@ -253,6 +253,41 @@ def table(value: Any, name: str, where: str) -> dict[str, Any]:
     return dict(value)
 
 
+def rubric_of_column(value: Any) -> Any:
+    """Fields of a rubric, or of a list of criteria, as a column of a table holds one, without what Arrow adds."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping) and "criteria" in value:
+        return {name: one for name, one in value.items() if one is not None} | {
+            "criteria": criteria_of_column(value["criteria"])
+        }
+    return {"criteria": criteria_of_column(value)}
+
+
+def criteria_of_column(value: Any) -> Any:
+    """Criteria as a column of a table holds them, without what Arrow adds; another value as it is.
+
+    A column of structs has null where a criterion has no such field, and where a shorter list is filled up; `datasets`
+    makes one struct of lists of a `Sequence` of structs.
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        lists = {
+            name: one.tolist() if hasattr(one, "tolist") else one for name, one in value.items() if one is not None
+        }
+        lengths = {len(one) if isinstance(one, list | tuple) else None for one in lists.values()}
+        if len(lengths) != 1 or None in lengths:
+            return value
+        value = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    if not isinstance(value, list | tuple):
+        return value
+    rows = [row for row in value if row is not None]
+    return [_without_nulls(row) if isinstance(row, Mapping) else row for row in rows]
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items() if one is not None}
+
+
 def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
     """List of criteria, which some files hold as JSON text.
 
@@ -264,6 +299,7 @@ def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = None
+    value = criteria_of_column(value)
     if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
         given = "it has no criteria" if value is None else f"its criteria are {value!r:.60}"
         raise UserError(f"{where}: {given}; give a list of objects, at least one")

@@ -22,6 +22,7 @@ from rubricworks.data.rubric_sets.entries import (
     make_entry,
     parse_rubric,
     required,
+    rubric_of_column,
     sample_name,
     signed_criteria,
     split_negation,
@@ -45,10 +46,8 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
         raise UserError(f"{where}: its rubric or extras are not JSON ({error})") from None
     if not isinstance(given, list | Mapping):
         raise UserError(f"{where}: its rubric is {given!r:.60}; it is a list of criteria, or an object that has one")
-    fields = {"criteria": given} if isinstance(given, list) else dict(given)
-    # A column of structs has null where a criterion has no such field.
-    criteria = criteria_list(fields.get("criteria"), where)
-    fields["criteria"] = [{name: value for name, value in one.items() if value is not None} for one in criteria]
+    fields = rubric_of_column(given)
+    fields["criteria"] = criteria_list(fields["criteria"], where)
     return RubricEntry(
         sample_name(row, "sample_id", where),
         parse_rubric(fields, where),
