@@ -185,9 +185,23 @@ def signed_criteria(entry: RubricEntry, format_name: str, note: Note) -> list[Cr
     ]
 
 
+def earning_criteria(entry: RubricEntry, format_name: str, note: Note) -> list[Criterion]:
+    """Criteria for formats without negative weights: a pitfall earns by not being met, and says so in words."""
+    if entry.rubric.has_pitfalls:
+        note(f"{format_name} knows no negative weight: a pitfall is written to earn by not being met")
+    criteria = []
+    for criterion in entry.rubric.criteria:
+        if criterion.weight < 0:
+            rule = criterion.evaluation_rule
+            turned = "" if rule == NEGATED else "\n".join(filter(None, (rule, NEGATED)))
+            criterion = criterion.model_copy(update={"weight": -criterion.weight, "evaluation_rule": turned})
+        criteria.append(criterion)
+    return criteria
+
+
 def split_negation(text: str) -> tuple[str, str]:
     """Text of a criterion without its rule `NEGATED`, and that rule if the text ends in it, as ours does."""
-    stem = text.removesuffix(f"\n{NEGATED}")
+    stem = "" if text == NEGATED else text.removesuffix(f"\n{NEGATED}")
     return stem, "" if stem == text else NEGATED
 
 
