@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rubricworks.adapters.rows import IMAGE_COLUMNS, completion_text, image_column, row_images
+from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, completion_text, image_column, row_images
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.rewards import length_gate, linear_length_penalty
@@ -210,7 +210,7 @@ def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
     for name, several in zip(names, images, strict=True):
         if len(several) > 1:
             raise UserError(f"sample {name}: its row has {len(several)} images, and a caption is of one; give it one")
-    return [image for image, *_ in images]
+    return [several[0] if several else NO_IMAGE for several in images]
 
 
 def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:

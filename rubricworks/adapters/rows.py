@@ -20,6 +20,8 @@ View = Literal["last_reply", "full_trace"]
 """Part of a conversation that is graded, by verifiers' names: the policy's last reply, or all turns after the prompt,
 with the calls and answers of tools and what users say in between."""
 IMAGE_COLUMNS = ("image_bytes", "image", "images")
+NO_IMAGE = no_image("the row has none")
+"""Image of a row that has none, for a judge that is to see one."""
 _IMAGE_PARTS = ("image", "image_url", "input_image")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _CACHED_IMAGES = 32
@@ -141,12 +143,11 @@ def image_column(columns: Mapping[str, Any]) -> Sequence[Any] | None:
 
 
 def row_images(column: Sequence[Any]) -> list[tuple[bytes, ...]]:
-    """Encoded images of each row, at least one; rows with the same object share one encoding."""
+    """Encoded images of each row, none for a prompt of text; rows with the same object share one encoding."""
     encoded: dict[int, tuple[bytes, ...]] = {}
     for value in column:
         if id(value) not in encoded:
-            images = as_list(value)
-            encoded[id(value)] = tuple(map(encoded_image, images)) or (no_image("the row has none"),)
+            encoded[id(value)] = tuple(map(encoded_image, as_list(value)))
     return [encoded[id(value)] for value in column]
 
 

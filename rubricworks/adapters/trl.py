@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rubricworks.adapters.rows import (
     IMAGE_COLUMNS,
+    NO_IMAGE,
     View,
     completion_response,
     completion_text,
@@ -144,7 +145,7 @@ class RubricReward:
                 raise UserError(
                     f"the judge is to see the images, and the training rows have no column {', '.join(IMAGE_COLUMNS)}"
                 )
-            images = row_images(column)
+            images = [several or (NO_IMAGE,) for several in row_images(column)]
         return [
             prompt_sample(str(name), several, prompt=shown(prompt), question=question, answer=_words(answer))
             for name, several, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)

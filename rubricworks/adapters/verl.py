@@ -240,7 +240,7 @@ def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> di
 def _images(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> list[bytes]:
     """All images of the prompt, where verl's dataset puts them, else of `multi_modal_data` or `extra_info`."""
     places = (row.non_tensor_batch.get("multi_modal_data") or {}, extra)
-    values = message_images(messages) or next(
+    values: Sequence[Any] = message_images(messages) or next(
         (images for place in places for key in _IMAGE_KEYS if (images := as_list(place.get(key)))), []
     )
     if not values:

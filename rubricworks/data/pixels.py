@@ -120,7 +120,7 @@ def is_object_array(value: Any) -> bool:
     return getattr(getattr(value, "dtype", None), "kind", "") == "O"
 
 
-def as_list(value: Any) -> Sequence[Any]:
+def as_list(value: Any) -> list[Any]:
     """Images of a value that holds one or several, in order; none of None."""
     value = value.tolist() if is_object_array(value) else value
     if isinstance(value, list | tuple) and not is_byte_list(value) and not _is_number_list(value):

@@ -117,8 +117,8 @@ def test_what_a_function_says_of_an_image_that_cannot_be_read_is_no_number():
     def ones(responses, samples, **columns):
         return [1.0] * len(responses)
 
-    rows = {"sample_id": ["a", "b", "c", "d"], "images": [[PNG], [PNG, b"no image"], None, [PNG, PNG]]}
-    assert asyncio.run(FunctionReward(ones)(["p"] * 4, ["t"] * 4, **rows)) == [1.0, None, None, 1.0]
+    rows = {"sample_id": ["a", "b", "c", "d"], "images": [[PNG], [PNG, b"no image"], [], [PNG, PNG]]}
+    assert asyncio.run(FunctionReward(ones)(["p"] * 4, ["t"] * 4, **rows)) == [1.0, None, 1.0, 1.0]
     assert asyncio.run(FunctionReward(ones)(["p"] * 2, [PNG, b"no image"])) == [1.0, None]
 
 

@@ -100,7 +100,14 @@ async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
     return Reading(tuple(readings), calls)
 
 
-async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> dict[str, Polarity]:
+class PitfallSigns(NamedTuple):
+    """What meeting the criteria of negative weight says of a response, by title."""
+
+    met: dict[str, Polarity]
+    calls: int
+
+
+async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> PitfallSigns:
     """What meeting each criterion of negative weight says of a response, by title.
 
     What "must not" be done is good by its phrasing. The reader is asked about what import and phrasing leave open.
@@ -111,7 +118,9 @@ async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> dict[s
         for one, mark in taking
     }
     unknown = [one for one, _ in taking if met[one.criterion] == "unknown"]
-    return met | await read_polarity(entry, unknown, reader) if reader and unknown else met
+    if not reader or not unknown:
+        return PitfallSigns(met, 0)
+    return PitfallSigns(met | await read_polarity(entry, unknown, reader), 1)
 
 
 async def _read(criteria: Sequence[Criterion], reader: ChatClient) -> list[CriterionReading]:
