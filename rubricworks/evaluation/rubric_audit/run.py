@@ -253,7 +253,7 @@ async def _audit(
         findings=tuple(findings),
         criteria=criteria,
         calls=sum(map(len, cards)) + len(claims),
-        readings=sum(one.calls for one in (*readings, *pitfalls)),
+        readings=sum(one.calls for one in readings) + sum(one.calls for one in pitfalls),
         unread=sum(one.criteria is None for one in readings) if reader else 0,
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
