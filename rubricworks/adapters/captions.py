@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, completion_text, image_column, row_images
+from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, batch_images, completion_text
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.rewards import length_gate, linear_length_penalty
@@ -205,8 +205,9 @@ def _pixels(columns: Mapping[str, Any]) -> list[int]:
 
 
 def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
-    """Encoded image of each row; rows with the same object share one encoding."""
-    images = row_images(_image_column(columns))
+    """Encoded image of each row."""
+    images = batch_images(columns)
+    assert images is not None, "the batch's key needs the column, too"
     for name, several in zip(names, images, strict=True):
         if len(several) > 1:
             raise UserError(f"sample {name}: its row has {len(several)} images, and a caption is of one; give it one")
@@ -214,8 +215,8 @@ def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
 
 
 def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:
-    column = image_column(columns)
-    if column is None:
-        given = f"{', '.join(map(repr, IMAGE_COLUMNS[:-1]))} or {IMAGE_COLUMNS[-1]!r}"
-        raise UserError(f"the training rows have no column {given}; the judge is to see images")
-    return list(column)
+    for name in IMAGE_COLUMNS:
+        if columns.get(name) is not None:
+            return list(columns[name])
+    given = f"{', '.join(map(repr, IMAGE_COLUMNS[:-1]))} or {IMAGE_COLUMNS[-1]!r}"
+    raise UserError(f"the training rows have no column {given}; the judge is to see images")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from rubricworks.data.images import BadImage, no_image
+from rubricworks.data.images import BadImage, image_fault, no_image
 from rubricworks.data.pixels import as_list, encode_image, is_object_array
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
@@ -137,18 +137,26 @@ def message_images(messages: Any) -> list[Any]:
     return [image for image in images if image is not None]
 
 
-def image_column(columns: Mapping[str, Any]) -> Sequence[Any] | None:
-    """Images of a batch's rows, from the first of `IMAGE_COLUMNS` that it has."""
-    return next((columns[name] for name in IMAGE_COLUMNS if columns.get(name) is not None), None)
+def batch_images(columns: Mapping[str, Any]) -> list[tuple[bytes, ...]] | None:
+    """Encoded images of each row, from the first of `IMAGE_COLUMNS` that a batch has; None if it has none of them.
 
-
-def row_images(column: Sequence[Any]) -> list[tuple[bytes, ...]]:
-    """Encoded images of each row, none for a prompt of text; rows with the same object share one encoding."""
+    A prompt of text has none. Rows with the same object share one encoding. PNG and JPEG in `image_bytes`, where our own
+    trainers have them normalised, are taken as they are.
+    """
+    name = next((name for name in IMAGE_COLUMNS if columns.get(name) is not None), None)
+    if name is None:
+        return None
+    read = _checked_image if name == "image_bytes" else encoded_image
     encoded: dict[int, tuple[bytes, ...]] = {}
-    for value in column:
+    values = list(columns[name])  # which keeps them alive, so that no two have one id
+    for value in values:
         if id(value) not in encoded:
-            encoded[id(value)] = tuple(map(encoded_image, as_list(value)))
-    return [encoded[id(value)] for value in column]
+            encoded[id(value)] = tuple(map(read, as_list(value)))
+    return [encoded[id(value)] for value in values]
+
+
+def _checked_image(value: Any) -> bytes:
+    return value if isinstance(value, bytes) and not image_fault(value) else encoded_image(value)
 
 
 def encoded_image(value: Any) -> bytes:
@@ -177,8 +185,7 @@ def batch_samples(prompts: Sequence[Any], columns: Mapping[str, Any]) -> list[Sa
     count = len(prompts)
     names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
     questions = columns.get("question") or [None] * count
-    column = image_column(columns)
-    images: list[tuple[bytes, ...]] = [()] * count if column is None else row_images(column)
+    images = batch_images(columns) or [()] * count
     samples: dict[tuple[str, int], Sample] = {}
     rows = []
     for row, name in enumerate(names):

@@ -24,12 +24,11 @@ from rubricworks.adapters.rows import (
     IMAGE_COLUMNS,
     NO_IMAGE,
     View,
+    batch_images,
     completion_response,
     completion_text,
     conversation_text,
-    image_column,
     prompt_sample,
-    row_images,
 )
 from rubricworks.data.rubric_sets.entries import rubric_of_column
 from rubricworks.data.tables import Sample
@@ -140,12 +139,12 @@ class RubricReward:
         shown = conversation_text if getattr(self.grader, "subject", "caption") == "answer" else completion_text
         images: list[tuple[bytes, ...]] = [()] * count
         if self.grader.exposure == "image":
-            column = image_column(columns)
-            if column is None:
+            of_rows = batch_images(columns)
+            if of_rows is None:
                 raise UserError(
                     f"the judge is to see the images, and the training rows have no column {', '.join(IMAGE_COLUMNS)}"
                 )
-            images = [several or (NO_IMAGE,) for several in row_images(column)]
+            images = [several or (NO_IMAGE,) for several in of_rows]
         return [
             prompt_sample(str(name), several, prompt=shown(prompt), question=question, answer=_words(answer))
             for name, several, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)

@@ -213,6 +213,23 @@ def test_a_row_whose_image_cannot_be_read_is_not_judged_and_the_others_are(serve
     assert len(server.chats) == 1
 
 
+class Decoded:
+    """A column that decodes anew whenever it is read, as that of `datasets` does."""
+
+    def __init__(self, colours):
+        self.colours = colours
+
+    def __iter__(self):
+        return (Image.new("RGB", (4, 4), colour) for colour in self.colours)
+
+
+def test_a_column_that_makes_each_image_anew_gives_each_row_its_own(serve):
+    server, colours = serve(word_judge), ["red", "blue", "green"] * 3
+    reward_rows(server, ["red"] * 9, {"rubric": [RUBRIC] * 9, "image": Decoded(colours)}, exposure="image")
+    shown = [main_colour(image) for heard in server.chats for image in images_in(heard.body)]
+    assert sorted(shown) == sorted(colours)
+
+
 CALL = {"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": None}}]}
 
 

@@ -44,10 +44,10 @@ def read_paperbench(row: Row, where: str, number: int, note: Note) -> RubricEntr
         raise UserError(f"{where}: its tree is too deep") from None
     for leaf, weight, above in leaves:
         text, rule = split_negation(text_of(required(leaf, "requirements", where), "requirements", where))
-        path = _ABOVE.join(above)
+        path = f"Part of: {_ABOVE.join(above)}" if above else ""
         fields = {
             "criterion": text,
-            "description": text if len(text) > _LONGEST_TITLE else path[-_LONGEST_PATH:],
+            "description": text if len(text) > _LONGEST_TITLE else path[:_LONGEST_PATH],
             "evaluation_rule": rule,
             "weight": weight,
             "essential": False,

@@ -116,7 +116,7 @@ def test_leaves_of_a_tree_earn_what_paperbench_gives_the_tree(met):
     graded = dict(zip(("m1", "m2", "e1", "r"), met, strict=True)) | {"o": 1}
     assert signed_reward(list(met), entry.rubric.weights) == pytest.approx(score_of(tree, graded))
     first = entry.rubric.criteria[0]
-    assert first.description == f"{tree['requirements']} > The method has been implemented"
+    assert first.description == f"Part of: {tree['requirements']} > The method has been implemented"
     assert first.key == "Code Development"
     assert notes == ["nodes of PaperBench of weight 0 are left out"]
 
