@@ -140,8 +140,8 @@ def message_images(messages: Any) -> list[Any]:
 def batch_images(columns: Mapping[str, Any]) -> list[tuple[bytes, ...]] | None:
     """Encoded images of each row, from the first of `IMAGE_COLUMNS` that a batch has; None if it has none of them.
 
-    A prompt of text has none. Rows with the same object share one encoding. PNG and JPEG in `image_bytes`, where our own
-    trainers have them normalised, are taken as they are.
+    A prompt of text has none. Rows with the same object share one encoding. PNG and JPEG in `image_bytes`, where our
+    own trainers have them normalised, are taken as they are.
     """
     name = next((name for name in IMAGE_COLUMNS if columns.get(name) is not None), None)
     if name is None:
