@@ -72,9 +72,10 @@ _GIVES = (
     *("complete", "conclud", "follow", "introduc", "mak"),
 )
 """Beginnings of verbs whose absence is an omission, unless what is given is faulty."""
+_NEEDLESS = r"irrelevant|unrelated|unnecessary|extraneous|superfluous|tangential"
 _FAULTY = re.compile(
-    r"\b(?:incorrect|inaccurate|irrelevant|unrelated|unnecessary|extraneous|unsupported|unjustified|wrong|false|errors?"
-    r"|misleading|harmful|unsafe|fabricated|invented|contradictory|mistakes?)\b"
+    rf"\b(?:{_NEEDLESS}|incorrect|inaccurate|unsupported|unjustified|wrong|false|errors?|misleading|harmful|unsafe"
+    r"|fabricated|invented|contradictory|mistakes?)\b"
 )
 _ASSERTS = ("recommend", "suggest", "claim", "assert", "advis", "prescrib", "encourag", "promot", "endors")
 """Beginnings of verbs by which an affirmative pitfall states what is wrong."""
@@ -100,7 +101,7 @@ def phrased(text: str, *, defined: bool = False) -> Polarity:
         return "unknown" if defined or words[avoids.end() :].startswith(_OWED) else "good"
     if denies := _DENIES.match(words):
         verb, faulty = _verb_and_object(words[denies.end() :])
-        if verb.startswith(_FAULTS) or (faulty and verb.startswith(_GIVES)):
+        if verb.startswith(_FAULTS) or (faulty and (verb.startswith(_GIVES) or re.search(_NEEDLESS, words))):
             return "unknown" if defined else "good"
         return "bad" if defined or verb.startswith((*_TELLS, *_GIVES)) else "unknown"
     verb, faulty = _verb_and_object(words)

@@ -20,6 +20,8 @@ GOOD = [
     "Never mistakes mass for weight.",
     "Pitfall criterion - The model's answer should never claim that the proof is constructive.",
     "Refrains from speculating about the patient's motives.",
+    "Pitfall Criteria: The response should not omit mentioning that gases are taken as ideal.",
+    "Pitfall Criteria: Does not mention irrelevant details of the apparatus.",
 ]
 BAD = [
     "Pitfall Criteria: Does not mention that friction is neglected.",
@@ -35,6 +37,7 @@ BAD = [
 ]
 UNKNOWN = [
     "Pitfall Criteria: Does not recommend surgery.",
+    "Pitfall Criteria: Does not suggest delaying fluids in septic shock.",
     "Pitfall Criteria: Clarifies that the reaction is reversible.",
     "Avoids answering the question.",
     "结论与数据不符",
