@@ -274,7 +274,8 @@ def rubric_of_column(value: Any) -> Any:
         return {name: one for name, one in value.items() if one is not None} | {
             "criteria": criteria_of_column(value["criteria"])
         }
-    return {"criteria": criteria_of_column(value)}
+    criteria = criteria_of_column(value)
+    return dict(value) if criteria is value and isinstance(value, Mapping) else {"criteria": criteria}
 
 
 def criteria_of_column(value: Any) -> Any:

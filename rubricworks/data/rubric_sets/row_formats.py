@@ -47,7 +47,7 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     if not isinstance(given, list | Mapping):
         raise UserError(f"{where}: its rubric is {given!r:.60}; it is a list of criteria, or an object that has one")
     fields = rubric_of_column(given)
-    fields["criteria"] = criteria_list(fields["criteria"], where)
+    fields["criteria"] = criteria_list(fields.get("criteria"), where)
     return RubricEntry(
         sample_name(row, "sample_id", where),
         parse_rubric(fields, where),
