@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rubricworks.adapters.rows import completion_text, image_bytes
+from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, batch_images, completion_text
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.rewards import length_gate, linear_length_penalty
@@ -205,18 +205,18 @@ def _pixels(columns: Mapping[str, Any]) -> list[int]:
 
 
 def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
-    """Encoded image of each row; rows with the same name and pixels share one encoding."""
-    images: list[bytes] = []
-    last: dict[str, tuple[Any, bytes]] = {}
-    for name, pixels in zip(names, _image_column(columns), strict=True):
-        if name not in last or (last[name][0] is not pixels and last[name][0] != pixels):
-            last[name] = pixels, image_bytes(pixels, name)
-        images.append(last[name][1])
-    return images
+    """Encoded image of each row."""
+    images = batch_images(columns)
+    assert images is not None, "the batch's key needs the column, too"
+    for name, several in zip(names, images, strict=True):
+        if len(several) > 1:
+            raise UserError(f"sample {name}: its row has {len(several)} images, and a caption is of one; give it one")
+    return [several[0] if several else NO_IMAGE for several in images]
 
 
 def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:
-    for name in ("image_bytes", "image", "images"):
+    for name in IMAGE_COLUMNS:
         if columns.get(name) is not None:
             return list(columns[name])
-    raise UserError("the training rows have no column 'image_bytes', 'image' or 'images'; the judge is to see images")
+    given = f"{', '.join(map(repr, IMAGE_COLUMNS[:-1]))} or {IMAGE_COLUMNS[-1]!r}"
+    raise UserError(f"the training rows have no column {given}; the judge is to see images")

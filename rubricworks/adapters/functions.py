@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.adapters.rows import batch_samples, completion_response
+from rubricworks.data.images import image_fault
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
@@ -47,7 +48,7 @@ class FunctionReward:
         self._on_error = on_error
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        """One reward per completion.
+        """One reward per completion; None where the row's image cannot be read.
 
         Raises:
             UserError: the function does not return one number or None per response.
@@ -64,7 +65,14 @@ class FunctionReward:
         except Exception as error:
             self._report(responses, samples, error)
             return [None] * len(responses)
-        return self._check(values, len(responses))
+        rewards = self._check(values, len(responses))
+        shown = [
+            (*sample.images, *([response.image] if response.image else []))
+            for sample, response in zip(samples, responses, strict=True)
+        ]
+        return [
+            None if any(map(image_fault, images)) else reward for images, reward in zip(shown, rewards, strict=True)
+        ]
 
     def _check(self, values: Any, count: int) -> list[float | None]:
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from rubricworks.adapters.rows import completion_text
 from rubricworks.grading import Scoring
 from rubricworks.grading.genrm_answers import check_answer
 from rubricworks.rewards.genrm import GenrmReward, genrm_reward
@@ -39,7 +40,7 @@ class ExecutionReward:
         **columns: Any,
     ) -> list[float]:
         """One reward per completion."""
-        outputs = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+        outputs = list(map(completion_text, completions))
         rows = list(zip(sample_id, outputs, label, rubric, strict=True))
         scored = await asyncio.to_thread(lambda: [_score(*row) for row in rows])
         if self.sink is not None:

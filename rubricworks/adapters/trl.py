@@ -3,11 +3,12 @@
 The dataset needs a column with each sample's rubric (JSON, a dict or a `Rubric`). Optional columns: `sample_id` names
 the scorecards; `question` (default: the prompt) is shown to a checklist's judge beside the response; the judge of a
 grader with `subject="answer"` is shown the whole prompt and the column `answer`, the reference answer; `image` or
-`images` is shown to the judge of a grader with `exposure="image"`. A completion is a text or an image, see
-`rows.completion_response`; of several turns the last reply is graded, or all with `view="full_trace"`. The reward of a
-response that could not be judged is None, which TRL excludes from the baseline and the loss. Two rewards depend on the
-whole group: `ContrastReward` weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as
-AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts stand in TRL's table of completions.
+`images` is shown to the judge of a grader with `exposure="image"`, all of them where a row has several. A completion is
+a text or an image, see `rows.completion_response`; of several turns the last reply is graded, or all with
+`view="full_trace"`. The reward of a response that could not be judged is None, which TRL excludes from the baseline and
+the loss; so is that of a row whose image cannot be read. Two rewards depend on the whole group: `ContrastReward`
+weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as AsyncGRPOTrainer needs, which
+scores in a process of its own; the verdicts stand in TRL's table of completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -19,9 +20,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import ValidationError
-
-from rubricworks.adapters.rows import View, completion_response, completion_text, conversation_text, image_bytes
+from rubricworks.adapters.rows import (
+    IMAGE_COLUMNS,
+    NO_IMAGE,
+    View,
+    batch_images,
+    completion_response,
+    completion_text,
+    conversation_text,
+    prompt_sample,
+)
+from rubricworks.data.rubric_sets.entries import rubric_of_column
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
@@ -128,17 +137,21 @@ class RubricReward:
         questions = columns.get("question") or [None] * count
         answers = columns.get("answer") or [None] * count
         shown = conversation_text if getattr(self.grader, "subject", "caption") == "answer" else completion_text
-        images: list[bytes | None] = [None] * count
+        images: list[tuple[bytes, ...]] = [()] * count
         if self.grader.exposure == "image":
-            pixels = columns.get("image") or columns.get("images") or [None] * count
-            images = [image_bytes(value, name) for value, name in zip(pixels, names, strict=True)]
+            of_rows = batch_images(columns)
+            if of_rows is None:
+                raise UserError(
+                    f"the judge is to see the images, and the training rows have no column {', '.join(IMAGE_COLUMNS)}"
+                )
+            images = [several or (NO_IMAGE,) for several in of_rows]
         return [
-            Sample(sample_id=str(name), image=image, prompt=shown(prompt), question=question, answer=_words(answer))
-            for name, image, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)
+            prompt_sample(str(name), several, prompt=shown(prompt), question=question, answer=_words(answer))
+            for name, several, prompt, question, answer in zip(names, images, prompts, questions, answers, strict=True)
         ]
 
     def parse_rubric(self, value: Any, row: int) -> Rubric:
-        """Rubric of a row's column: a `Rubric`, a dict, a list of criteria, or JSON of one of them.
+        """Rubric of a row's column: a `Rubric`, a dict, a list of criteria, or JSON of one of them; null is no value.
 
         Raises:
             UserError: it is none.
@@ -146,8 +159,8 @@ class RubricReward:
         if isinstance(value, Rubric):
             return value
         try:
-            return _parse_rubric(value if isinstance(value, str) else json.dumps(value))
-        except (ValidationError, TypeError) as error:
+            return _parse_rubric(value if isinstance(value, str) else json.dumps(rubric_of_column(value)))
+        except (ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())[:300]
             raise UserError(
                 f"column {self.rubric_column!r}, row {row} of the batch is not a rubric: {reason}"
@@ -333,5 +346,4 @@ def _ground_truth(criterion: Criterion) -> str:
 @lru_cache(maxsize=4096)
 def _parse_rubric(text: str) -> Rubric:
     """Parse a rubric; cached, as the rollouts of a group and later epochs repeat it."""
-    is_list = text.lstrip().startswith("[")
-    return Rubric.model_validate_json(f'{{"criteria": {text}}}' if is_list else text)
+    return Rubric.model_validate(rubric_of_column(json.loads(text)))

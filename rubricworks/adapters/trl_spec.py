@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rubricworks.adapters.rows import completion_text
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
@@ -78,7 +79,7 @@ class RubricSpec:
             return entry.prompt
         turns = (entry.extras.get("row") or {}).get("prompt")
         if isinstance(turns, list) and len(turns) > 1 and all(_is_message(turn) for turn in turns):
-            return [{"role": str(turn["role"]), "content": str(turn["content"])} for turn in turns]
+            return [{"role": str(turn["role"]), "content": completion_text([turn])} for turn in turns]
         return [{"role": "user", "content": entry.prompt}]
 
 

@@ -8,11 +8,11 @@ verl loads it and passes it the judges by these options:
     '+reward.reward_kwargs.rubricworks={judges: [{url: "http://judge:8000/v1", model: judge}], exposure: image}'
 
 A row's rubric is its `reward_model.ground_truth` (JSON or a mapping), or the key `rubric_key` of `extra_info`;
-`sample_id` and `question` come from `extra_info`. With `exposure: image` the judge sees the prompt's image. verl cannot
-drop a response from its group, so a response that could not be judged is graded again, up to `tries` times; then
-training stops, unless `unjudged` sets its reward. RLR³'s group reward is not available, because verl asks for the
-reward of one response at a time. A response of three dimensions is an image, as verl-omni gives it. Written against
-verl 0.9.
+`sample_id` and `question` come from `extra_info`. With `exposure: image` the judge sees all images of the prompt. verl
+cannot drop a response from its group, so a response that could not be judged is graded again, up to `tries` times (once
+where an image cannot be read); then training stops, unless `unjudged` sets its reward. RLR³'s group reward is not
+available, because verl asks for the reward of one response at a time. A response of three dimensions is an image, as
+verl-omni gives it. Written against verl 0.9.
 
 `reward_extra_info` has `score`, `judged`, `verdicts` (JSON: title → credit, or null) and, for each name in the option
 `criteria`, `criterion/NAME`: the mean credit of the criteria with that key or title, NaN where a response has none. All
@@ -20,7 +20,6 @@ rows have the same keys, as verl makes columns of them: `algorithm.filter_groups
 """
 
 import asyncio
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -29,12 +28,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rubricworks.adapters.rows import image_bytes
+from rubricworks.adapters.rows import encoded_image, message_images
 from rubricworks.adapters.trl import RubricReward
+from rubricworks.data.images import no_image
+from rubricworks.data.pixels import as_list
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, Exposure, Grader, Subject
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.rubrics import Response, Rubric, Scorecard
+from rubricworks.rubrics import ErrorClass, Response, Rubric, Scorecard
 
 try:
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -129,15 +130,16 @@ class RubricRewardManager(RewardManagerBase):
             "answer": [extra.get("answer")],
         }
         if self.options.exposure == "image":
-            columns["image"] = [_image(row, messages, extra, name)]
+            images = await asyncio.get_running_loop().run_in_executor(None, _images, row, messages, extra, name)
+            columns["images"] = [images]
         reward, card = await judged_reward(self.reward, self.options, messages, response, columns)
         info = _verdict_fields(card, self.reward.parse_rubric(columns["rubric"][0], 0), self.options.criteria)
         if reward is not None:
             return _reward_fields(reward, info, judged=True)
         if self.options.unjudged is None:
             raise UserError(
-                f"sample {name}: the response could not be judged in {self.options.tries} tries; check the judge and "
-                "go on from verl's last checkpoint, or set reward_kwargs.rubricworks.unjudged to what such a one earns"
+                f"sample {name}: {unjudged_reason(card, self.options)}; go on from verl's last checkpoint, or set "
+                "reward_kwargs.rubricworks.unjudged to what such a one earns"
             )
         return _reward_fields(self.options.unjudged, info, judged=False)
 
@@ -164,10 +166,22 @@ async def judged_reward(
     """Reward and scorecard of one response, graded up to `options.tries` times; no reward if no try could judge it."""
     for tries_left in reversed(range(options.tries)):
         scores = await reward.score([prompt], [response], **columns)
-        if scores.rewards[0] is not None or not tries_left:
+        if scores.rewards[0] is not None or not tries_left or _is_unreadable(scores.scorecards[0]):
             break
         await asyncio.sleep(options.pause)
     return scores.rewards[0], scores.scorecards[0]
+
+
+def unjudged_reason(card: Scorecard, options: VerlOptions) -> str:
+    """Clause that says why a response has no reward, and what to check."""
+    if _is_unreadable(card):
+        return f"it could not be judged, for {card.verdicts[0].reasoning}"
+    return f"the response could not be judged in {options.tries} tries; check the judge"
+
+
+def _is_unreadable(card: Scorecard) -> bool:
+    """Return True if no further try would help: an image cannot be read."""
+    return any(verdict.error is ErrorClass.UNREADABLE for verdict in card.verdicts)
 
 
 def _image_response(pixels_CHW: Any, name: str) -> Response:
@@ -176,17 +190,13 @@ def _image_response(pixels_CHW: Any, name: str) -> Response:
     Raises:
         UserError: they are latents, or have another number of channels.
     """
-    from PIL import Image
-
     kind = str(pixels_CHW.dtype).removeprefix("torch.")
     if kind != "uint8" or pixels_CHW.shape[0] != 3:
         raise UserError(
             f"sample {name}: the response is {kind} of shape {tuple(pixels_CHW.shape)}; an image is uint8 of shape "
             "(3, height, width): set the rollout's output_type to image"
         )
-    buffer = io.BytesIO()
-    Image.fromarray(pixels_CHW.permute(1, 2, 0).contiguous().cpu().numpy()).save(buffer, format="PNG")
-    return Response.of_image(buffer.getvalue())
+    return Response.of_image(encoded_image(pixels_CHW))
 
 
 def verl_options(config: Any) -> VerlOptions:
@@ -227,29 +237,28 @@ def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> di
     return fields
 
 
-def _image(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> bytes:
-    """First image of the prompt, where verl's dataset puts it, else of `multi_modal_data` or `extra_info`."""
-    for message in messages:
-        content = message["content"]
-        for part in content if not isinstance(content, str) else ():
-            if part.get("type") == "image":
-                return _read(part.get("image", part.get("bytes")), name)
-    for place in (row.non_tensor_batch.get("multi_modal_data") or {}, extra):
-        for key in _IMAGE_KEYS:
-            if place.get(key) is not None:
-                return _read(place[key], name)
-    raise UserError(f"sample {name}: the judge is to see the image, and neither the prompt nor extra_info holds one")
+def _images(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> list[bytes]:
+    """All images of the prompt, where verl's dataset puts them, else of `multi_modal_data` or `extra_info`."""
+    places = (row.non_tensor_batch.get("multi_modal_data") or {}, extra)
+    values: Sequence[Any] = message_images(messages) or next(
+        (images for place in places for key in _IMAGE_KEYS if (images := as_list(place.get(key)))), []
+    )
+    if not values:
+        raise UserError(
+            f"sample {name}: the judge is to see the image, and neither the prompt nor extra_info holds one"
+        )
+    return [encoded_image(_read(value)) for value in values]
 
 
-def _read(pixels: Any, name: str) -> bytes:
-    if isinstance(pixels, list | tuple) and pixels:
-        pixels = pixels[0]
-    if isinstance(pixels, str):
-        try:
-            return Path(pixels.removeprefix("file://")).read_bytes()
-        except OSError as error:
-            raise UserError(f"sample {name}: the image {pixels} cannot be read ({error.strerror})") from None
-    return image_bytes(pixels, name)
+def _read(value: Any) -> Any:
+    """An image, read from its file if it is given by its path."""
+    value = value.get("url") if isinstance(value, Mapping) and set(value) <= {"url", "detail"} else value
+    if not isinstance(value, str) or value.startswith("data:"):
+        return value
+    try:
+        return Path(value.removeprefix("file://")).read_bytes()
+    except (OSError, ValueError) as error:
+        return no_image(f"the file {value[:200]} cannot be read ({getattr(error, 'strerror', None) or error})")
 
 
 def plain(value: Any) -> Any:

@@ -17,17 +17,17 @@ reward rules of verl-omni as of 2026; the package is on no index, so that tests 
 """
 
 import asyncio
-import io
 import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from rubricworks.adapters.trl import RubricReward
-from rubricworks.adapters.verl import VerlOptions, judged_reward, plain
+from rubricworks.adapters.verl import VerlOptions, judged_reward, plain, unjudged_reason
+from rubricworks.data.images import BadImage
+from rubricworks.data.pixels import encode_image
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
@@ -60,15 +60,14 @@ async def compute_score(
     if rubric is None:
         raise UserError(f"sample {name}: no rubric in extra_info.{settings.rubric_key or _RUBRIC}; put its JSON there")
     rubric = rubric if isinstance(rubric, str) else json.dumps(plain(rubric))
-    response = await asyncio.get_running_loop().run_in_executor(None, _png, solution_image, name)
+    response = await asyncio.get_running_loop().run_in_executor(None, _image_response, solution_image, name)
     columns = {"rubric": [rubric], "sample_id": [name]}
-    score, _ = await judged_reward(reward, settings, ground_truth, response, columns)
+    score, card = await judged_reward(reward, settings, ground_truth, response, columns)
     if score is not None:
         return {"score": score, "judged": 1.0}
     if settings.unjudged is None:
         raise UserError(
-            f"sample {name}: the image could not be judged in {settings.tries} tries; check the judge, or set unjudged "
-            "to what such an image earns"
+            f"sample {name}: {unjudged_reason(card, settings)}, or set unjudged to what such an image earns"
         )
     return {"score": settings.unjudged, "judged": 0.0}
 
@@ -86,26 +85,13 @@ def _reward(options: str) -> tuple[VerlOptions, RubricReward]:
     return settings, RubricReward(Grader(clients, call_per=settings.call_per, combine=settings.combine))
 
 
-def _png(pixels: Any, name: str) -> Response:
-    """Encode pixels as PNG: bytes as they are, numbers in [0, 1] times 255.
+def _image_response(pixels: Any, name: str) -> Response:
+    """Response of pixels.
 
     Raises:
-        UserError: they are not finite, or not one RGB image.
+        UserError: they are not one RGB image.
     """
-    from PIL import Image
-
-    is_bytes = str(getattr(pixels, "dtype", "")).endswith("uint8")
-    values = np.asarray(pixels.float().cpu() if hasattr(pixels, "cpu") else pixels, dtype=np.float64)
-    if values.ndim == 4 and len(values) == 1:
-        values = values[0]
-    if values.ndim == 3 and values.shape[0] == 3:
-        values = values.transpose(1, 2, 0)
-    if values.ndim != 3 or values.shape[2] != 3:
-        raise UserError(f"sample {name}: pixels of shape {tuple(np.shape(pixels))}; an image is (3, height, width)")
-    if not np.isfinite(values).all():
-        raise UserError(f"sample {name}: the decoder gave pixels that are not finite; they are no image")
-    buffer = io.BytesIO()
-    Image.fromarray((values if is_bytes else values * 255).round().clip(0, 255).astype(np.uint8)).save(
-        buffer, format="PNG"
-    )
-    return Response.of_image(buffer.getvalue())
+    try:
+        return Response.of_image(encode_image(pixels))
+    except BadImage as error:
+        raise UserError(f"sample {name}: {error}") from None

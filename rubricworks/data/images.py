@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -25,7 +25,7 @@ MAX_BYTES = 100 * 2**20
 MAX_PIXELS = 89_478_485
 """Pillow's own limit against decompression bombs: a quarter of a gibibyte of RGB."""
 
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
 """Raster formats only: some of Pillow's others start programs (EPS). Availability depends on Pillow's build."""
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF", "PPM")
 _JPEG_QUALITY = 95
@@ -34,16 +34,26 @@ _DECODER_ERRORS = (
     *(AttributeError, ArithmeticError, RuntimeError, struct.error),
 )
 """Exceptions of Pillow's decoders on damaged files; the AVIF decoder raises RuntimeError."""
+_OVERSHOOT = 0.05
+"""By how much a decoder's pixels may leave the range from 0 to 1."""
 _OPENING = threading.Lock()
 """Warning filters belong to the process, not to a thread."""
 
 
-NO_PIXELS = b"the decoder returned pixels that are no numbers"
-"""Content of an image that a decoder made no pixels of; `check_image` gives it as the reason."""
+_NO_IMAGE = b"no image: "
 
 
 class BadImage(ValueError):
     """The bytes are not a usable image; the message says why."""
+
+
+def no_image(reason: str) -> bytes:
+    """Content in the place of an image that there is none of: every reader refuses it with the reason."""
+    return _NO_IMAGE + reason.encode()
+
+
+NO_PIXELS = no_image("the decoder returned pixels that are no numbers")
+"""Content of an image that a decoder made no pixels of."""
 
 
 def normalise_image(content: bytes, *, max_side: int | None = None) -> bytes:
@@ -70,13 +80,37 @@ def check_image(content: bytes, media_type: str) -> None:
         pass
 
 
+def image_fault(content: bytes) -> str:
+    """Reason why no judge can be shown an image, by its first bytes: it is neither PNG nor JPEG; empty if one can."""
+    if content.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
+        return ""
+    if content.startswith(_NO_IMAGE):
+        return content.removeprefix(_NO_IMAGE).decode(errors="replace")
+    return f"neither PNG nor JPEG: it starts with {content[:8]!r}"
+
+
+def rgb_image(image: Image.Image) -> Image.Image:
+    """Upright RGB of an image that is open already, its alpha on white, and of its present frame.
+
+    Raises:
+        BadImage: it has no pixels, too many, or none that can be read.
+    """
+    try:
+        _check_size(*image.size)
+        return _rgb(ImageOps.exif_transpose(image))
+    except BadImage:
+        raise
+    except _DECODER_ERRORS as error:
+        raise BadImage(f"damaged image: {error}") from None
+
+
 @contextmanager
 def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
     """Open and decode an image; an error of the decoder, also later in the block, becomes a BadImage."""
     if not content:
         raise BadImage("the file is empty")
-    if content == NO_PIXELS:
-        raise BadImage(NO_PIXELS.decode())
+    if content.startswith(_NO_IMAGE):
+        raise BadImage(image_fault(content))
     if len(content) > MAX_BYTES:
         raise BadImage(f"too large: {len(content):,} bytes, at most {MAX_BYTES:,} are read")
     try:
@@ -84,9 +118,7 @@ def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             Image.init()
             image = Image.open(io.BytesIO(content), formats=[name for name in formats if name in Image.OPEN])
-        width, height = image.size
-        if width * height > MAX_PIXELS:
-            raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
+        _check_size(*image.size)
         image.load()
         yield image
     except BadImage:
@@ -97,6 +129,13 @@ def _decoded(content: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
         raise BadImage(f"too large: {error}") from None
     except _DECODER_ERRORS as error:
         raise BadImage(f"damaged image: {error}") from None
+
+
+def _check_size(width: int, height: int) -> None:
+    if not width * height:
+        raise BadImage(f"no pixels: its size is {width} x {height}")
+    if width * height > MAX_PIXELS:
+        raise BadImage(f"too large: {width} x {height} pixels, at most {MAX_PIXELS:,} are read")
 
 
 def png_bytes(pixels: "NDArray[np.uint8]") -> bytes:
@@ -138,12 +177,41 @@ def _encode(image: Image.Image, content: bytes, max_side: int | None) -> bytes:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits per pixel, which convert("RGB") would clip to white
+    if image.mode.startswith(("I", "F")):  # more than 8 bits per pixel, which convert("RGB") would clip to white
         import numpy as np
 
-        values = np.asarray(image).astype(np.int64).clip(0, 65_535)
-        return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
+        return Image.fromarray(eight_bits(np.asarray(image))).convert("RGB")
+    if image.mode == "La":
+        image = image.convert("LA")
     if image.has_transparency_data:
         layers = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layers.size, "white"), layers).convert("RGB")
     return image.convert("RGB")
+
+
+def eight_bits(values: "NDArray[Any]") -> "NDArray[np.uint8]":
+    """Pixels as bytes: numbers of 16 bits by their upper half, fractions from 0 to 1 times 255, others as they are.
+
+    Whole numbers and floats are of 16 bits where one is above 255, and scaled by the largest where one is above 65,535.
+
+    Raises:
+        BadImage: they are negative, or not finite.
+    """
+    import numpy as np
+
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * np.uint8(255)
+    is_fraction = np.issubdtype(values.dtype, np.floating)
+    numbers = values.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise BadImage("its pixels are not finite numbers")
+    low, high = float(numbers.min()), float(numbers.max())
+    if is_fraction and low >= -_OVERSHOOT and high <= 1 + _OVERSHOOT:
+        return (numbers * 255).round().clip(0, 255).astype(np.uint8)
+    if low < 0:
+        raise BadImage(f"its pixels go from {low:g} to {high:g}; give numbers from 0 to 255, or from 0 to 1")
+    if values.dtype == np.uint16 or 255 < high <= 65_535:
+        return (numbers // 256).astype(np.uint8)
+    return (numbers if high <= 255 else numbers * (255 / high)).round().astype(np.uint8)

@@ -1,8 +1,9 @@
 """Entries of a source: an image that has not been read yet, or a rejected entry with its reason."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -58,6 +59,49 @@ def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
     return sorted(
         (file for file in files if file.is_file() and not is_hidden(file, root)), key=lambda file: file.as_posix()
     )
+
+
+CAPTION_FIELDS = ("references", "captions", "caption", "texts", "text", "description", "txt")
+"""Fields of a record that may hold its captions; the first that does counts, `text` and `texts` together."""
+_CONVERSATIONS = ("conversations", "messages")
+_SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
+
+
+class Captions(NamedTuple):
+    """What a record says of its image."""
+
+    references: tuple[str, ...] = ()
+    prompt: str = ""
+    unread: str = ""
+    """What of it is not read, and why; empty if all is."""
+
+
+def captions_in(record: Mapping[str, Any]) -> Captions:
+    """Captions and prompt of a record's fields, or of its conversation as LLaVA has it: its first two turns."""
+    prompt = prompt_of(record.get("prompt"))
+    name = next((name for name in CAPTION_FIELDS if captions_of(record.get(name))), "")
+    names = ("text", "texts") if name in ("text", "texts") else (name,)
+    references = tuple(text for name in names for text in captions_of(record.get(name)))
+    turns = next((record[name] for name in _CONVERSATIONS if record.get(name) is not None), None)
+    if references or turns is None:
+        return Captions(references, prompt)
+    said = [_said(turn) for turn in turns] if isinstance(turns, list | tuple) else []
+    speakers = [speaker for speaker, _ in said if speaker != "system"]
+    if speakers[:2] != ["user", "assistant"]:
+        return Captions((), prompt, "its conversation is not a turn of human (user) and one of gpt (assistant)")
+    asked, replied, *others = [text for speaker, text in said if speaker != "system"]
+    unread = f"of its conversation's {len(others) + 2} turns the first two" if others else ""
+    return Captions(captions_of(replied), prompt or prompt_of(asked), unread and f"{unread} are read")
+
+
+def _said(turn: Any) -> tuple[str, str]:
+    """Speaker and text of a turn, in LLaVA's names or in OpenAI's."""
+    fields = turn if isinstance(turn, Mapping) else {}
+    speaker = str(fields.get("from") or fields.get("role") or "")
+    text = fields.get("value") if fields.get("value") is not None else fields.get("content")
+    if isinstance(text, list | tuple):
+        text = "".join(str(part.get("text") or "") for part in text if isinstance(part, Mapping))
+    return _SPEAKERS.get(speaker, speaker), text if isinstance(text, str) else ""
 
 
 def prompt_of(value: object) -> str:

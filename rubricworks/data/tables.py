@@ -55,6 +55,16 @@ class Sample(BaseModel):
     def _empty_is_none(cls, image: bytes | None) -> bytes | None:
         return image or None
 
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """Images of the prompt, in order: one at most, but for a trainer's prompts (`adapters.rows.PromptSample`)."""
+        return (self.image,) if self.image else ()
+
+    def require_images(self, reason: str) -> tuple[bytes, ...]:
+        """All images of the sample; arguments and errors are those of `require_image`."""
+        self.require_image(reason)
+        return self.images
+
     def require_image(self, reason: str) -> bytes:
         """Image of the sample.
 

@@ -58,5 +58,5 @@ def answer_judge_messages(
     text = "\n\n".join(blocks)
     content: str | list[dict[str, Any]] = text
     if shows_image:
-        content = [image_part(sample.require_image("exposure is 'image'")), text_part(text)]
+        content = [*map(image_part, sample.require_images("exposure is 'image'")), text_part(text)]
     return [{"role": "system", "content": ANSWER_JUDGE_SYSTEM}, {"role": "user", "content": content}]

@@ -165,7 +165,8 @@ class Grader:
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Give one verdict per criterion, in the rubric's order. A failed call gives errors, not an exception.
 
-        An image is encoded once for all calls. One that no decoder reads is shown to no judge: its verdicts are errors.
+        An image is encoded once for all calls. One that no decoder reads is shown to no judge: its verdicts are errors,
+        and so are those of a response to a sample whose image is to be shown and is neither PNG nor JPEG.
         Where the process exports OpenTelemetry's events, each verdict is one (`evaluation_events`).
 
         Raises:
@@ -179,8 +180,10 @@ class Grader:
     async def judge_response(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
         """Grade as `grade` does, without an event: for a grader whose verdicts another may replace."""
         response = Response.of(response)
+        if self.exposure == "image" and (fault := _fault_of_images(sample)):
+            return self._unreadable(sample, response, rubric, f"the sample has no readable image: {fault}")
         if response.is_image and not _is_checklist(rubric) and (problem := await image_problem(sample, response)):
-            return self._unreadable(sample, response, rubric, problem)
+            return self._unreadable(sample, response, rubric, f"the response is no readable image: {problem}")
         if response.is_image and self.text_reader is not None and not _is_checklist(rubric):
             return await self._grade_with_reader(self.text_reader, sample, response, rubric)
         verdicts, raw = await self._judge_all(self._calls(sample, response, rubric))
@@ -299,11 +302,9 @@ class Grader:
             if self.subject == "answer":
                 return partial(answer_judge_messages, text, sample=sample, shows_image=shows_sample)
             return partial(judge_messages, text, sample=sample if shows_sample else None)
-        prompt_image = image_part(sample.require_image("exposure is 'image'")) if shows_sample else None
-        part = image_part(response.image)
-        return partial(
-            image_judge_messages, part, prompt=sample.prompt, prompt_image=prompt_image, credits=self.credits
-        )
+        images = sample.require_images("exposure is 'image'") if shows_sample else ()
+        part, parts = image_part(response.image), [image_part(image) for image in images]
+        return partial(image_judge_messages, part, prompt=sample.prompt, prompt_images=parts, credits=self.credits)
 
     async def _judge(
         self,
@@ -384,9 +385,9 @@ class Grader:
         return _CallResult(tuple(failed), "")
 
     def _unreadable(self, sample: "Sample", response: Response, rubric: Rubric, problem: str) -> Scorecard:
-        """Scorecard of an image that is shown to no judge, every verdict an error."""
+        """Scorecard of a response that is shown to no judge, every verdict an error."""
         titles = tuple(criterion.criterion for criterion in rubric.criteria)
-        error = ChatError(ErrorClass.UNREADABLE, f"the response is no readable image: {problem}", attempts=0)
+        error = ChatError(ErrorClass.UNREADABLE, problem, attempts=0)
         self._report_failure(self._name, sample, response, titles, error)
         verdicts = tuple(Verdict(criterion=title, error=error.error_class, reasoning=error.message) for title in titles)
         return Scorecard(sample_id=sample.sample_id, response=response, judge=self._name, verdicts=verdicts)
@@ -424,6 +425,13 @@ def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Se
     return {
         one.id: _Draw(one.score, one.reasoning, probability) for one, probability in zip(scores, known, strict=True)
     }
+
+
+def _fault_of_images(sample: "Sample") -> str:
+    """Reason why an image of the sample cannot be shown; empty if all can, or there is none."""
+    from rubricworks.data.images import image_fault
+
+    return next((fault for image in sample.images if (fault := image_fault(image))), "")
 
 
 def _is_checklist(rubric: Rubric) -> bool:

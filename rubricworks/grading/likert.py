@@ -7,8 +7,10 @@ RubiCap's baselines without a rubric; captions that praise themselves are known 
 import re
 from typing import Any
 
-from rubricworks.llm import ChatClient
+from rubricworks.data.images import image_fault
+from rubricworks.llm import ChatClient, ChatError
 from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.rubrics import ErrorClass
 
 POINTS = 10
 LIKERT_TOKENS = 150
@@ -37,8 +39,10 @@ async def rate_caption(judge: ChatClient, image: bytes, caption: str, reference:
     Args:
         reference: caption that the rating is relative to; by default the image alone decides.
     Raises:
-        ChatError: the judge gave no usable answer.
+        ChatError: the judge gave no usable answer, or the image is neither PNG nor JPEG.
     """
+    if fault := image_fault(image):
+        raise ChatError(ErrorClass.UNREADABLE, f"the sample has no readable image: {fault}", attempts=0)
     texts = [] if reference is None else [text_part(fence("reference", reference))]
     content = [image_part(image), *texts, text_part(fence("caption", caption))]
     messages: list[dict[str, Any]] = [

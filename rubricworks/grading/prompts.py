@@ -115,11 +115,12 @@ def check_ids(judgment: Judgment | ContinuousJudgment, count: int) -> None:
 def judge_messages(
     response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None
 ) -> list[dict[str, Any]]:
-    """Messages to the judge for one text; with `sample`, they include its image."""
+    """Messages to the judge for one text; with `sample`, they include its images."""
     text = f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
     if sample is None:
         return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
-    content = [image_part(sample.require_image("exposure is 'image'")), text_part(f"{_WITH_IMAGE}\n\n{text}")]
+    images = map(image_part, sample.require_images("exposure is 'image'"))
+    content = [*images, text_part(f"{_WITH_IMAGE}\n\n{text}")]
     return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": content}]
 
 

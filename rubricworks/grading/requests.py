@@ -90,11 +90,11 @@ class ScoringRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestWithImage:
-    """Ablation: the default request with the sample's image, for both paths."""
+    """Ablation: the default request with the sample's images, for both paths."""
 
     request: ScoringRequest
-    image: bytes
-    """PNG or JPEG."""
+    images: tuple[bytes, ...]
+    """PNG or JPEG, mostly one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ def request_with_exposure(sample: "Sample", response: str | Response, rubric: Ru
         case "text":
             return scoring_request(sample, response, rubric)
         case "image":
-            image = sample.require_image("exposure is 'image'")
-            return RequestWithImage(scoring_request(sample, response, rubric), image)
+            images = sample.require_images("exposure is 'image'")
+            return RequestWithImage(scoring_request(sample, response, rubric), images)
         case "targets":
             return RequestWithTargets(_question(sample), _text(sample, response), *_split_items(rubric, _target_item))
         case "unverified":

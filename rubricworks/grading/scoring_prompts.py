@@ -81,7 +81,7 @@ def scoring_messages(request: AnyRequest) -> list[dict[str, Any]]:
     text = scoring_text(request)
     content: str | list[dict[str, object]] = text
     if isinstance(request, RequestWithImage):
-        content = [image_part(request.image), text_part(f"{_WITH_IMAGE}\n\n{text}")]
+        content = [*map(image_part, request.images), text_part(f"{_WITH_IMAGE}\n\n{text}")]
     items = [item for part in items_of(request) for item in part]
     verifiers = tuple(sorted({name for item in items if (name := verifier_of(item)) is not None}))
     targets = any(isinstance(item, TargetItem) for item in items)

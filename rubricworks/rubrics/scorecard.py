@@ -29,7 +29,7 @@ class ErrorClass(StrEnum):
     RAISED = "raised"
     """A user's own function raised an exception."""
     UNREADABLE = "unreadable"
-    """The response is an image that no decoder reads."""
+    """The response, or the sample's image that the judge is to see, is no image that can be read."""
 
 
 class Verdict(BaseModel):

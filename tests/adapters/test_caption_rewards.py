@@ -226,7 +226,7 @@ def test_metrics_of_a_batch_are_logged_once():
         ({"reference": [["r"], "r"]}, r"sample s: its reference is \['r'\]"),
         ({"reference": None}, "no column 'reference'"),
         ({"image_bytes": None}, "no column 'image_bytes'"),
-        ({"image_bytes": [None, None]}, "sample s"),
+        ({"image_bytes": [[RED, RED], RED]}, "sample s: its row has 2 images, and a caption is of one"),
     ],
 )
 def test_rows_that_cannot_be_graded_are_one_clear_error(columns, message):

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 import pytest
+from image_judge import plain_image
 
 from rubricworks.adapters.functions import FunctionReward, load_reward
 from rubricworks.data import Sample
@@ -11,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall
 from rubricworks.rubrics import Response
 
-PNG = b"\x89PNG not decoded here"
+PNG = plain_image("red")
 
 
 def reward(function, responses, *, on_error=None, **columns):
@@ -110,6 +111,15 @@ def test_function_that_cannot_be_used_is_told_in_one_line(name, message, tmp_pat
     assert "\n" not in str(caught.value)
     assert load_reward("own_rewards:good")([1, 2], []) == [0.0, 0.0]
     assert load_reward("own_rewards:by_column")(["a"], [], rubric=["four"]) == [4.0]
+
+
+def test_what_a_function_says_of_an_image_that_cannot_be_read_is_no_number():
+    def ones(responses, samples, **columns):
+        return [1.0] * len(responses)
+
+    rows = {"sample_id": ["a", "b", "c", "d"], "images": [[PNG], [PNG, b"no image"], [], [PNG, PNG]]}
+    assert asyncio.run(FunctionReward(ones)(["p"] * 4, ["t"] * 4, **rows)) == [1.0, None, 1.0, 1.0]
+    assert asyncio.run(FunctionReward(ones)(["p"] * 2, [PNG, b"no image"])) == [1.0, None]
 
 
 def test_function_gets_texts_as_str_and_images_as_responses():

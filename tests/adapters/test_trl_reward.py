@@ -3,9 +3,11 @@
 import asyncio
 import io
 import json
+import re
 
+import numpy as np
 import pytest
-from image_judge import COLOUR_RUBRIC, colour_judge, main_colour, plain_image
+from image_judge import COLOUR_RUBRIC, colour_judge, images_in, main_colour, plain_image
 from PIL import Image
 from scripted_server import fail, say
 
@@ -140,7 +142,7 @@ def test_what_is_missing_is_named(serve):
         reward_rows(server, ["x"], {"prompt_id": [1]})
     with pytest.raises(UserError, match="row 1 of the batch is not a rubric"):
         reward_rows(server, ["x", "y"], {"rubric": [RUBRIC.model_dump_json(), "{}"]})
-    with pytest.raises(UserError, match="image column holds none"):
+    with pytest.raises(UserError, match="the training rows have no column image_bytes, image, images"):
         reward_rows(server, ["x"], {"rubric": [RUBRIC]}, exposure="image")
 
 
@@ -181,6 +183,83 @@ def test_an_image_given_by_its_address_is_refused_with_the_samples_name(serve):
     completion = [{"role": "assistant", "content": [{"type": "image", "image": "http://elsewhere/a.png"}]}]
     with pytest.raises(UserError, match="sample a7: the completion's image is str; give encoded bytes or a PIL image"):
         reward_rows(serve(colour_judge), [completion], {"rubric": [COLOUR_RUBRIC], "sample_id": ["a7"]})
+
+
+def test_all_images_of_a_row_are_shown_in_their_order(serve):
+    server = serve(word_judge)
+    rows = {"rubric": [RUBRIC], "images": [[Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]]}
+    values, _ = reward_rows(server, ["red circle"], rows, exposure="image")
+    assert values == [1.0]
+    assert [main_colour(image) for image in images_in(server.chats[0].body)] == ["red", "blue"]
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (b"GIF89a, but no more", "damaged image|not an image"),
+        (plain_image("red")[:45], "damaged image"),
+        (Image.new("RGB", (0, 4)), "no pixels: its size is 0 x 4"),
+        (None, "the row has none"),
+        ("http://elsewhere/a.png", "neither a data URL nor base64"),
+        ({"bytes": None, "path": "/a.png"}, r"a path \(/a.png\), not bytes"),
+    ],
+)
+def test_a_row_whose_image_cannot_be_read_is_not_judged_and_the_others_are(serve, image, reason):
+    server = serve(word_judge)
+    rows = {"rubric": [RUBRIC] * 2, "image": [image, plain_image("red")]}
+    values, cards = reward_rows(server, ["red circle"] * 2, rows, exposure="image")
+    assert values == [None, 1.0]
+    assert re.search(f"the sample has no readable image: .*({reason})", cards[0].verdicts[0].reasoning)
+    assert len(server.chats) == 1
+
+
+class Decoded:
+    """A column that decodes anew whenever it is read, as that of `datasets` does."""
+
+    def __init__(self, colours):
+        self.colours = colours
+
+    def __iter__(self):
+        return (Image.new("RGB", (4, 4), colour) for colour in self.colours)
+
+
+def test_a_column_that_makes_each_image_anew_gives_each_row_its_own(serve):
+    server, colours = serve(word_judge), ["red", "blue", "green"] * 3
+    reward_rows(server, ["red"] * 9, {"rubric": [RUBRIC] * 9, "image": Decoded(colours)}, exposure="image")
+    shown = [main_colour(image) for heard in server.chats for image in images_in(heard.body)]
+    assert sorted(shown) == sorted(colours)
+
+
+CALL = {"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": None}}]}
+
+
+@pytest.mark.parametrize(
+    ("completion", "graded"),
+    [
+        ([CALL], ""),
+        ([{"role": "assistant", "content": None}], ""),
+        ([], ""),
+        ({"role": "assistant", "content": "a circle"}, "a circle"),
+        ([{"role": "assistant", "content": ["a ", {"text": "circle"}]}], "a circle"),
+        ([{"role": "assistant", "content": {"type": "text", "text": "a circle"}}], "a circle"),
+        ([{"role": "assistant", "content": [{"type": "output_text", "text": "a circle"}, None]}], "a circle"),
+        (
+            [{"role": "assistant", "content": np.array([{"type": "text", "text": "a circle"}], dtype=object)}],
+            "a circle",
+        ),
+        (np.array([{"role": "assistant", "content": "a circle"}], dtype=object), "a circle"),
+        ([{"content": "a circle"}, {"role": "tool", "name": "look", "content": "red"}], "a circle"),
+    ],
+)
+def test_a_turn_may_lack_content_or_have_it_in_any_form(serve, completion, graded):
+    _, (card,) = reward_rows(serve(word_judge), [completion], {"rubric": [RUBRIC]})
+    assert card.response == graded
+
+
+def test_turns_without_content_role_or_names_are_shown_in_the_trace(serve):
+    turns = [CALL, {"role": "tool", "content": None}, {"name": "ana", "content": "a circle"}, {"role": "user"}]
+    _, (card,) = reward_rows(serve(word_judge), [turns], {"rubric": [RUBRIC]}, view="full_trace")
+    assert card.response == "assistant: [tool_call look()]\n\ntool: \n\nassistant ana: a circle\n\nuser: "
 
 
 def test_the_judge_of_an_answer_reads_the_whole_conversation_and_the_reference(serve):
@@ -270,3 +349,28 @@ def test_a_rubric_may_be_the_bare_list_of_its_criteria(serve, form):
     assert reward.parse_rubric(form(RUBRIC.model_dump(mode="json")["criteria"]), 0) == RUBRIC
     with pytest.raises(UserError, match="row 3 of the batch is not a rubric"):
         reward.parse_rubric(form([]), 3)
+
+
+FILLED = [
+    {"criterion": "red", "weight": 3.0, "essential": None, "key": None},
+    {"criterion": "circle", "weight": 1.0},
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        FILLED,
+        {"criteria": FILLED, "notes": None},
+        json.dumps({"criteria": FILLED}),
+        {"criterion": ["red", "circle"], "weight": [3.0, 1.0], "key": None},
+        {"criteria": {"criterion": np.array(["red", "circle"]), "weight": np.array([3.0, 1.0])}},
+        np.array(FILLED, dtype=object),
+    ],
+)
+def test_a_rubric_of_an_arrow_column_is_read_without_what_arrow_adds(serve, form):
+    rubric = Rubric(criteria=(Criterion(criterion="red", weight=3), Criterion(criterion="circle", weight=1)))
+    values, _ = reward_rows(serve(word_judge), ["red"], {"rubric": [form]})
+    reward = RubricReward(Grader(ChatClient("http://127.0.0.1:1/v1", "m")))
+    assert (values, reward.parse_rubric(form, 0)) == ([0.75], rubric)

@@ -49,6 +49,14 @@ def test_a_system_message_and_a_question_stay_two_messages(serve, tmp_path):
     assert spec.train_dataset[0]["prompt"] == turns
 
 
+def test_a_turn_of_parts_or_without_content_is_its_text(serve, tmp_path):
+    turns = [{"role": "user", "content": [{"type": "text", "text": "Who?"}]}, {"role": "assistant", "content": None}]
+    row = {"prompt_id": "s1", "prompt": [*turns, turns[0]], "rubrics": [{"criterion": "c", "points": 1}]}
+    (tmp_path / "set.jsonl").write_text(json.dumps(row))
+    spec = RubricSpec(tmp_path / "set.jsonl", Grader(ChatClient(serve(first_only).url, "j"), subject="answer"))
+    assert [turn["content"] for turn in spec.train_dataset[0]["prompt"]] == ["Who?", "", "Who?"]
+
+
 def test_turns_without_a_role_are_one_prompt(serve, tmp_path):
     turns = [{"role": "user", "content": "a"}, {"content": "b"}]
     row = {"prompt_id": "s1", "prompt": turns, "rubrics": [{"criterion": "c", "points": 1}]}

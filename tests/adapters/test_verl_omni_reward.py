@@ -80,7 +80,7 @@ def test_an_image_that_cannot_be_judged_raises_and_is_no_zero(serve):
     ("image", "extra", "options", "message"),
     [
         (PIXELS * torch.nan, {}, {}, "not finite"),
-        (torch.zeros(16, 4, 4), {}, {}, r"pixels of shape \(16, 4, 4\)"),
+        (torch.zeros(16, 4, 5), {}, {}, r"pixels of shape \(16, 4, 5\)"),
         (PIXELS, {"rubric": None}, {}, r"no rubric in extra_info\.rubric"),
         (PIXELS, {}, {"judges": []}, r"reward_functions: judges"),
     ],

@@ -5,13 +5,14 @@ tests/cluster/test_verl_itself.py loads the manager by verl's own loader.
 """
 
 import asyncio
+import base64
 import io
 import json
 
 import numpy as np
 import pytest
 import torch
-from image_judge import COLOUR_RUBRIC, colour_judge, images_in
+from image_judge import COLOUR_RUBRIC, colour_judge, images_in, main_colour, plain_image
 from PIL import Image
 from scripted_server import fail, say
 from test_trl_reward import RUBRIC, word_judge
@@ -119,6 +120,30 @@ def test_a_judge_that_sees_is_shown_the_image_of_the_prompt(serve, manager, tmp_
     assert isinstance(server.chats[0].body["messages"][1]["content"], str), "a judge of text is shown none"
     with pytest.raises(UserError, match=r"sample s1: the judge is to see the image"):
         run(manager(serve(word_judge), exposure="image"), Row("a", RUBRIC.model_dump_json()))
+
+
+def test_all_images_of_a_prompt_are_shown_wherever_verl_has_them(serve, manager):
+    pictures = [plain_image(colour) for colour in ("red", "blue")]
+    url = f"data:image/png;base64,{base64.b64encode(pictures[1]).decode()}"
+    parts = [{"type": "image", "image": pictures[0]}, {"type": "image_url", "image_url": {"url": url}}]
+    in_prompt = Row("a red circle", RUBRIC.model_dump_json())
+    in_prompt.non_tensor_batch["raw_prompt"][0]["content"] = [*parts, {"type": "text", "text": "compare"}]
+    beside = Row("a red circle", RUBRIC.model_dump_json())
+    beside.non_tensor_batch["multi_modal_data"] = {"images": np.array(pictures, dtype=object)}
+    for row in (in_prompt, beside, Row("a red circle", RUBRIC.model_dump_json(), images=pictures)):
+        server = serve(word_judge)
+        run(manager(server, exposure="image"), row)
+        assert [main_colour(image) for image in images_in(server.chats[0].body)] == ["red", "blue"]
+
+
+def test_a_prompt_image_that_cannot_be_read_is_tried_once_and_is_no_number(serve, manager, tmp_path):
+    for image in (b"no image", str(tmp_path / "gone.png")):
+        row = Row("a red circle", RUBRIC.model_dump_json(), image=image)
+        server = serve(word_judge)
+        with pytest.raises(UserError, match="sample s1: it could not be judged, for the sample has no readable image"):
+            run(manager(server, exposure="image", pause=1e6), row)
+        assert run(manager(server, exposure="image", unjudged=0.5), row)["reward_extra_info"]["judged"] == 0.0
+        assert server.chats == []
 
 
 def test_failing_judge_is_called_again_and_is_a_number_only_on_request(serve, manager):

@@ -52,12 +52,14 @@ def diff(old: str, new: str) -> None:
 
 def _summary(entries: Iterator[RubricEntry]) -> Iterator[str]:
     rubrics = criteria = essential = pitfalls = references = 0
+    met: Counter[str] = Counter()
     sizes: list[int] = []
     weights: Counter[float] = Counter()
     for entry in entries:
         rubrics += 1
         sizes.append(len(entry.rubric.criteria))
         pitfalls += entry.rubric.has_pitfalls
+        met.update(pitfall.met for pitfall in entry.pitfalls)
         for criterion in entry.rubric.criteria:
             criteria += 1
             essential += criterion.essential
@@ -67,6 +69,11 @@ def _summary(entries: Iterator[RubricEntry]) -> Iterator[str]:
     mean = criteria / rubrics
     yield f"{rubrics} rubrics, {criteria} criteria: {min(sizes)} to {max(sizes)} in a rubric, {mean:.1f} on average"
     yield f"{essential} essential, {references} with a reference, {negative} pitfalls in {pitfalls} rubrics"
+    if met["good"] or met["unknown"]:
+        yield (
+            f"{met['good']} earn by not doing what their source takes points for, and of {met['unknown']} pitfalls the "
+            "phrasing does not tell: rubrics import lists them"
+        )
     shown = sorted(weights.items(), reverse=True)
     others = f", and {len(shown) - 12} other weights" if len(shown) > 12 else ""
     yield f"weights: {', '.join(f'{weight:g} ({count})' for weight, count in shown[:12])}{others}"

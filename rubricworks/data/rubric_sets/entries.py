@@ -8,11 +8,12 @@ shortened or numbered and the text stands whole in the description.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from rubricworks.data.rubric_sets.polarity import Polarity, phrased
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Criterion, Rubric
@@ -20,6 +21,10 @@ from rubricworks.rubrics import Criterion, Rubric
 NEGATED = "Passes if the statement does not hold of the response."
 """Rule of a criterion that another format marks as negated: its weight is earned where the statement is false."""
 _MAX_TITLE = 2_000
+_SIGN_IS_OPEN = ("rar",)
+"""Formats whose pitfalls are both faults and what a response must not do."""
+_SIGN_IS_THE_AUTHORS = ("csv", "rewardkit", "verifiers")
+"""Formats in which people write our own signs, or say by a field of its own what is negated."""
 _NUMBERED = re.compile(r"(?:…|(?:…)? \(\d+\))$")
 
 Note = Callable[[str], object]
@@ -37,7 +42,36 @@ class RubricEntry:
     """Reference answer."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the source without a place here: `format`, `row` and, by title, `criteria`. An export to the same
-    format writes them back."""
+    format writes them back. And, by title, `pitfalls`: `good` for a negative weight that earns here, `unknown` for one
+    of which the phrasing does not tell."""
+
+    @property
+    def pitfalls(self) -> "list[Pitfall]":
+        """Criteria that take away, and those that did in their source."""
+        marks = self.extras.get("pitfalls") or {}
+        return [
+            Pitfall(one, marks.get(one.criterion, "bad"))
+            for one in self.rubric.criteria
+            if one.weight < 0 or one.criterion in marks
+        ]
+
+    def with_polarity(self, met: Mapping[str, Polarity], where: str = "") -> "RubricEntry":
+        """The entry with other polarities of its pitfalls, by title: one that is good to meet earns its weight.
+
+        Raises:
+            UserError: without them nothing could be earned; the message starts with `where`.
+        """
+        marks = {one.criterion.criterion: met.get(one.criterion.criterion, one.met) for one in self.pitfalls}
+        criteria = [
+            one.model_copy(update={"weight": abs(one.weight) if marks[one.criterion] == "good" else -abs(one.weight)})
+            if one.criterion in marks
+            else one
+            for one in self.rubric.criteria
+        ]
+        kept = {title: mark for title, mark in marks.items() if mark != "bad"}
+        extras = {name: value for name, value in self.extras.items() if name != "pitfalls"}
+        rubric = parse_rubric({"criteria": criteria}, where or f"sample {self.sample_id!r}")
+        return replace(self, rubric=rubric, extras=extras | ({"pitfalls": kept} if kept else {}))
 
     def to_sample(self) -> Sample:
         """Sample with what a judge of answers is shown: the prompt and the reference answer."""
@@ -53,6 +87,13 @@ class RubricEntry:
         return dict(criteria.get(criterion.criterion) or {}) if self.extras.get("format") == format_name else {}
 
 
+class Pitfall(NamedTuple):
+    """A criterion with a negative weight in its source."""
+
+    criterion: Criterion
+    met: Polarity
+
+
 def make_entry(
     format_name: str,
     where: str,
@@ -65,18 +106,26 @@ def make_entry(
 ) -> RubricEntry:
     """Build an entry from fields of `Criterion` and, of each, the fields to keep aside.
 
+    A negative weight whose criterion says what a response must not do becomes positive (see `polarity`).
+
     Raises:
         UserError: a criterion or the rubric is invalid; the message starts with `where`.
     """
     titles = _unique_titles([str(fields.get("criterion", "")) for fields, _ in criteria])
     built: list[Criterion] = []
+    marks: dict[str, Polarity] = {}
     for number, (title, (fields, _)) in enumerate(zip(titles, criteria, strict=True), start=1):
         text = str(fields.get("criterion", "")).strip()
         described = {"description": text} if title != text and not fields.get("description") else {}
         try:
-            built.append(Criterion(**{**fields, **described, "criterion": title}))
+            criterion = Criterion(**{**fields, **described, "criterion": title})
         except ValidationError as error:
             raise UserError(f"{where}: criterion {number}: {_first_problem(error)}") from None
+        if (met := _polarity(format_name, criterion)) != "bad":
+            marks[title] = met
+            if met == "good":
+                criterion = criterion.model_copy(update={"weight": -criterion.weight})
+        built.append(criterion)
     rubric = parse_rubric({"criteria": built}, where)
     kept = {title: dict(aside) for title, (_, aside) in zip(titles, criteria, strict=True) if aside}
     extras: dict[str, Any] = {"format": format_name}
@@ -84,7 +133,16 @@ def make_entry(
         extras["row"] = dict(row)
     if kept:
         extras["criteria"] = kept
+    if marks:
+        extras["pitfalls"] = marks
     return RubricEntry(str(sample_id), rubric, prompt, reference, extras if len(extras) > 1 else {})
+
+
+def _polarity(format_name: str, criterion: Criterion) -> Polarity:
+    """Polarity of a criterion as its format gives it; `bad` for what is no pitfall."""
+    if criterion.weight > 0 or criterion.evaluation_rule == NEGATED or format_name in _SIGN_IS_THE_AUTHORS:
+        return "bad"
+    return phrased(criterion.description or criterion.criterion, defined=format_name not in _SIGN_IS_OPEN)
 
 
 def parse_rubric(value: Any, where: str) -> Rubric:
@@ -104,27 +162,46 @@ def without_negation(criterion: Criterion) -> Criterion:
     return criterion.model_copy(update={"evaluation_rule": ""}) if criterion.evaluation_rule == NEGATED else criterion
 
 
-def signed_criteria(rubric: Rubric, note: Note) -> list[Criterion]:
+def signed_criteria(entry: RubricEntry, format_name: str, note: Note) -> list[Criterion]:
     """Criteria for formats without negation: a negated one with the opposite weight, so that its statement takes away.
 
-    Where no positive weight would be left, negated criteria keep theirs, and say in words that they are negated.
+    Where no positive weight would be left, negated criteria keep theirs, and say in words that they are negated. A
+    pitfall that this format gave a negative weight gets it back.
     """
+    criteria = list(entry.rubric.criteria)
     signed = [
         without_negation(one).model_copy(update={"weight": -one.weight}) if one.evaluation_rule == NEGATED else one
-        for one in rubric.criteria
+        for one in criteria
     ]
-    if signed == list(rubric.criteria):
-        return signed
-    if all(one.weight < 0 for one in signed):
+    if signed != criteria and all(one.weight < 0 for one in signed):
         note("negated criteria are alone, so that none could earn without them: their text says that they are negated")
-        return list(rubric.criteria)
-    note("a negated criterion is written to take its weight away where it is met: the same order, other values")
-    return signed
+        signed = criteria
+    elif signed != criteria:
+        note("a negated criterion is written to take its weight away where it is met: the same order, other values")
+    marks = entry.extras.get("pitfalls") or {} if entry.extras.get("format") == format_name else {}
+    return [
+        one.model_copy(update={"weight": -abs(one.weight)}) if marks.get(one.criterion) == "good" else one
+        for one in signed
+    ]
+
+
+def earning_criteria(entry: RubricEntry, format_name: str, note: Note) -> list[Criterion]:
+    """Criteria for formats without negative weights: a pitfall earns by not being met, and says so in words."""
+    if entry.rubric.has_pitfalls:
+        note(f"{format_name} knows no negative weight: a pitfall is written to earn by not being met")
+    criteria = []
+    for criterion in entry.rubric.criteria:
+        if criterion.weight < 0:
+            rule = criterion.evaluation_rule
+            turned = "" if rule == NEGATED else "\n".join(filter(None, (rule, NEGATED)))
+            criterion = criterion.model_copy(update={"weight": -criterion.weight, "evaluation_rule": turned})
+        criteria.append(criterion)
+    return criteria
 
 
 def split_negation(text: str) -> tuple[str, str]:
     """Text of a criterion without its rule `NEGATED`, and that rule if the text ends in it, as ours does."""
-    stem = text.removesuffix(f"\n{NEGATED}")
+    stem = "" if text == NEGATED else text.removesuffix(f"\n{NEGATED}")
     return stem, "" if stem == text else NEGATED
 
 
@@ -190,6 +267,42 @@ def table(value: Any, name: str, where: str) -> dict[str, Any]:
     return dict(value)
 
 
+def rubric_of_column(value: Any) -> Any:
+    """Fields of a rubric, or of a list of criteria, as a column of a table holds one, without what Arrow adds."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping) and "criteria" in value:
+        return {name: one for name, one in value.items() if one is not None} | {
+            "criteria": criteria_of_column(value["criteria"])
+        }
+    criteria = criteria_of_column(value)
+    return dict(value) if criteria is value and isinstance(value, Mapping) else {"criteria": criteria}
+
+
+def criteria_of_column(value: Any) -> Any:
+    """Criteria as a column of a table holds them, without what Arrow adds; another value as it is.
+
+    A column of structs has null where a criterion has no such field, and where a shorter list is filled up; `datasets`
+    makes one struct of lists of a `Sequence` of structs.
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        lists = {
+            name: one.tolist() if hasattr(one, "tolist") else one for name, one in value.items() if one is not None
+        }
+        lengths = {len(one) if isinstance(one, list | tuple) else None for one in lists.values()}
+        if len(lengths) != 1 or None in lengths:
+            return value
+        value = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    if not isinstance(value, list | tuple):
+        return value
+    rows = [row for row in value if row is not None]
+    return [_without_nulls(row) if isinstance(row, Mapping) else row for row in rows]
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items() if one is not None}
+
+
 def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
     """List of criteria, which some files hold as JSON text.
 
@@ -201,6 +314,7 @@ def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = None
+    value = criteria_of_column(value)
     if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
         given = "it has no criteria" if value is None else f"its criteria are {value!r:.60}"
         raise UserError(f"{where}: {given}; give a list of objects, at least one")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,19 +26,16 @@ from rubricworks.data.rubric_sets.file_formats import (
     write_rewardkit,
     write_verifiers,
 )
-from rubricworks.data.rubric_sets.losses import losses
-from rubricworks.data.rubric_sets.row_formats import (
-    read_healthbench,
-    read_own,
-    read_rar,
-    read_researchrubrics,
-    read_rubrichub,
-    write_healthbench,
-    write_own,
-    write_rar,
-    write_researchrubrics,
-    write_rubrichub,
+from rubricworks.data.rubric_sets.formats import (
+    FORMATS,
+    OF_SUFFIX,
+    ROW_FORMATS,
+    row_format,
+    rows_of_document,
+    why_no_rubric,
 )
+from rubricworks.data.rubric_sets.losses import losses
+from rubricworks.data.rubric_sets.row_formats import read_healthbench, read_own
 from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import shard_paths
 from rubricworks.errors import UserError
@@ -49,31 +46,6 @@ _MAX_NAME = 200
 """Bytes of a file's name; systems take 255, with its ending."""
 _SIMPLEST = "any rubric can be a .csv with a row for each criterion: sample_id, criterion, weight"
 """Advice where a format is not known."""
-
-
-class RowFormat(NamedTuple):
-    """A format with one sample a row."""
-
-    read: Callable[[Mapping[str, Any], str, int, Note], RubricEntry]
-    write: Callable[[RubricEntry, int, Note], dict[str, Any]]
-
-
-ROW_FORMATS = {
-    "rubricworks": RowFormat(read_own, write_own),
-    "healthbench": RowFormat(read_healthbench, write_healthbench),
-    "researchrubrics": RowFormat(read_researchrubrics, write_researchrubrics),
-    "rar": RowFormat(read_rar, write_rar),
-    "rubrichub": RowFormat(read_rubrichub, write_rubrichub),
-}
-FORMATS = (*ROW_FORMATS, "csv", "rewardkit", "verifiers")
-_OF_SUFFIX = {
-    ".parquet": tuple(ROW_FORMATS),
-    ".jsonl": tuple(ROW_FORMATS),
-    ".toml": ("rewardkit", "verifiers", "rubricworks", "healthbench"),
-    ".csv": ("csv",),
-    ".json": (*ROW_FORMATS, "rewardkit", "verifiers"),
-}
-"""Formats that are read from files of an ending; of a folder, files of the first ending that it has are read."""
 
 
 def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note = print) -> Iterator[RubricEntry]:
@@ -92,7 +64,7 @@ def read_rubric_set(source: str | Path, format: str | None = None, *, note: Note
         raise UserError(f"format {format!r}: choose {', '.join(FORMATS)}")
     on_hub = hub_source(str(source))
     path = hub_folder(on_hub) if on_hub else local_path(source)
-    files = [path] if path.exists() else source_files(str(path), tuple(_OF_SUFFIX)) if "*" in str(path) else []
+    files = [path] if path.exists() else source_files(str(path), tuple(OF_SUFFIX)) if "*" in str(path) else []
     if not files:
         raise UserError(f"{source}: there is no such file or folder{hub_reading(str(source))}")
     seen: set[str] = set()
@@ -135,7 +107,7 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
             _check_suffix(path, ".parquet", format)
             yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note, numbers)
             return
-        suffixes = [suffix for suffix, formats in _OF_SUFFIX.items() if format is None or format in formats]
+        suffixes = [suffix for suffix, formats in OF_SUFFIX.items() if format is None or format in formats]
         files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in suffixes)), [])
         if not files:
             raise UserError(f"{path}: no {' or '.join(suffixes)} is in this folder")
@@ -154,8 +126,8 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
             yield _document_entry(_parse(path, tomllib.loads), path, format, note)
         case ".json":
             document = _parse(path, json.loads)
-            rows = document if isinstance(document, list) else [document]
-            if rows and _row_format(rows[0]) is not None:
+            rows = rows_of_document(document, path.stem)
+            if rows and row_format(rows[0]) is not None:
                 yield from _row_entries(iter(rows), path, format, note, numbers)
             else:
                 yield _document_entry(document, path, format, note)
@@ -163,11 +135,11 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
 
 def _check_suffix(path: Path, suffix: str, format: str | None) -> None:
     """Raise UserError unless files of this ending are read, and as this format if one is named."""
-    if suffix not in _OF_SUFFIX:
+    if suffix not in OF_SUFFIX:
         raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
-    if format is not None and format not in _OF_SUFFIX[suffix]:
-        read_as = " or ".join(_OF_SUFFIX[suffix])
-        fitting = " or ".join(one for one, formats in _OF_SUFFIX.items() if format in formats)
+    if format is not None and format not in OF_SUFFIX[suffix]:
+        read_as = " or ".join(OF_SUFFIX[suffix])
+        fitting = " or ".join(one for one, formats in OF_SUFFIX.items() if format in formats)
         raise UserError(f"{path}: a {suffix} is read as {read_as}, not as {format}, whose files are {fitting}")
 
 
@@ -180,34 +152,17 @@ def _row_entries(
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: {row!r:.60} is no object")
         if reader is None:
-            name = format or _row_format(row)
+            name = format or row_format(row)
             if format is not None and name not in ROW_FORMATS:
-                raise UserError(f"{where}: no rubric of {format}; its fields are those of {_row_format(row)}")
+                raise UserError(f"{where}: no rubric of {format}; its fields are those of {row_format(row)}")
             if name not in ROW_FORMATS:
-                raise UserError(
-                    f"{where}: its fields are {', '.join(map(str, row)) or 'none'}, which is no known format of "
-                    f"rubrics ({', '.join(FORMATS)}); {_SIMPLEST}"
+                reason = why_no_rubric(row) or (
+                    f"its fields are {', '.join(map(str, row)) or 'none'}, which is no known format of rubrics "
+                    f"({', '.join(FORMATS)}); {_SIMPLEST}"
                 )
+                raise UserError(f"{where}: {reason}")
             reader = ROW_FORMATS[name].read
         yield reader(row, where, number, note)
-
-
-def _row_format(row: Any) -> str | None:
-    """Format of a row by its fields; None if it is no row of a known one."""
-    if not isinstance(row, Mapping):
-        return None
-    reward_model = row.get("reward_model")
-    if "sample_id" in row and "rubric" in row:
-        return "rubricworks"
-    if "prompt_id" in row and "rubrics" in row:
-        return "healthbench"
-    if "sample_id" in row and "rubrics" in row:
-        return "researchrubrics"
-    if "question" in row and "rubric" in row:
-        return "rar"
-    if ("question" in row and "rubrics" in row) or (isinstance(reward_model, Mapping) and "rubrics" in reward_model):
-        return "rubrichub"
-    return None
 
 
 def _document_entry(document: Any, path: Path, format: str | None, note: Note) -> RubricEntry:

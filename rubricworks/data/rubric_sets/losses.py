@@ -25,6 +25,9 @@ def losses(before: RubricEntry, after: RubricEntry, format: str) -> Iterator[str
         if getattr(before, name) != getattr(after, name):
             yield f"{format} has no place for a sample's {name}"
     yield from (f"{format} has no place for {source}'s {name}" for source, name in _lost_extras(before, after))
+    if len(before.rubric.criteria) != len(after.rubric.criteria):
+        yield f"{format} does not hold these criteria one by one: their texts or weights read as others"
+        return
     pairs = list(zip(before.rubric.criteria, after.rubric.criteria, strict=True))
     for name in _OTHERS:
         if any(getattr(one, name) != getattr(other, name) for one, other in pairs):

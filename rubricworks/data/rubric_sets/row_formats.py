@@ -22,6 +22,7 @@ from rubricworks.data.rubric_sets.entries import (
     make_entry,
     parse_rubric,
     required,
+    rubric_of_column,
     sample_name,
     signed_criteria,
     split_negation,
@@ -45,14 +46,12 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
         raise UserError(f"{where}: its rubric or extras are not JSON ({error})") from None
     if not isinstance(given, list | Mapping):
         raise UserError(f"{where}: its rubric is {given!r:.60}; it is a list of criteria, or an object that has one")
-    fields = {"criteria": given} if isinstance(given, list) else dict(given)
-    # A column of structs has null where a criterion has no such field.
-    criteria = criteria_list(fields.get("criteria"), where)
-    fields["criteria"] = [{name: value for name, value in one.items() if value is not None} for one in criteria]
+    fields = rubric_of_column(given)
+    fields["criteria"] = criteria_list(fields.get("criteria"), where)
     return RubricEntry(
         sample_name(row, "sample_id", where),
         parse_rubric(fields, where),
-        conversation_text(_messages(row, where)) if row.get("prompt") is not None else "",
+        conversation_text(messages_of(row, where)) if row.get("prompt") is not None else "",
         text_of(row.get("reference"), "reference", where),
         _own_extras(kept, where),
     )
@@ -63,6 +62,9 @@ def _own_extras(value: Any, where: str) -> dict[str, Any]:
     table(extras.get("row"), "extras.row", where)
     for title, fields in table(extras.get("criteria"), "extras.criteria", where).items():
         table(fields, f"extras.criteria of {title!r:.60}", where)
+    for title, met in table(extras.get("pitfalls"), "extras.pitfalls", where).items():
+        if met not in ("good", "unknown"):
+            raise UserError(f"{where}: extras.pitfalls of {title!r:.60} is {met!r:.40}; write good or unknown")
     return extras
 
 
@@ -84,8 +86,8 @@ def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEnt
         "healthbench",
         where,
         sample_name(row, "prompt_id", where),
-        _points(row.get("rubrics"), where),
-        prompt=conversation_text(_messages(row, where)),
+        point_criteria(row.get("rubrics"), where),
+        prompt=conversation_text(messages_of(row, where)),
         reference=text_of(answer, "ideal_completion", where),
         row=aside,
     )
@@ -98,7 +100,7 @@ def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, 
         prompt = [{"role": "user", "content": entry.prompt}]
     rubrics = [
         {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)}
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "healthbench", note)
     ]
     ideal = {"ideal_completion": entry.reference} if entry.reference else None
     defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
@@ -110,8 +112,8 @@ def read_researchrubrics(row: Row, where: str, number: int, note: Note) -> Rubri
         "researchrubrics",
         where,
         sample_name(row, "sample_id", where),
-        _points(row.get("rubrics"), where, "weight"),
-        prompt=conversation_text(_messages(row, where)),
+        point_criteria(row.get("rubrics"), where, "weight"),
+        prompt=conversation_text(messages_of(row, where)),
         row={name: value for name, value in row.items() if name not in ("sample_id", "prompt", "rubrics")},
     )
 
@@ -124,7 +126,7 @@ def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[s
             "axis": "",
             **entry.criterion_extras("researchrubrics", one),
         }
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "researchrubrics", note)
     ]
     return {
         "prompt": entry.prompt,
@@ -136,13 +138,13 @@ def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[s
 
 def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     criteria = []
-    for place, item in _places(row.get("rubric"), where):
+    for place, item in placed_criteria(row.get("rubric"), where):
         text, rule = split_negation(text_of(required(item, "description", place), "description", place))
         fields = {
             "criterion": text_of(item.get("title"), "title", place) or text,
             "description": text,
             "evaluation_rule": rule,
-            "weight": _weight(item, "weight", place),
+            "weight": weight_of(item, "weight", place),
             "essential": _is_essential(text),
         }
         criteria.append((fields, {name: item[name] for name in item if name not in ("title", "description", "weight")}))
@@ -150,7 +152,7 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     return make_entry(
         "rar",
         where,
-        _name_of(row, "id", number, where),
+        name_of(row, "id", number, where),
         criteria,
         prompt=text_of(required(row, "question", where), "question", where),
         reference=text_of(row.get("reference_answer"), "reference_answer", where),
@@ -165,10 +167,10 @@ def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
         {
             "description": _with_importance(one),
             "title": one.criterion,
-            "weight": _plain(one.weight),
+            "weight": plain_number(one.weight),
             **entry.criterion_extras("rar", one),
         }
-        for one in signed_criteria(entry.rubric, note)
+        for one in signed_criteria(entry, "rar", note)
     ]
     counted = {"rubric_count": len(rubric)}
     return {
@@ -188,7 +190,7 @@ def read_rubrichub(row: Row, where: str, number: int, note: Note) -> RubricEntry
     return make_entry(
         "rubrichub",
         where,
-        _name_of(row, "id", number, where),
+        name_of(row, "id", number, where),
         _ruled(row.get("rubrics"), where, note),
         prompt=text_of(required(row, "question", where), "question", where),
         row={name: value for name, value in row.items() if name not in ("question", "id", "rubrics")},
@@ -204,9 +206,9 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
     return make_entry(
         "rubrichub",
         where,
-        _name_of(info if isinstance(info, Mapping) else {}, "index", number, where),
+        name_of(info if isinstance(info, Mapping) else {}, "index", number, where),
         _ruled(for_verl.get("rubrics"), where, note),
-        prompt=conversation_text(_messages(row, where)),
+        prompt=conversation_text(messages_of(row, where)),
         row=aside,
     )
 
@@ -214,7 +216,8 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
 def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rubrichub")
     rubrics = [
-        {**_pointed(one), **entry.criterion_extras("rubrichub", one)} for one in signed_criteria(entry.rubric, note)
+        {**_pointed(one), **entry.criterion_extras("rubrichub", one)}
+        for one in signed_criteria(entry, "rubrichub", note)
     ]
     if not isinstance(for_verl := aside.get("reward_model"), Mapping):
         name = "" if entry.sample_id == row_name(number) else entry.sample_id
@@ -228,7 +231,7 @@ def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, An
 
 
 def _ruled(rubrics: Any, where: str, note: Note) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    criteria = _points(rubrics, where)
+    criteria = point_criteria(rubrics, where)
     if any(isinstance(aside.get("tags"), Mapping) and aside["tags"].get("verifier") == "rule" for _, aside in criteria):
         note("criteria of a rule (tags.verifier) are judged by their words here; the rule's function is not run")
     return criteria
@@ -254,7 +257,12 @@ def _content(turn: Row) -> str:
     return "\n".join(map(str, texts))
 
 
-def _messages(row: Row, where: str) -> Any:
+def messages_of(row: Row, where: str) -> Any:
+    """Prompt of a row.
+
+    Raises:
+        UserError: it is neither a text nor a list of messages.
+    """
     prompt = required(row, "prompt", where)
     is_list = isinstance(prompt, list | tuple) and all(isinstance(turn, Mapping) for turn in prompt)
     if not is_list and not isinstance(prompt, str):
@@ -262,27 +270,44 @@ def _messages(row: Row, where: str) -> Any:
     return prompt
 
 
-def _places(criteria: Any, where: str) -> Iterator[tuple[str, Row]]:
+def placed_criteria(criteria: Any, where: str) -> Iterator[tuple[str, Row]]:
     """Criteria, each with its place for messages."""
     for number, item in enumerate(criteria_list(criteria, where), start=1):
         yield f"{where}: criterion {number}", item
 
 
-def _points(criteria: Any, where: str, field: str = "points") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def point_criteria(
+    criteria: Any, where: str, field: str = "points", text_field: str = "criterion"
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Fields of criteria that have one text and a number, and what else each has.
+
+    Args:
+        field, text_field: names of the number and of the text.
+    """
     read = []
-    for place, item in _places(criteria, where):
-        text, rule = split_negation(text_of(required(item, "criterion", place), "criterion", place))
-        fields = {"criterion": text, "evaluation_rule": rule, "weight": _weight(item, field, place), "essential": False}
-        aside = {name: value for name, value in item.items() if name not in ("criterion", field) and value is not None}
+    for place, item in placed_criteria(criteria, where):
+        text, rule = split_negation(text_of(required(item, text_field, place), text_field, place))
+        fields = {
+            "criterion": text,
+            "evaluation_rule": rule,
+            "weight": weight_of(item, field, place),
+            "essential": False,
+        }
+        aside = {name: value for name, value in item.items() if name not in (text_field, field) and value is not None}
         read.append((fields, aside))
     return read
 
 
 def _pointed(criterion: Criterion) -> dict[str, Any]:
-    return {"criterion": statement(criterion), "points": _plain(criterion.weight)}
+    return {"criterion": statement(criterion), "points": plain_number(criterion.weight)}
 
 
-def _weight(item: Row, name: str, where: str) -> float:
+def weight_of(item: Row, name: str, where: str) -> float:
+    """Number of a criterion's field.
+
+    Raises:
+        UserError: it is missing, or no number.
+    """
     value = required(item, name, where)
     if isinstance(value, bool | str) or not isinstance(value, int | float):
         raise UserError(f"{where}: {name} is {value!r:.40}, not a number")
@@ -292,11 +317,13 @@ def _weight(item: Row, name: str, where: str) -> float:
         raise UserError(f"{where}: {name} is too large a number") from None
 
 
-def _plain(weight: float) -> float | int:
+def plain_number(weight: float) -> float | int:
+    """A weight as files write it: whole where it is."""
     return int(weight) if weight.is_integer() else weight
 
 
-def _name_of(row: Row, field: str, number: int, where: str) -> str:
+def name_of(row: Row, field: str, number: int, where: str) -> str:
+    """Name of a row's sample, or its number."""
     return text_of(row.get(field), field, where) or row_name(number)
 
 

@@ -1,11 +1,12 @@
 """Images in Arrow columns: Parquet files, and datasets saved by Hugging Face's `save_to_disk`.
 
-Needs pyarrow alone. The image column is binary, or a struct with `bytes` as `datasets.Image` stores it; without one,
-a column of URLs.
+Needs pyarrow alone. The image column is binary, a list of bytes as numbers, or a struct with `bytes` as
+`datasets.Image` stores it; without one, a column of URLs, data URLs or base64. Any of them may be dictionary-encoded.
 """
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.data.images import BadImage
-from rubricworks.data.source_entries import Entries, ImageEntry, RejectedEntry, captions_of, prompt_of, source_files
+from rubricworks.data.pixels import decode_text, is_byte_list
+from rubricworks.data.source_entries import (
+    CAPTION_FIELDS,
+    Captions,
+    Entries,
+    ImageEntry,
+    RejectedEntry,
+    captions_in,
+    captions_of,
+    prompt_of,
+    source_files,
+)
 from rubricworks.data.source_kinds.urls import url_entry
 from rubricworks.errors import UserError
 
@@ -22,8 +34,12 @@ IMAGE_COLUMNS = ("image", "images", "img", "jpg", "png", "picture", "photo")
 URL_COLUMNS = ("image_url", "img_url", "imageurl", "url", *IMAGE_COLUMNS)
 """Matched in any case: LAION has URL and TEXT."""
 PROMPT_COLUMN = "prompt"
-CAPTION_COLUMNS = ("references", "captions", "caption", "texts", "text", "description", "txt")
+CAPTION_COLUMNS = (*CAPTION_FIELDS, "conversations", "messages")
 _BATCH = 64
+_IMAGE_NAME = re.compile(r"image|img|jpe?g|png|picture|photo", re.IGNORECASE)
+_LEAST_BASE64 = 60
+"""Characters; the smallest image files have more."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def parquet_entries(path: str, *, image_column: str | None = None, caption_column: str | None = None) -> Entries:
@@ -103,25 +119,38 @@ def _rows(
     row_number = first
     for batch in batches:
         for row in batch.to_pylist():
-            references = captions_of(row[caption_column]) if caption_column else ()
-            prompt = prompt_of(row[prompt_column]) if prompt_column else ""
+            place = f"{location}#{row_number}"
+            captions = _captions_of_cell(row[caption_column]) if caption_column else Captions()
+            prompt = prompt_of(row[prompt_column]) if prompt_column else captions.prompt
             cell = row[image_column]
-            if isinstance(cell, str):
+            if isinstance(cell, str) and not _is_inline(cell):
                 if (
                     row_number == first
                     and "url" not in image_column.lower()
                     and not cell.startswith(("http://", "https://"))
                 ):
                     raise UserError(
-                        f"{location}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; "
-                        "store the images' bytes, or their http:// or https:// URLs"
+                        f"{location}: column {image_column!r} holds text, and {cell[:80]!r} is no URL; store the "
+                        "images' bytes, as such, in base64 or as data URLs, or their http:// or https:// URLs"
                     )
-                yield url_entry(cell, f"{location}#{row_number}", references, prompt)
+                yield url_entry(cell, place, captions.references, prompt)
             else:
-                yield ImageEntry(
-                    f"{name}#{row_number}", f"{location}#{row_number}", ImageCell(cell), references, prompt
-                )
+                yield ImageEntry(f"{name}#{row_number}", place, ImageCell(cell), captions.references, prompt)
+            if captions.unread:
+                yield RejectedEntry(source=place, reason=f"captions not read: {captions.unread}")
             row_number += 1
+
+
+def _captions_of_cell(cell: Any) -> Captions:
+    """Captions of a cell: a text, a list of texts, or a conversation."""
+    if isinstance(cell, list) and cell and isinstance(cell[0], dict):
+        return captions_in({"conversations": cell})
+    return Captions(captions_of(cell))
+
+
+def _is_inline(cell: str) -> bool:
+    """Return True for a text that holds an image: a data URL, or base64 of more than any URL's first part."""
+    return cell.startswith("data:") or (len(cell) >= _LEAST_BASE64 and _BASE64.fullmatch(cell) is not None)
 
 
 class ImageCell:
@@ -132,7 +161,7 @@ class ImageCell:
 
     def __call__(self) -> bytes:
         value = self.value
-        if isinstance(value, list):
+        if isinstance(value, list) and not is_byte_list(value):
             if len(value) > 1:
                 raise BadImage(f"the row holds {len(value)} images; one is read")
             value = value[0] if value else None
@@ -142,7 +171,7 @@ class ImageCell:
             value = value.get("bytes")
         if not value:
             raise BadImage("the row has no image")
-        return bytes(value)
+        return decode_text(value) if isinstance(value, str) else bytes(value)
 
 
 def _select_columns(
@@ -165,7 +194,11 @@ def _select_columns(
 
 def typed_image_column(schema: pa.Schema) -> str | None:
     """Name of the column with an image type; of several, the first in `IMAGE_COLUMNS`."""
-    typed = [field.name for field in schema if _holds_image(field.type)]
+    typed = [
+        field.name
+        for field in schema
+        if _holds_image(field.type) and (not _are_numbers(field.type) or _IMAGE_NAME.search(field.name))
+    ]
     return next((name for name in IMAGE_COLUMNS if name in typed), typed[0] if typed else None)
 
 
@@ -182,15 +215,29 @@ def _image_column(schema: pa.Schema, location: str) -> str:
 
 
 def _holds_image(arrow_type: pa.DataType) -> bool:
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+    types = pa.types
+    if types.is_dictionary(arrow_type):
         return _holds_image(arrow_type.value_type)
-    if pa.types.is_struct(arrow_type):
+    if types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type):
+        return types.is_uint8(arrow_type.value_type) or _holds_image(arrow_type.value_type)
+    if types.is_struct(arrow_type):
         return any(field.name == "bytes" and _holds_image(field.type) for field in arrow_type.fields)
-    return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return any(is_binary(arrow_type) for is_binary in binary)
+
+
+def _are_numbers(arrow_type: pa.DataType) -> bool:
+    """Return True for lists of bytes as numbers, which may be anything else as well, such as labels."""
+    value_type = getattr(arrow_type, "value_type", None)
+    return value_type is not None and (pa.types.is_uint8(value_type) or _are_numbers(value_type))
 
 
 def _holds_text(arrow_type: pa.DataType) -> bool:
-    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+    if pa.types.is_dictionary(arrow_type):
+        return _holds_text(arrow_type.value_type)
+    return any(
+        is_text(arrow_type) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    )
 
 
 def _splits(folder: Path) -> list[tuple[Path, str]]:

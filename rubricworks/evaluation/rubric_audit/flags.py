@@ -9,6 +9,7 @@ Flags of a criterion:
     leaks          its text states its own reference, or quotes a response of the sample word by word
     parroted       it asks for an act ("explains how …"), and the claim alone, that it is done, meets it; of an image:
                    its words, written on white, meet it
+    wrong sign     it takes away, and says what a response must not do, so that the best response meets it
 What a criterion asks for is read by a judge (`reading`), in a rubric of images by rules. A negated criterion, which is
 met where its statement does not hold, is neither "always met" nor "parroted".
 Flags of the rubric:
@@ -31,6 +32,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.rubric_sets.entries import NEGATED
+from rubricworks.data.rubric_sets.polarity import Polarity
 from rubricworks.evaluation.rubric_audit.probes import Probe, is_negated, statements
 from rubricworks.evaluation.rubric_audit.reading import CriterionReading, acts_of
 from rubricworks.grading.images.text_criteria import TEXT_KEY
@@ -48,6 +50,7 @@ FlagName = Literal[
     "contradicts",
     "leaks",
     "parroted",
+    "wrong sign",
     "presence only",
     "not about it",
     "indifferent",
@@ -63,6 +66,7 @@ ADVICE: Mapping[str, str] = {
     "compound": "it joins several assertions: split it",
     "leaks": "its text states the reference, or quotes a response: ask for what is to be found, in other words",
     "parroted": "saying that it is done meets it: ask for what is to be said",
+    "wrong sign": "a good response meets it, and it takes away: name the fault instead, or let it earn",
 }
 """Flag → advice for the rubric's author."""
 _QUOTED = 8
@@ -145,6 +149,7 @@ def examine(
     cards: Sequence[Scorecard],
     readings: Sequence[CriterionReading] | None = None,
     lone_credits: Mapping[str, float | None] = MappingProxyType({}),
+    pitfalls: Mapping[str, Polarity] = MappingProxyType({}),
 ) -> RubricFinding:
     """Judge a rubric by its probes and what it asks for.
 
@@ -152,6 +157,7 @@ def examine(
         cards: scorecards of the probes, in their order.
         readings: of the criteria, in their order; None for images, or if the rubric could not be read.
         lone_credits: credit of each of the `credited_acts` for its claim alone, by title.
+        pitfalls: what meeting criteria of negative weight says of a response, by title.
     """
     both = list(zip(probes, cards, strict=True))
     pairs = [(probe, card) for probe, card in both if card.complete]
@@ -169,6 +175,7 @@ def examine(
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
     outcomes = [
         _text_flags(rubric.criteria, contents, own),
+        _sign_flags(pitfalls),
         _verdict_flags(rubric.criteria, everything, acts, lone_credits),
         _reward_flags(rewards, {probe.kind for probe in probes}, len(rubric.criteria), _DRAWN if in_image else 0.0),
     ]
@@ -273,6 +280,16 @@ def _text_flags(criteria: Sequence[Criterion], contents: Sequence[_Content], res
             reason = f"it quotes a response: {' '.join(quote)!r:.80}"
             flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=reason))
     return _Outcome(flags, untested)
+
+
+def _sign_flags(pitfalls: Mapping[str, Polarity]) -> _Outcome:
+    reason = "it takes away, and a good response meets it"
+    flags = [
+        CriterionFlag(flag="wrong sign", criterion=title, reason=reason)
+        for title in pitfalls
+        if pitfalls[title] == "good"
+    ]
+    return _Outcome(flags, ["wrong sign"] if "unknown" in pitfalls.values() else [])
 
 
 def _verdict_flags(

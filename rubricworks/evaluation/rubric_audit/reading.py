@@ -12,9 +12,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.data.rubric_sets.polarity import Polarity, phrased
 from rubricworks.evaluation.rubric_audit.probes import is_negated, statements
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.synthesis.pitfall_polarity import read_polarity
 
 READING_PROMPT_VERSION = "rubric-reading-1"
 """Version of the text below; change it with every change of the text."""
@@ -95,6 +98,29 @@ async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
     except ChatError:
         return Reading(None, calls)
     return Reading(tuple(readings), calls)
+
+
+class PitfallSigns(NamedTuple):
+    """What meeting the criteria of negative weight says of a response, by title."""
+
+    met: dict[str, Polarity]
+    calls: int
+
+
+async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> PitfallSigns:
+    """What meeting each criterion of negative weight says of a response, by title.
+
+    What "must not" be done is good by its phrasing. The reader is asked about what import and phrasing leave open.
+    """
+    taking = [one for one in entry.pitfalls if one.criterion.weight < 0 and not is_negated(one.criterion)]
+    met: dict[str, Polarity] = {
+        one.criterion: "unknown" if mark == "unknown" else phrased(one.description or one.criterion, defined=True)
+        for one, mark in taking
+    }
+    unknown = [one for one, _ in taking if met[one.criterion] == "unknown"]
+    if not reader or not unknown:
+        return PitfallSigns(met, 0)
+    return PitfallSigns(met | await read_polarity(entry, unknown, reader), 1)
 
 
 async def _read(criteria: Sequence[Criterion], reader: ChatClient) -> list[CriterionReading]:

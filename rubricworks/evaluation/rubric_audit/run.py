@@ -16,7 +16,7 @@ from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
 from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
 from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_probes
-from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_rubric
+from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_pitfalls, read_rubric
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
 from rubricworks.llm.identity import PinnedEntry
@@ -31,7 +31,7 @@ _RESPONSES = 5
 MAX_PROBES = _RESPONSES + 10
 """Gradings of one rubric: the responses, one of each other kind of probe, and one act claimed alone; seldom more."""
 MAX_READINGS = 2
-"""Calls that read one rubric."""
+"""Calls that read one rubric; one more if the phrasing of its pitfalls does not tell whether they name a fault."""
 MAX_CALLS = MAX_PROBES + MAX_READINGS
 
 
@@ -46,7 +46,7 @@ class RubricAudit(BaseModel):
     calls: int
     """Gradings; one call each with `call_per: response`."""
     readings: int = 0
-    """Calls to read the rubrics, one or two each; none for images."""
+    """Calls to read the rubrics, one or two each, and one for open pitfalls; none for images."""
     unread: int = 0
     """Rubrics that the judge could not read."""
     unaudited: int = 0
@@ -203,6 +203,8 @@ async def _audit(
         return reading
 
     readings = await asyncio.gather(*(read(entry.rubric) for entry in probed))
+    pitfalls = await asyncio.gather(*(read_pitfalls(entry, reader) for entry in probed))
+    progress(done := done + sum(one.calls for one in pitfalls))
     all_probes = []
     for at, (entry, reading) in enumerate(zip(probed, readings, strict=True)):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
@@ -232,9 +234,9 @@ async def _audit(
         lone_credits[at][criterion.criterion] = card.credits[0]
         progress(done := done + 1)
     findings = [
-        examine(entry.sample_id, entry.rubric, probes, own_cards, reading.criteria, credits)
-        for entry, probes, own_cards, reading, credits in zip(
-            probed, all_probes, cards, readings, lone_credits, strict=True
+        examine(entry.sample_id, entry.rubric, probes, own_cards, reading.criteria, credits, signs.met)
+        for entry, probes, own_cards, reading, credits, signs in zip(
+            probed, all_probes, cards, readings, lone_credits, pitfalls, strict=True
         )
     ]
     criteria = sum(len(entry.rubric.criteria) for entry in probed)
@@ -251,7 +253,7 @@ async def _audit(
         findings=tuple(findings),
         criteria=criteria,
         calls=sum(map(len, cards)) + len(claims),
-        readings=sum(one.calls for one in readings),
+        readings=sum(one.calls for one in readings) + sum(one.calls for one in pitfalls),
         unread=sum(one.criteria is None for one in readings) if reader else 0,
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),

@@ -31,7 +31,6 @@ from rubricworks.grading.assertions.prompts import (
 from rubricworks.grading.assertions.texts import MIN_OVERLAP, has_words, text_states
 from rubricworks.grading.grader import FailedCall
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import image_part
 from rubricworks.rewards import CaptionScores, caption_scores
 from rubricworks.rubrics import CaptionAssertions, ErrorClass, Response
 
@@ -129,19 +128,26 @@ class AssertionGrader:
     async def grade(self, sample_id: str, image: bytes, caption: str, reference: str) -> GradedCaption:
         """Grade one caption. A failed call gives an error, not an exception; a caption without words needs no call.
 
+        So does an image that is neither PNG nor JPEG.
+
         Raises:
-            UserError: the reference has no words, or the image is neither PNG nor JPEG.
+            UserError: the reference has no words, or the image is not bytes.
         """
+        from rubricworks.data.images import image_fault
+
         if not has_words(reference):
             raise UserError(
                 f"sample {sample_id}: the reference caption has no words, so there is nothing to cover and no length "
                 "to compare with; give the sample a reference, or leave it out"
             )
-        try:
-            image_part(image)
-        except ValueError as error:
-            raise UserError(f"sample {sample_id}: {error}") from None
+        if not isinstance(image, bytes):
+            raise UserError(f"sample {sample_id}: the image is {type(image).__name__}; give the bytes of a PNG or JPEG")
         task = _CaptionTask(sample_id, image, caption, reference, self.min_overlap)
+        if fault := image_fault(image):
+            unreadable = ChatError(ErrorClass.UNREADABLE, f"the sample has no readable image: {fault}", attempts=0)
+            return self._failure(
+                task, self.verifier or self.judge, VERIFIER_CALL if self.verifier else JUDGE_CALL, unreadable
+            )
         if not has_words(caption):
             return self._success(task)
         for client in (self.judge, self.verifier or self.judge):

@@ -68,7 +68,7 @@ def image_judge_messages(
     criteria: Sequence[Criterion],
     *,
     prompt: str,
-    prompt_image: dict[str, Any] | None = None,
+    prompt_images: Sequence[dict[str, Any]] = (),
     credits: Credits = "binary",
 ) -> list[dict[str, Any]]:
     """Messages to the judge for one image.
@@ -76,14 +76,14 @@ def image_judge_messages(
     Args:
         image: message part of the response; made once by `image_part`, it is encoded once for all calls.
         prompt: prompt of the sample; empty if it has none.
-        prompt_image: message part of the sample's own image, if the judge is to see it.
+        prompt_images: message parts of the sample's own images, if the judge is to see them.
         credits: scale of the scores.
     """
     blocks = [f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>"]
     if prompt:
         blocks.append(fence("prompt", prompt))
     content = [text_part("\n\n".join(blocks))]
-    if prompt_image is not None:
-        content += [text_part(_INPUT), prompt_image]
+    if prompt_images:
+        content += [text_part(_INPUT), *prompt_images]
     content += [text_part(_RESPONSE), image]
     return [{"role": "system", "content": _SYSTEMS[credits]}, {"role": "user", "content": content}]

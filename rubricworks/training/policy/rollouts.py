@@ -20,6 +20,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
+from rubricworks.adapters.rows import completion_text
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
@@ -416,7 +417,9 @@ def group_token_weights(tokens_N: Tensor, group_size: int, max_tokens: int) -> T
 
 def _response(completion: str | Response | Sequence[dict[str, Any]]) -> str | Response:
     return (
-        completion if isinstance(completion, str | Response) else "".join(turn["content"] or "" for turn in completion)
+        completion
+        if isinstance(completion, str | Response)
+        else "".join(completion_text([turn]) for turn in completion)
     )
 
 

@@ -33,6 +33,11 @@ ROWS = {
         name: json.loads((FILES / f"{name}.jsonl").read_text().splitlines()[0])
         for name in ("rubrichub", "rubrichub_verl")
     },
+    **{
+        name: json.loads((FILES / f"{name}.jsonl").read_text().splitlines()[0])
+        for name in ("healthbench_professional", "prbench", "profbench", "frontierscience", "deepresearchbench")
+    },
+    **{name: json.loads((FILES / f"{name}.json").read_text()) for name in ("paperbench", "autorubric")},
     "rubricworks": OWN,
 }
 DOCUMENTS = {
@@ -41,6 +46,12 @@ DOCUMENTS = {
 }
 FORMAT_OF = {"rubrichub_verl": "rubrichub", "rewardkit_required": "rewardkit"}
 WRITTEN = {"csv": "set.csv", "rewardkit": "rewardkit", "verifiers": "verifiers"}
+EXPORTS = [
+    (name, target)
+    for name in FORMATS
+    for target in (("set.jsonl", "set.parquet") if name not in WRITTEN else (WRITTEN[name],))
+]
+TARGETS = st.lists(st.sampled_from(EXPORTS), min_size=1, max_size=3)
 SCALARS = (
     st.none()
     | st.just(10**400)
@@ -81,18 +92,17 @@ def changed(draw, document):
     return document
 
 
-def carry(path, folder, format=None):
-    """Read a file and write what it holds in every format; only a UserError may come out."""
+def carry(path, folder, format=None, exports=EXPORTS):
+    """Read a file and write what it holds in some formats; only a UserError may come out."""
     with suppress(UserError):
         list(read_rubric_set(path, format, note=str))
     try:
         entries = list(read_rubric_set(path, note=str))
     except UserError:
         return
-    for name in FORMATS:
-        for target in ("set.jsonl", "set.parquet") if name not in WRITTEN else (WRITTEN[name],):
-            with suppress(UserError):
-                write_rubric_set(entries, folder / target, name, note=str)
+    for name, target in exports:
+        with suppress(UserError):
+            write_rubric_set(entries, folder / target, name, note=str)
 
 
 @pytest.mark.slow
@@ -103,9 +113,9 @@ def test_rows_of_any_shape(tmp_path_factory, name, data):
     folder = tmp_path_factory.getbasetemp()
     row = data.draw(changed(ROWS[name]))
     (folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    carry(folder / "rows.jsonl", folder, FORMAT_OF.get(name, name))
+    carry(folder / "rows.jsonl", folder, FORMAT_OF.get(name, name), data.draw(TARGETS))
     (folder / "rows.json").write_text(json.dumps([row]))
-    carry(folder / "rows.json", folder, FORMAT_OF.get(name, name))
+    carry(folder / "rows.json", folder, FORMAT_OF.get(name, name), data.draw(TARGETS))
 
 
 @pytest.mark.slow
@@ -116,9 +126,9 @@ def test_documents_of_any_shape(tmp_path_factory, name, data):
     folder = tmp_path_factory.getbasetemp()
     document = data.draw(changed(DOCUMENTS[name]))
     (folder / "one.json").write_text(json.dumps(document))
-    carry(folder / "one.json", folder, FORMAT_OF.get(name, name))
+    carry(folder / "one.json", folder, FORMAT_OF.get(name, name), data.draw(TARGETS))
     (folder / "one.toml").write_text(toml(document), encoding="utf-8", errors="replace")
-    carry(folder / "one.toml", folder, FORMAT_OF.get(name, name))
+    carry(folder / "one.toml", folder, FORMAT_OF.get(name, name), data.draw(TARGETS))
 
 
 def toml(value):
@@ -141,13 +151,14 @@ def inline(value):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from(["s", "", "c", "1", "nan", "yes", '"', "\0", "x" * 9]), max_size=5), max_size=4)
+    st.lists(st.lists(st.sampled_from(["s", "", "c", "1", "nan", "yes", '"', "\0", "x" * 9]), max_size=5), max_size=4),
+    TARGETS,
 )
-def test_tables_of_any_shape(tmp_path_factory, rows):
+def test_tables_of_any_shape(tmp_path_factory, rows, exports):
     folder = tmp_path_factory.getbasetemp()
     text = "\n".join(["sample_id,criterion,weight,essential", *map(",".join, rows)])
     (folder / "a.csv").write_text(text)
-    carry(folder / "a.csv", folder, "csv")
+    carry(folder / "a.csv", folder, "csv", exports)
 
 
 @settings(max_examples=100, deadline=None)

@@ -76,6 +76,33 @@ def test_fields_that_the_first_row_has_not_are_in_parquet_too_or_it_is_refused(t
         write_rubric_set([*many, entries[1]], tmp_path / "c.parquet", "healthbench")
 
 
+OWN = [{"criterion": "c", "weight": 1.0, "key": None}, {"criterion": "d", "weight": 2.0, "key": "k"}]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"sample_id": pa.array(["a"]), "rubric": pa.array([[*OWN, None]])},
+        {"sample_id": pa.array(["a"]), "rubric": pa.array([{"criteria": [*OWN, None]}])},
+        {"sample_id": pa.array(["a"]), "rubric": pa.array([{"criterion": ["c", "d"], "weight": [1.0, 2.0]}])},
+        {"sample_id": pa.array(["a"]).dictionary_encode(), "rubric": pa.array([json.dumps(OWN)]).dictionary_encode()},
+        {"sample_id": pa.array(["a"], pa.large_string()), "rubric": pa.array([json.dumps(OWN)], pa.large_string())},
+        {
+            "prompt_id": pa.array(["a"], pa.string_view()),
+            "prompt": pa.array(["?"]).dictionary_encode(),
+            "rubrics": pa.array([[{"criterion": "c", "points": 1}, {"criterion": "d", "points": 2}, None]]),
+        },
+    ],
+)
+def test_columns_of_any_type_that_arrow_has_for_a_rubric_read_alike(tmp_path, columns):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    (entry,), _ = read(tmp_path / "a.parquet")
+    assert (entry.sample_id, [(one.criterion, one.weight) for one in entry.rubric.criteria]) == (
+        "a",
+        [("c", 1), ("d", 2)],
+    )
+
+
 def test_points_of_decimal_columns_are_weights_and_fields_beside_them_numbers(tmp_path):
     rubrics = [{"criterion": "a", "points": Decimal("5.00")}, {"criterion": "b", "points": Decimal("-1.50")}]
     row = {"prompt_id": Decimal(12345678901234567890), "prompt": "?", "rubrics": rubrics, "price": Decimal("0.25")}
@@ -426,7 +453,7 @@ def test_another_format_than_the_one_named_is_refused(tmp_path):
     ("name", "format", "words"),
     [
         ("people.csv", "healthbench", "a .csv is read as csv, not as healthbench, whose files are .parquet or .jsonl"),
-        ("healthbench.jsonl", "csv", "or rubrichub, not as csv, whose files are .csv"),
+        ("healthbench.jsonl", "csv", "or rubrichub or .*, not as csv, whose files are .csv"),
         ("rewardkit.toml", "rar", "a .toml is read as rewardkit or .*, not as rar"),
     ],
 )

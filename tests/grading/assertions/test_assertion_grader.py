@@ -21,6 +21,7 @@ from assessed import (
 from pydantic import ValidationError
 from scripted_server import fail, say
 
+from rubricworks.data.images import no_image
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.llm import ChatClient, Endpoint
@@ -211,10 +212,17 @@ def test_a_reference_without_words_is_the_datas_fault_and_names_the_sample(serve
     assert server.chats == []
 
 
-@pytest.mark.parametrize("image", [b"", b"GIF89a", "path.png"])
-def test_an_image_that_cannot_be_shown_names_the_sample(serve, image):
-    with pytest.raises(UserError, match=r"sample s1: the image is (neither PNG nor JPEG|str)"):
-        grade(serve([reply()]), image=image)
+@pytest.mark.parametrize("image", [b"", b"GIF89a", no_image("a path")])
+def test_an_image_that_cannot_be_shown_is_not_judged_and_asks_nobody(serve, image):
+    server = serve([reply()])
+    graded = grade(server, image=image)
+    assert (graded.scores, graded.error, server.chats) == (None, ErrorClass.UNREADABLE, [])
+    assert "the sample has no readable image: " in graded.message
+
+
+def test_an_image_that_is_no_bytes_names_the_sample(serve):
+    with pytest.raises(UserError, match=r"sample s1: the image is str; give the bytes of a PNG or JPEG"):
+        grade(serve([reply()]), image="path.png")
 
 
 def test_an_unknown_test_of_pointability_is_named():

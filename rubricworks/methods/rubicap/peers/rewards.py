@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricworks.adapters.rows import batch_samples, completion_text
+from rubricworks.adapters.rows import NO_IMAGE, batch_samples, completion_text
 from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import FailedCall
@@ -101,7 +101,7 @@ class LikertReward:
         return rewards
 
     async def _rate(self, sample: Sample, caption: str) -> float | None:
-        image = sample.require_image("the judge rates a caption of it")
+        image = sample.image or NO_IMAGE
         reference = None if self.references is None else self.references[sample.sample_id]
         try:
             return await rate_caption(self.judge, image, caption, reference) / POINTS
