@@ -103,7 +103,7 @@ def test_captions_that_are_not_read_are_one_line(tmp_path, name, content, reason
     assert re.search(reason, told)
 
 
-def test_metadata_without_a_name_of_a_file_or_in_another_encoding_is_refused_with_its_place(tmp_path):
+def test_metadata_without_file_name_or_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "metadata.csv").write_text("image_id,text\n1,x\n")
     with pytest.raises(UserError, match=r'metadata\.csv:2: no "file_name"'):

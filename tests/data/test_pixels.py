@@ -62,7 +62,7 @@ TURNED[0x0112] = 6
         (Image.new("HSV", (2, 2), (0, 255, 255)), RED),
     ],
 )
-def test_a_pil_image_of_any_mode_is_rgb_with_its_alpha_on_white_and_scaled_not_clipped(image, pixel):
+def test_pil_image_of_any_mode_is_rgb_with_alpha_on_white_and_scaled(image, pixel):
     assert corner(image) == pixel
 
 
@@ -123,7 +123,7 @@ RGBA = np.concatenate([RGB, np.zeros((5, 7, 1), np.uint8)], axis=2)
         (RGB[..., 2], (64, 64, 64)),
     ],
 )
-def test_arrays_and_tensors_are_read_with_channels_first_or_last_as_bytes_or_fractions(library, values, pixel):
+def test_arrays_and_tensors_are_read_with_channels_first_or_last(library, values, pixel):
     assert corner(library(np.ascontiguousarray(values))) == pixel
 
 

@@ -74,9 +74,7 @@ def test_a_flow_needs_diffusers():
 def test_the_verifiers_of_rlr3_are_looked_for_too(monkeypatch, tmp_path):
     without(monkeypatch, "sympy")
     (check,) = load_recipe(recipe_path("rlr3-laptop"), ()).method_checks(tmp_path)
-    assert check.problem == (
-        "sympy (for verifiers of answers) not installed; run: pip install 'rubricworks[eval]'"
-    )
+    assert check.problem == ("sympy (for verifiers of answers) not installed; run: pip install 'rubricworks[eval]'")
 
 
 def test_a_champions_recipe_tells_the_check_of_its_branch_what_to_look_for(tmp_path, monkeypatch):

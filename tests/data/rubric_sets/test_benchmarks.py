@@ -33,7 +33,7 @@ def test_a_set_comes_back_from_our_table_as_it_was(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [*ROWS, "paperbench", "autorubric"])
-def test_a_rubric_of_ours_is_written_in_its_form_and_read_with_the_same_order_of_rewards(tmp_path, name):
+def test_our_rubric_survives_its_form_with_the_same_order_of_rewards(tmp_path, name):
     rubric = [{"criterion": "a", "weight": 3}, {"criterion": "b", "weight": 1}]
     (tmp_path / "own.jsonl").write_text(json.dumps({"sample_id": "s", "prompt": "p", "rubric": rubric}))
     write_rubric_set(read(tmp_path / "own.jsonl")[0], tmp_path / "there.jsonl", name, note=str)
@@ -50,7 +50,7 @@ def test_healthbench_professional_has_points_a_conversation_and_the_physicians_a
     assert "lowers the score of long answers" in notes[0]
 
 
-def test_prbench_weighs_by_the_class_alone_and_reads_reference_texts_before_their_prompt(tmp_path):
+def test_prbench_weighs_by_class_and_reads_reference_texts_first(tmp_path):
     (row,) = rows_of(FILES / "prbench.jsonl")
     row["rubric"][0]["annotations"]["important_weight"] = 4  # what an earlier annotation left
     row["rubric"][2]["annotations"]["detrimental_weight"] = 5
