@@ -23,7 +23,7 @@ def reason(reference):
         ("expr_verify()", NO_TARGET),
         ("text_verify(ignore_case=True)", NO_TARGET),
         ("expr_verify(target='')", UNREADABLE),
-        ("expr_verify(target='some words of prose')", UNREADABLE),
+        ("expr_verify(target='The response names each step of the solution and says why it holds')", UNREADABLE),
         ("list_verify(target=[])", UNREADABLE),
         ("list_verify(target='M-30')", UNREADABLE),
         ("bbox_verify(target=[1, 2, 3, 4])", UNREADABLE),

@@ -42,7 +42,7 @@ def test_our_rubric_survives_its_form_with_the_same_order_of_rewards(tmp_path, n
     assert signed_reward([1, 0], entry.rubric.weights) == pytest.approx(0.75)
 
 
-def test_healthbench_professional_has_points_a_conversation_and_the_physicians_answer():
+def test_healthbench_professional_has_points_conversation_and_answer():
     (first, second), notes = read(FILES / "healthbench_professional.jsonl")
     assert (first.sample_id, first.rubric.weights) == ("hbp-1", [8, 5, -9])
     assert first.reference.startswith("Fluconazole inhibits")
