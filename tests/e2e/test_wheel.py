@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from built_wheel import CHECKOUT, build_wheel
-from laptop_recipes import SMALL
-from tiny_run import Run, settings
+from tiny_run import TINY, Run, settings
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +71,7 @@ def test_the_installed_wheel_runs_a_recipe_from_another_folder(place, tmp_path, 
     assert str(CHECKOUT) not in where[1:]
 
     command = [python, "-m", "rubricworks.cli"]
-    recipe = "evaluate-laptop"
-    run = Run(tmp_path / "runs", recipe, *settings(SMALL[recipe]), "--run", "wheel", command=command, cwd=tmp_path)
+    small = settings({**TINY, "policy.steps": 2})
+    run = Run(tmp_path / "runs", "quickstart", *small, "--run", "wheel", command=command, cwd=tmp_path)
     run.finish()
     assert (tmp_path / "runs" / "wheel" / "report.html").stat().st_size > 10_000
