@@ -82,8 +82,8 @@ SMALL: dict[str, dict[str, object]] = {
         "policy.group_size": 4,
         "policy.max_new_tokens": 16,
         "policy.probe_every": 2,
-        "evaluation.batch_size": 4,
+        "evaluation.batch_size": 64,  # Java starts once a batch
         "evaluation.max_new_tokens": 16,
     },
-    "evaluate-laptop": {"world.scenes": 12, "data.held_out": 8},
+    "evaluate-laptop": {"world.scenes": 12, "data.held_out": 8, "evaluation.batch_size": 64},
 }
