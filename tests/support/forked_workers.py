@@ -51,7 +51,8 @@ class _ForkedLoop:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.started = 0
+        self.pipes: list[Connection] = []
+        """This process's ends, one for each worker that was started."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -90,8 +91,8 @@ class _ForkedLoop:
 
     def _fork(self) -> _Worker:
         ours, theirs = _FORK.Pipe()
-        process = _FORK.Process(target=self._work, args=(theirs, self.started))
-        self.started += 1
+        self.pipes.append(ours)
+        process = _FORK.Process(target=self._work, args=(theirs, len(self.pipes)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # native libraries have threads, and mend themselves after a fork
             process.start()
@@ -142,6 +143,8 @@ class _ForkedLoop:
     def _work(self, pipe: Connection, number: int) -> None:
         """Run files until there are no more, in a forked process."""
         atexit._clear()
+        for other in self.pipes:  # so that a worker hears of the end of the process that collected the tests
+            other.close()
         config = self.config
         factory = config._tmp_path_factory  # type: ignore[attr-defined]
         factory._basetemp = self.temporary / f"worker-{number}"
