@@ -156,6 +156,7 @@ def test_a_recipe_of_rubicap_is_compared_with_its_baselines_by_default(tell, pla
     assert result.code == 2  # the stand-in knows the arms of BalCapRL alone
 
 
+@pytest.mark.slow
 def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1")
     write_captions(place / "seed-1-linear", "linear", base=BASE | {"length_tokens": 31.0})

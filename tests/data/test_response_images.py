@@ -121,6 +121,7 @@ def test_beside_a_table_that_cannot_be_read_nothing_is_pruned(tmp_path):
     assert len(files(tmp_path / "images")) == 1
 
 
+@pytest.mark.slow
 def test_images_are_read_one_at_a_time(tmp_path):
     """All are 50 times the size of one, and no more than a few are held."""
     images = ResponseImages(tmp_path / "images")

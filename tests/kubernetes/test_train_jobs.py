@@ -102,6 +102,7 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
     assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false", "a sidecar outlives the training"
 
 
+@pytest.mark.slow
 def test_first_nodes_log_is_read_once_and_the_job_deleted(api, cluster, work):
     api.cut_logs = 2
     api.on_create = in_order(completes(api, "step 1", "step 2", "step 3"))

@@ -40,6 +40,7 @@ def cached_numbers(cache) -> set[int]:
     return {int(text.split(":")[0]) for text in texts if text.endswith(LONG)}
 
 
+@pytest.mark.slow
 def test_a_cache_on_a_full_disk_is_named_and_keeps_what_was_committed(serve, disk):
     server, cache = serve(long_answer), disk.path / "answers.sqlite"
     asyncio.run(ask(server.url, cache, range(20)))

@@ -45,6 +45,7 @@ def committed(cache) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [True, False], ids=["writing", "resting"])
 def test_a_process_sees_what_another_commits_while_both_run(serve, tmp_path, busy):
     server, cache = serve(lambda number, body: say(f"{body['seed']}")), tmp_path / "answers.sqlite"

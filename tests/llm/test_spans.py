@@ -97,6 +97,7 @@ asyncio.run(main())
     assert not [payload for payload in collector.payloads if b"tenant" in payload]
 
 
+@pytest.mark.slow
 def test_a_provider_of_the_application_gets_the_spans_and_keeps_its_place(start, serve, collector):
     code = """
 from opentelemetry import trace

@@ -8,6 +8,7 @@ import pytest
 from watched_program import CALLS, clean, scrape, script
 
 
+@pytest.mark.slow
 def test_the_page_counts_every_call_and_no_counter_falls_when_clients_end(start, serve, port, tmp_path):
     server = serve(script())
     program = start(

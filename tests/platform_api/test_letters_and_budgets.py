@@ -206,6 +206,7 @@ def test_ask_again_resumes_a_run_that_was_submitted_here_once(submitted):
     assert len(calls(run)) == 2
 
 
+@pytest.mark.slow
 def test_ask_again_is_refused_while_a_run_is_going_or_not_admitted(submitted):
     settings, run, policy = submitted
     path = f"runs/mine/dead-letters/{STAGE}/ask-again"

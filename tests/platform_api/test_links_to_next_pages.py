@@ -71,6 +71,7 @@ class NextLink(HTMLParser):
             self.address = found["href"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "pattern", "items"),
     [

@@ -44,6 +44,7 @@ def lists():
             yield path.removeprefix("/api/v1"), {one["name"] for one in methods["get"].get("parameters", [])}, fields
 
 
+@pytest.mark.slow
 def test_every_list_that_may_grow_has_a_cursor():
     found = {path: (parameters, fields) for path, parameters, fields in lists()}
     assert set(WHOLE) <= set(found), "a reason for a list that is there no more"

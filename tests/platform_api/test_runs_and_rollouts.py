@@ -332,6 +332,7 @@ def test_the_audit_of_a_runs_rubrics_is_a_page_that_can_do_as_little_as_the_repo
     assert (missing[0], b"has audited no rubrics" in missing[2]) == (404, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "status"), [("image", 404), ("prompt", 200)])
 def test_a_table_of_samples_without_a_column_is_as_none(tmp_path, column, status):
     """`ParquetFile.read` leaves out what the file does not have, and says nothing."""
@@ -592,6 +593,7 @@ def write_progress(run, stage, done, dollars=0.0):
     return path
 
 
+@pytest.mark.slow
 def test_running_run_shows_progress_of_stages_and_cost(tmp_path):
     with lock_folder(tmp_path / "today-1"):
         run = write_run(tmp_path)

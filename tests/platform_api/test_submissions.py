@@ -119,6 +119,7 @@ def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
     assert "<code>--set description=&lt;i&gt;small&lt;/i&gt;</code>" in page
 
 
+@pytest.mark.slow
 def test_a_run_calls_its_service_as_a_runner_until_it_ends(stand_in):
     with served(settings(stand_in)) as url:
         submit(url, "first")
@@ -160,6 +161,7 @@ def test_the_reason_of_a_run_that_failed_is_told_and_the_next_one_may_begin(stan
         (stand_in / "good" / "end").touch()
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_service_which_knows_it_again(stand_in):
     with served(settings(stand_in)) as url:
         submit(url, "long")

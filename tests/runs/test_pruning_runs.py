@@ -191,6 +191,7 @@ def bucket(tmp_path, monkeypatch):
         yield open_bucket(f"s3://{name}/runs")
 
 
+@pytest.mark.slow
 def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # MLflow makes its folder of artifacts where it is asked
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")

@@ -89,6 +89,7 @@ def test_failing_captioner_leaves_a_dead_letter_and_the_other_captions(run, samp
     assert "too large" in letters[0]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_retries")
 def test_a_stage_survives_every_oddity_of_gateways_and_keeps_the_right_captions(tmp_path, run, serve):
     source = draw(tmp_path / "images", ["a.png", "b.png"])

@@ -50,6 +50,7 @@ def test_the_end_of_an_object_is_read_alone(bucket, line, begin, most, expected,
         here.read_end("none", 0, 1)
 
 
+@pytest.mark.slow
 def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path):
     folder = tmp_path / "buckets" / "bucket" / "many"
     folder.mkdir(parents=True)

@@ -44,6 +44,7 @@ def test_better_written_of_two_true_captions_wins():
     assert plain < 60
 
 
+@pytest.mark.slow
 def test_truth_wins_over_a_faulty_caption_and_the_same_words_tie():
     results = [judgment(scene, noisy_caption(scene, 10, i), write_caption(scene)) for i, scene in enumerate(SCENES)]
     faulty = [score_caption(scene, noisy_caption(scene, 10, i)).f1 < 0.7 for i, scene in enumerate(SCENES)]

@@ -130,6 +130,7 @@ def test_assertions_in_other_peoples_words_are_checked_too():
     assert [one.is_verified for one in checks] == [False, True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ASSERTION_JUDGES)
 def test_each_judge_errs_at_its_stated_rate(model: str):
     wrong, total = (

@@ -164,6 +164,7 @@ def judge_many(model, warned, count=72):
     return {name: total / (2 * count) for name, total in passes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", PICTURE_JUDGES)
 def test_painted_words_sway_a_judge_at_its_stated_rate(model):
     traits = PICTURE_JUDGES[model]

@@ -53,6 +53,7 @@ def stated(item: SceneObject) -> Mention:
     return Mention(item.cell, item.size, item.colour, item.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 @given(view=views)
 @settings(max_examples=60)

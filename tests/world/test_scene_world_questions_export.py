@@ -93,6 +93,7 @@ def test_tasks_are_as_even_as_the_scenes_allow():
         assert max(others) <= 1.1 * min(others)
 
 
+@pytest.mark.slow
 def test_shares_are_as_stated():
     pairs = list(_pairs(1, 2_000, 3))
     rows = [row for _, row in pairs]

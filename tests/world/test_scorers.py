@@ -133,6 +133,7 @@ def evading(query, scene, rng):
     return f"{analysis(query, scene)} {rng.choice(CIRCUMLOCUTIONS + BLUFFS)}"
 
 
+@pytest.mark.slow
 def test_with_a_box_the_weak_scorer_is_about_the_same_in_all_settings():
     rates = [answer_rate(exposure, boxed) for exposure in ("text", "image", "targets", "unverified")]
     assert max(rates) - min(rates) < 0.04

@@ -138,6 +138,7 @@ def test_rouge_l_is_the_reward_against_the_first_reference_and_asks_nobody(input
         assert row["reward"] == pytest.approx(rouge_l(row["response"], [references[row["sample_id"]]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["direct_likert", "reference_likert"])
 def test_a_likert_reward_is_the_rating_of_the_caption_and_a_failure_is_no_number(kind, inputs, serve, tmp_path):
     def rate(at: int, body: dict[str, Any]):

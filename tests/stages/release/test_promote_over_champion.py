@@ -166,6 +166,7 @@ def test_a_gate_holds_the_worst_failure_mode_of_the_judge_s_audit(tmp_path, rate
     assert (content["passed"], content["reasons"][-1]) == (passes, reason)
 
 
+@pytest.mark.slow
 def test_rules_on_training_and_judge_do_not_ask_the_champion(tmp_path):
     gate = {**GATE, "no_alarm": True, "forgetting_at_most": None}
     promote(tmp_path, "one", score_rows(0.5, 0.75), gate=gate)

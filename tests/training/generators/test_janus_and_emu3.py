@@ -45,6 +45,7 @@ def rows_of(generator, prompts, codes):
     return torch.cat([ids, codes + generator.first], dim=1), torch.cat([mask, torch.ones_like(codes)], dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probabilities_of_training_are_those_of_sampling(folder, temperature):
     generator = load_generator(folder)
