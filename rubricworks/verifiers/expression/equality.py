@@ -33,6 +33,7 @@ from rubricworks.verifiers.expression.values import (
     Word,
     with_trees,
 )
+from rubricworks.verifiers.expression.words import same_letters
 
 ENOUGH_PLACES = 6
 """A decimal of so many places stands for the number that it is rounded or cut from: 0.333333 is 1/3, 0.333 is not."""
@@ -42,11 +43,20 @@ _MOST_DIGITS, _LARGEST = 40, 30
 _RADIAN: Tree = ("/", ("s", "\\pi"), ("n", 180))
 """One degree."""
 _MOST_MEMBERS = 20
+_VARIABLES = set("nmkrstuvwxyz")
+"""What a constant function may be a function of."""
 _DERIVATIVE = re.compile(r"D\d (\S+)")
 
 
 def same(a: Answer, b: Answer) -> bool | None:
-    """Compare two answers by the table above."""
+    """Compare a target and an answer by the table above."""
+    if (
+        isinstance(a, Listing)
+        and a.kind == "bare"
+        and _named(b)
+        and not any(isinstance(i, Assignment) for i in a.items)
+    ):
+        return False  # 1, 2 are values of one unknown, x = 1, y = 2 of two
     try:
         return _same(a, b)
     except (TooHard, RecursionError, ArithmeticError, ValueError, TypeError):
@@ -81,6 +91,8 @@ def _same(a: Answer, b: Answer) -> bool | None:
         return _same_regions(a, b)
     if isinstance(a, Amount) and isinstance(b, Amount):
         return _same_amounts(a, b)
+    if isinstance(a, Listing) and isinstance(b, Amount) and a.kind == "{}":
+        return False  # the set of a number is no number
     return _same_listings(_as_listing(a), _as_listing(b))
 
 
@@ -92,6 +104,8 @@ def _same_named(a: Assignment, b: Answer) -> bool | None:
         return False
     if isinstance(b, Listing) and {item.name for item in b.items if isinstance(item, Assignment)} - {a.name}:
         return False
+    if a.name.startswith(("\\bar", "\\overline")) and "i" in names:
+        return False  # of a conjugate
     return _same_regions(a, b) if isinstance(b, Region) else _same(a.value, b)
 
 
@@ -112,7 +126,8 @@ def _same_words(a: Answer, b: Answer) -> bool:
     """Compare letters; two options with texts have the same text too."""
     if isinstance(a, Choice) and isinstance(b, Choice) and a.text and b.text:
         return a == b
-    return _letters(a) is not None and _letters(a) == _letters(b)
+    first, second = _letters(a), _letters(b)
+    return first is not None and second is not None and same_letters(first, second)
 
 
 def _letters(answer: Answer) -> str | None:
@@ -124,7 +139,7 @@ def _letters(answer: Answer) -> str | None:
 
 
 def _same_amounts(a: Amount, b: Amount) -> bool | None:
-    if a.word is not None and a.word == b.word:
+    if a.word and b.word and same_letters(a.word, b.word):
         return True
     tree = _in_units_of(a, b)
     if tree is None:
@@ -134,9 +149,9 @@ def _same_amounts(a: Amount, b: Amount) -> bool | None:
         return True
     if outcome is not False or -1 in (a.places, b.places) or a.places == b.places:
         return outcome
-    # The shorter decimal is the rough one.
-    first_is_rough = a.places is not None and (b.places is None or a.places <= b.places)
-    rough, precise, places = (tree, b.tree, a.places) if first_is_rough else (b.tree, tree, b.places)
+    if None not in (a.places, b.places):
+        return False  # two decimals are two numbers
+    rough, precise, places = (b.tree, tree, b.places) if a.places is None else (tree, b.tree, a.places)
     return _is_rounded(precise, rough, places or 0)
 
 
@@ -153,7 +168,7 @@ def _is_rounded(precise: Tree, rough: Tree, places: int) -> bool:
     if not ENOUGH_PLACES <= places <= _MOST_DIGITS or symbols(precise) - {"\\pi", "e"}:
         return False
     number, given = decimal_value(precise), decimal_value(rough)
-    if given == 0 or number.adjusted() > _LARGEST:
+    if given == 0 or number.adjusted() > _LARGEST or given.adjusted() + places + 1 < ENOUGH_PLACES:
         return False
     last = Decimal(1).scaleb(-places)
     roundings = (ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_DOWN)
@@ -191,11 +206,18 @@ def _is_angle(angle: Amount, other: Amount) -> bool | None:
 def _same_relations(a: Assignment | Relation, b: Assignment | Relation) -> bool | None:
     if isinstance(a, Assignment) and isinstance(b, Assignment):
         if a.name == b.name and len(a.parameters) == len(b.parameters):
+            if a.parameters != b.parameters and not (_is_function(a) or _VARIABLES >= {*a.parameters, *b.parameters}):
+                return False  # E(X) = 3 and E(Y) = 3
             return _same(_with_own_parameters(a), _with_own_parameters(b))
         if a.name == b.name and not (a.parameters and b.parameters):
             return _same(a.value, b.value)  # y(x) = 2x and y = 2x
     first, second = (as_relation(side) if isinstance(side, Assignment) else side for side in (a, b))
     return first is not None and second is not None and same_solutions(first, second)
+
+
+def _is_function(answer: Assignment) -> bool:
+    value = answer.value
+    return not isinstance(value, Amount) or not symbols(value.tree).isdisjoint(answer.parameters)
 
 
 def _with_own_parameters(function: Assignment) -> Answer:

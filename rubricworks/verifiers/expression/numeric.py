@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any
 
-from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
+from rubricworks.verifiers.expression.tokens import Outside, TooHard, TooLarge
 from rubricworks.verifiers.expression.trees import (
     BINDING_KINDS,
     CALCULUS,
@@ -37,7 +37,7 @@ _DIGITS, _SAME = 120, 105
 """Digits of a value, and those in which equal values agree."""
 _DECIMAL_DIGITS = 60
 _RANGES, _DENOMINATOR = ((0.3, 0.9), (1.1, 2.9), (2.1, 8.9)), 10_007
-_ALL_POSITIVE, _POINTS, _COMPLEX_POINTS = 2, 10, 5
+_ALL_POSITIVE, _POINTS, _COMPLEX_POINTS = 2, 14, 5
 _FEW, _ENOUGH = 3, 2
 """Points that a formula without roots, logarithms and the like is compared at, and how many must be inside a domain."""
 _LARGEST_LOGARITHM = _LARGEST_ANGLE = 10**6
@@ -175,15 +175,39 @@ def depends_on(tree: Tree, name: str) -> bool:
     return False
 
 
+def values_at(a: Tree, b: Tree, point: Point) -> tuple[Value, Value] | bool | None:
+    """The two values; None if they are not known, False if only one of the two is inside its domain.
+
+    \\sqrt{ab} and \\sqrt a\\sqrt b are taken for the same: where two variables are negative nothing is decided.
+    """
+    values: list[Value] = []
+    outside = 0
+    for tree in (a, b):
+        try:
+            number = value(tree, point)
+        except Outside:
+            outside += 1
+        except NO_VALUE:
+            return None
+        else:
+            if point.kind == "real" and not is_real(number):
+                outside += 1
+            values.append(number)
+    if outside == 1:
+        names = {name for name in symbols(a) | symbols(b) if name not in CONSTANTS and not name.endswith("(")}
+        return None if sum(point.coordinate(name) < 0 for name in names) > 1 else False
+    return None if outside else (values[0], values[1])
+
+
 def _agree_at(a: Tree, b: Tree, points: list[Point], enough: int) -> bool | None:
     agreed = 0
     for point in points:
-        try:
-            x, y = value(a, point), value(b, point)
-        except NO_VALUE:
+        values = values_at(a, b, point)
+        if values is None:
             continue
-        if point.kind == "real" and not (is_real(x) and is_real(y)):
-            continue
+        if isinstance(values, bool):
+            return False
+        x, y = values
         if not agree(x, y) and not _cancels(a, b, point, x, y):
             return False
         agreed += 1
@@ -282,10 +306,18 @@ def _power(point: Point, base: Value, exponent: Value) -> Value:
         if root is not None:
             return _power(point, root, exponent.numerator)
     if point.kind == "real" and not isinstance(exponent, int) and number_of(base).real < 0:
-        raise TooHard("a broken power of a negative number")
+        return _real_power(number_of(base), exponent)
     if abs(number_of(exponent)) * (abs(context.log(abs(number_of(base)))) + 1) > _LARGEST_LOGARITHM:
         raise TooLarge("a huge power")
     return context.power(number_of(base), number_of(exponent))
+
+
+def _real_power(base: Value, exponent: Value) -> Value:
+    """x^{2/3} of a negative number, as its odd root gives it."""
+    if not isinstance(exponent, Fraction) or exponent.denominator % 2 == 0:
+        raise Outside("a broken power of a negative number")
+    size = _context().power(-base, number_of(exponent))
+    return -size if exponent.numerator % 2 else size
 
 
 def _root(point: Point, radicand: Value, degree: int) -> Value:
@@ -296,7 +328,7 @@ def _root(point: Point, radicand: Value, degree: int) -> Value:
         if degree % 2:
             return -_context().root(-number, degree)
         if point.kind == "real":
-            raise TooHard("a root of a negative number")
+            raise Outside("a root of a negative number")
     return _context().root(number, degree)
 
 
@@ -352,12 +384,12 @@ def _function(point: Point, name: str, argument: Value, base: Value | None) -> V
     if abs(number) > (_LARGEST_LOGARITHM if name in _EXPONENTIAL else _LARGEST_ANGLE):
         raise TooLarge(f"{name} of a large number")
     if name in ("ln", "log", "lg") and (number == 0 or (point.kind == "real" and number.real < 0)):
-        raise TooHard("logarithm of zero, or of a negative number")
+        raise Outside("logarithm of zero, or of a negative number")
     if base is not None:
         return _divided(context.ln(number), context.ln(number_of(base)))
     result = getattr(context, _MPMATH_NAMES.get(name, name))(number)
     if point.kind == "real" and not is_real(result):
-        raise TooHard(f"{name} is not real there")
+        raise Outside(f"{name} is not real there")
     return result
 
 
@@ -393,8 +425,8 @@ def _context() -> Any:
 
 @lru_cache(maxsize=4096)
 def _coordinate(name: str, number: int) -> Fraction:
-    """The first points are positive, so that most domains hold two; later ones have random signs."""
+    """The first points are positive, so that most domains hold two; later ones have either sign, at random."""
     dice = random.Random(f"{name} {number}")
-    low, high = dice.choice(_RANGES)
+    low, high = _RANGES[(number + len(name)) % 3]
     sign = 1 if number < _ALL_POSITIVE else dice.choice((-1, 1))
     return sign * Fraction(round(dice.uniform(low, high) * _DENOMINATOR), _DENOMINATOR)

@@ -38,6 +38,7 @@ from rubricworks.verifiers.expression.relations import (
     as_region,
     intersection,
     name_of,
+    same_constants,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
 from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
@@ -55,7 +56,7 @@ from rubricworks.verifiers.expression.values import (
     Relation,
     Word,
 )
-from rubricworks.verifiers.expression.words import phrase_of, read_option
+from rubricworks.verifiers.expression.words import is_formula, phrase_of, read_option
 
 
 class _Mode(NamedTuple):
@@ -71,7 +72,10 @@ class _Mode(NamedTuple):
     """Brackets around it."""
 
 
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{2,}")
+"""3,4 is a list; 1,22 is a list or 1.22."""
+_APPLIED = re.compile(r"[A-Za-z]\s*\(\s*[A-Z]\s*[,)]")
+"""E(X) is not E(Y): a random variable, an event."""
 _LETTER = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:)]?")
 _SCALE_LETTER = re.compile(r"[\d})]\s*[KMBTGHSkmbtghs]$")
 """A number and a letter that is one thing in upper case and another in lower: 5 M, 5 m."""
@@ -85,13 +89,6 @@ _VOWEL = re.compile(r"[AEIOUaeiou]")
 _VARIABLES = re.compile(r"[a-c]{2,3}|.*[x-z].*")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}")
 _ARTICLE = re.compile(r"(?:the|an?)\s+(?=[A-Za-z]{2})(?!and\b|or\b)", re.IGNORECASE)
-_ELEMENTS = """
-H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru
-Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At
-Rn Fr Ra Ac Th Pa U Np Pu
-"""
-_ELEMENT = rf"(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))})"
-_CHEMICAL = re.compile(rf"\d*(?:(?:[(\[](?={_ELEMENT}))*{_ELEMENT}\d*(?:[)\]]\d*)*)+(?:\^?\d?[+-])?")
 _CHARGE_OR_COUNT = re.compile(r"[A-Za-z)\]]\^?[\d+-]")
 _SEPARATOR = re.compile(
     r"(?:,|;)?\s*\s(?:and|or)\s|(?:,|;)\s*(?:and|or)\s|(?<=[)\d\]}])(?:and|or)(?=[(\d\[\\]|[A-Za-z]\()|\\lor\b|\\land\b|[,;]"
@@ -144,7 +141,7 @@ def _read_whole(surface: Surface) -> Answer:
     body = surface.body
     letters = set(_COMMAND.sub("", body))
     both_cases = any(letter.lower() in letters for letter in letters if letter.isupper())
-    fold = not both_cases and not _SCALE_LETTER.search(body)
+    fold = not both_cases and not _SCALE_LETTER.search(body) and not _APPLIED.search(body)
     mode = _Mode(fold, surface.in_math and not surface.is_text, surface.in_dollars and not surface.is_text)
     if not mode.in_math and _DECIMAL_COMMA.fullmatch(body) and strip_thousands(body) == body:
         decimal = plain_number(body.replace(",", "."))
@@ -180,7 +177,7 @@ def _read(body: str, mode: _Mode) -> Answer:
     if _LETTERS.fullmatch(body := _SPACED_LABEL.sub("", body)):
         return _letters(body, mode)
     if _WORD.fullmatch(body) or _LABEL.fullmatch(body):
-        return Word(body.casefold())
+        return Word(body)
     if compound := compound_amount(body):
         return compound
     if lookalike := read_lookalike(body):
@@ -202,12 +199,11 @@ def _read(body: str, mode: _Mode) -> Answer:
 
 def _letters(body: str, mode: _Mode) -> Answer:
     """Two or three letters: a label (AB is not BA), a word (no is not on), or a product of variables (xy is yx)."""
-    word = body.casefold()
     if mode.alone and _LABEL.fullmatch(body):
-        return Word(word)
+        return Word(body)
     if mode.alone and _VOWEL.search(body) and not mode.in_dollars and not _VARIABLES.fullmatch(body):
-        return Word(word)
-    return Amount(parse(body, fold=mode.fold), word)
+        return Word(body)
+    return Amount(parse(body, fold=mode.fold and not is_formula(body)), body)
 
 
 def _range(ends: tuple[str, str], mode: _Mode) -> Range | None:
@@ -237,6 +233,9 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     if any("\\" in separator for separator in separators):
         raise TooHard("logic")
+    names = {item.name if isinstance(item, Assignment) else getattr(item, "unknown", None) for item in items}
+    if words == {"or"} and any(isinstance(item, Assignment | Region | Relation) for item in items) and len(names) > 1:
+        return Listing("or", tuple(items))  # x = 1 or y = 2
     if words == {"or"} and all(isinstance(item, Word | Choice) or getattr(item, "word", None) for item in items):
         return Listing("or", tuple(items))  # A or B is not A and B
     return Listing("{}" if words == {"or"} else "bare", tuple(items))
@@ -271,9 +270,14 @@ def _read_one(body: str, mode: _Mode) -> Answer:
         if body.startswith(opening) and body.endswith(closing) and closes_last(body.removeprefix("\\")):
             return _braced(body[len(opening) : -len(closing)].strip(), opening, inside, mode)
     if body.count("\\pm") == 1:
-        return Listing("bare", tuple(_read_one(_signed(body, sign), inside) for sign in "+-"))
+        items = tuple(_read_one(_signed(body, sign), inside) for sign in "+-")
+        if all(isinstance(item, Amount) for item in items) and same_constants(
+            *(amount_of(item).tree for item in items)
+        ):
+            raise TooHard("a doubt: 5 \\pm 0")
+        return Listing("bare", items)
     formula = re.sub(r"[{}_ ]", "", body)
-    if _CHARGE_OR_COUNT.search(formula) and _CHEMICAL.fullmatch(formula):
+    if _CHARGE_OR_COUNT.search(formula) and is_formula(formula):
         return _chemical(body, formula, mode)
     return read_amount(body, fold=mode.fold)
 
@@ -353,11 +357,10 @@ def _read_block(body: str, mode: _Mode) -> Answer:
 
 def _chemical(body: str, formula: str, mode: _Mode) -> Answer:
     """H_2O is H2O; a letter with a subscript is a variable too."""
-    word = f"formula {formula}"
     try:
-        return Amount(parse(body, fold=mode.fold), word) if "_" in body else Word(word)
+        return Amount(parse(body, fold=mode.fold and formula.isupper()), formula) if "_" in body else Word(formula)
     except TooHard:
-        return Word(word)
+        return Word(formula)
 
 
 def _is_list(answer: Answer) -> TypeGuard[Listing]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from rubricworks.verifiers.expression.amounts import formula_tree
 from rubricworks.verifiers.expression.numeric import (
-    NO_VALUE,
     Point,
     Value,
     agree,
@@ -24,7 +23,7 @@ from rubricworks.verifiers.expression.numeric import (
     is_real,
     number_of,
     same_values,
-    value,
+    values_at,
 )
 from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, polynomial_roots, value_at
 from rubricworks.verifiers.expression.tokens import TooHard
@@ -61,7 +60,7 @@ def name_of(side: str, fold: bool) -> Name | None:
         return None if tree[1] in (*CONSTANTS, "\\infty") else Name(tree[1], tree)
     if tree[0] == "call":
         names = [part[1] for part in tree[2:] if part[0] == "s" and part[1] not in CONSTANTS]
-        if len(names) == len(tree) - 2 == len(set(names)):
+        if tree[1].isalpha() and len(names) == len(tree) - 2 == len(set(names)):
             return Name(tree[1], tree, tuple(names))
         return Name(text, tree)
     return Name(text, tree) if is_label or side.lower() in _SHORT_WORDS else None
@@ -130,11 +129,12 @@ def _ratio(a: Tree, b: Tree) -> Value | None:
     for kind, numbers in (("real", range(10)), ("complex", range(5))):
         ratios: list[Value] = []
         for number in numbers:
-            try:
-                point = Point(number, kind)
-                x, y = number_of(value(a, point)), number_of(value(b, point))
-            except NO_VALUE:
+            values = values_at(a, b, Point(number, kind))
+            if values is None:
                 continue
+            if isinstance(values, bool):
+                return None
+            x, y = map(number_of, values)
             if x == 0 or y == 0:
                 return None
             ratios.append(x / y)

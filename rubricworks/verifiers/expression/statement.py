@@ -34,7 +34,7 @@ _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _END_OF_TURN = re.compile(r"<\|im_(?:start|end)\|>.*", re.DOTALL)
 _HOPE = re.compile(r"I hope(?: (?:it|this) is correct| this helps)?[.!]?", re.IGNORECASE)
-_MARKDOWN = re.compile(r"\*\*|^[#>\s]+", re.MULTILINE)
+_MARKDOWN = re.compile(r"\*\*|^(?:#{1,6}\s+|[>\s]+)+", re.MULTILINE)
 _POWER = re.compile(r"(?<=[\w)\]}])\*\*(?=[\w({\\-])")
 _DISPLAY = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
@@ -60,10 +60,12 @@ _BOUND_BEFORE_BOX = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably)\b"
+    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops)\b"
     r"|(?:is|was)\s+(?:not|wrong|incorrect|false)\b)",
     re.IGNORECASE,
 )
+
+_CLAUSE_END = re.compile(r"[,;.:\n]|\b(?:since|because|as|where|which|when)\b")
 
 _MATHEMATICS_IN_DOLLARS = re.compile(r"(?<![\\$])\$(?=\S)([^$]*[^\s$\\])\$(?![\d$])")
 _DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+(?![-<>=+*/^\\])|$))|(?<=[\d.\s])\$$")
@@ -183,7 +185,10 @@ def _boxed_value(text: str) -> str | None:
         group.insert(0, every.pop())
     before, after = text[: group[0].start], text[group[-1].end :]
     lead = re.split(r"[,;]\s|[.!?:]\s|\n", before)[-1]
+    same_clause = _CLAUSE_END.split(strip_surface(after[:_NEAR]).body)[0]
     if is_doubted(_CORRECTION.sub("", lead)) or _BOUND_BEFORE_BOX.search(lead) or _TAKEN_BACK.match(after):
+        return None
+    if is_doubted(same_clause):
         return None
     contents = list(dict.fromkeys(box.content.replace("$", " ") for box in group))
     if len(contents) > 1:

@@ -74,6 +74,7 @@ _FORMULA_IN_TEXT = re.compile(
 )
 """A chemical formula in upright letters."""
 _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d)(?!\d{3}(?!\d))")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _THIN_SPACE = re.compile(r"(?<=\d)\\,(?=\d{3})")
 _PLAIN_NAMES = re.compile(
@@ -155,7 +156,8 @@ def strip_surface(text: str) -> Surface:
     text = _PLAIN_COMPLEMENT.sub(r"\\mathbb{R} \\setminus ", text)
     if "\\" in text or "~" in text:
         text = _COMMAND.sub(
-            lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", _THIN_SPACE.sub("", text))
+            lambda command: _COMMANDS.get(command[0], command[0]),
+            _BRACED_COMMA.sub(",", _DECIMAL_COMMA.sub(".", _THIN_SPACE.sub("", text))),
         )
         if _VECTORS.search(text):
             text = _CROSS.sub(r"\\crossed ", text)
@@ -164,7 +166,7 @@ def strip_surface(text: str) -> Surface:
         is_text = _TEXT.fullmatch(text.strip()) is not None
         text = _TEXT.sub(r" \1\2 ", text)
     elif "{" in text:
-        text = _BRACED_COMMA.sub(",", text)
+        text = _BRACED_COMMA.sub(",", _DECIMAL_COMMA.sub(".", text))
     if "**" in text:
         text = text.replace("**", "^")
     text = _PLAIN_UNION.sub(r" \\cup ", _PLAIN_IN.sub(r"\1 \\in ", text))

@@ -8,7 +8,9 @@ _DENIALS = r"""
 not \w+n't isnt arent cant dont doesnt never (?-i:[Nn]o) nor neither cannot wrong incorrect false untrue impossible
 maybe perhaps possibly probably presumably guess\w* suspect\w* doubt\w* believe think suppose\w* assum\w+ seems?
 appears? unlikely unsure uncertain unclear unknown either (?-i:[Ii]f) whether unless instead rather
-rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than
+rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than fail\w* discard\w*
+drop(?:s|ped|ping)? ignor\w+ mistak\w+ erroneous\w* traps? naive tempting absurd invalid extraneous contradict\w*
+violat\w+ refut\w+ disprov\w+ dismiss\w* overlook\w*
 """
 _MODALS = "might could would may can"
 _REST = r"without except (?-i:[Oo]r)"
@@ -30,6 +32,29 @@ _DENIED = re.compile(_any_of(_DENIALS), re.IGNORECASE)
 _MODAL_LAST = re.compile(_any_of(_MODALS) + r"(?:\s+\w+)?\W*\Z", re.IGNORECASE)
 _OR_FIRST = re.compile(r"\W*or\b")
 _DIGIT = re.compile(r"\d")
+
+
+_ELEMENTS = """
+H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru
+Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At
+Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og
+"""
+_ELEMENT = rf"(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))})"
+_CHEMICAL = re.compile(rf"\d*(?:(?:[(\[](?={_ELEMENT}))*{_ELEMENT}\d*(?:[)\]]\d*)*)+(?:\^?\d?[+-])?")
+
+
+def is_formula(text: str) -> bool:
+    """Return True for a chemical formula, in which the case counts."""
+    return _CHEMICAL.fullmatch(text) is not None
+
+
+def same_letters(a: str, b: str) -> bool:
+    """Compare letters in either case, but of chemical formulas: CO is not Co, while no is No.
+
+    >>> same_letters("CO", "Co"), same_letters("no", "No")
+    (False, True)
+    """
+    return a == b or (a.casefold() == b.casefold() and not (is_formula(a) and is_formula(b)))
 
 
 def is_doubted(lead: str) -> bool:
@@ -107,7 +132,7 @@ tenth hundredth thousandth hundred thousand million billion dozen pair score gro
 fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
 off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
 high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
-exactly
+exactly fail lose break contradict violate conflict err miss disagree differ exceed overshoot undershoot
 """
 _IRREGULAR = {
     "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",

@@ -59,6 +59,11 @@ def test_answer_that_is_wrong_by_one_step_is_not_credited_in_either_order(line):
     assert score(answer, target) == score(target, answer) == 0
 
 
+def test_values_of_two_unknowns_are_no_list_of_values_of_one():
+    assert expr_verify("x=1, y=2", target="1,2") == 0
+    assert expr_verify("1, 2", target="x=1, y=2") == 1
+
+
 @pytest.mark.parametrize("name", ["x", "A", "area"])
 def test_named_bare_value_is_the_value(name):
     bare = [

@@ -227,6 +227,52 @@ f(5)=2|\{x=2\}
 f(2)=5|f(5)=2
 f(2)=5|f(3)=5
 y'=y|y
+\ln|x||\ln x
+\ln|x-1||\ln(1-x)
+\sqrt{|x|}|\sqrt{x}
+|x||(\sqrt{x})^2
+|a-b||(\sqrt{a-b})^2
+|x||e^{\ln x}
+\ln|x^2-1||\ln(x^2-1)
+(x^2)^{1/4}|\sqrt{x}
+y=\ln|x||y=\ln(-x)
+2y=\ln|x||y=\frac{1}{2}\ln x
+|x||\arccos(\cos x)
+\nabla\cdot\mathbf{E}=\rho|\nabla\cdot\mathbf{B}=\rho
+\nabla\times\vec{H}=\vec{J}|\nabla\times\vec{E}=\vec{J}
+E(X)=3|E(Y)=3
+P(A)=\frac{1}{3}|P(B)=\frac{1}{3}
+f(a)=5|f(b)=5
+\text{CO}|\mathrm{Co}
+\ce{NO}|\ce{No}
+\ce{HF}|Hf
+\text{CO}_2|\mathrm{Co_2}
+\ce{CS2}|\ce{Cs2}
+\mathrm{CoCl_2}|\mathrm{COCl_2}
+3,4|3.4
+3,4|\frac{17}{5}
+0,5|50%
+x=1, y=2|x=1 \text{ or } y=2
+x>0, y>0|x>0 \text{ or } y>0
+a=3或b=4|a=3且b=4
+z=3+4i|\bar z=3+4i
+3+4i|\bar z=3+4i
+0|\{0\}
+5|5 \pm 0
+5|5 fails
+5|we discard x=5
+5|a common mistake is 5
+5|the naive answer is 5
+5|\boxed{5}\text{ is wrong}
+5|\boxed{5}\ (\text{rejected})
+5|\boxed{5}. Wait, it should be 8.
+5|#5
+\left|\begin{matrix}2&1\\1&1\end{matrix}\right||\begin{pmatrix}2&1\\1&1\end{pmatrix}
+\begin{pmatrix}a&b\\c&d\end{pmatrix}|\lvert\begin{array}{cc}a&b\\c&d\end{array}\rvert
+0.000001|0.0000011
+0.0000025|0.000003
+\frac{1}{400000}|0.000003
+12.000000|12.0000004
 (1,2)|x=1 \text{ or } x=2
 (1,2)|x=1, x=2
 (1,2)|1 or 2
