@@ -80,10 +80,12 @@ def _same(a: Answer, b: Answer) -> bool | None:
     if isinstance(a, Relation):  # an unsolved relation is no set without an unknown
         return isinstance(b, Region) and b.unknown is not None and _same_regions(a, b)
     if isinstance(a, Word | Choice):
-        return _same_words(a, b)
+        return _same_letter_lists(a, b) if isinstance(b, Listing) else _same_words(a, b)
     if isinstance(a, Range):
         return isinstance(b, Range) and _all(_same(a.low, b.low), _same(a.high, b.high))
     if isinstance(a, Matrix):
+        if isinstance(b, Listing) and b.kind == "()" and all(len(row) == 1 for row in a.rows):
+            return _same(Listing("()", tuple(row[0] for row in a.rows)), b)  # a vector
         return isinstance(b, Matrix) and _same_matrices(a, b)
     if isinstance(a, Region) and isinstance(b, Listing) and b.kind == "and":
         return _same_listings(Listing("and", as_relations(a)), b)
@@ -128,6 +130,13 @@ def _same_words(a: Answer, b: Answer) -> bool:
         return a == b
     first, second = _letters(a), _letters(b)
     return first is not None and second is not None and same_letters(first, second)
+
+
+def _same_letter_lists(a: Word | Choice, b: Listing) -> bool:
+    """AC is A and C, where several options are right."""
+    letters = [_letters(item) or "" for item in b.items]
+    is_options = isinstance(a, Word) and a.text.isupper() and list(a.text) == sorted(set(a.text)) and max(a.text) <= "H"
+    return is_options and b.kind == "bare" and sorted("".join(letters).upper()) == list(_letters(a) or "")
 
 
 def _letters(answer: Answer) -> str | None:
@@ -206,7 +215,7 @@ def _is_angle(angle: Amount, other: Amount) -> bool | None:
 def _same_relations(a: Assignment | Relation, b: Assignment | Relation) -> bool | None:
     if isinstance(a, Assignment) and isinstance(b, Assignment):
         if a.name == b.name and len(a.parameters) == len(b.parameters):
-            if a.parameters != b.parameters and not (_is_function(a) or _VARIABLES >= {*a.parameters, *b.parameters}):
+            if a.parameters != b.parameters and not (_is_function(a) or {*a.parameters, *b.parameters} <= _VARIABLES):
                 return False  # E(X) = 3 and E(Y) = 3
             return _same(_with_own_parameters(a), _with_own_parameters(b))
         if a.name == b.name and not (a.parameters and b.parameters):
@@ -267,7 +276,7 @@ def _same_listings(a: Listing, b: Listing) -> bool | None:
         if _named(this) and not any(isinstance(item, Assignment) for item in other.items):
             in_order = other.kind in ("bare", "()") and len(items_a) == len(items_b)
             return in_order and _all(*map(_same, items_a, items_b))
-    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}, {"or"}):
+    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}, {"or"}, {"family"}):
         if max(len(items_a), len(items_b)) > _MOST_MEMBERS:
             return _all(len(items_a) == len(items_b), *map(_same, items_a, items_b))
         rows = [[_same(x, y) for y in items_b] for x in items_a]

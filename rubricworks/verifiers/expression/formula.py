@@ -100,7 +100,8 @@ class _Parser:
                 else:
                     factors.append(factor)
             elif self.starts_factor(token):
-                if divided or token[0].isdigit() or token[0] == ".":
+                after_factorial = self.tokens[self.at - 1] == "!"
+                if divided or ((token[0].isdigit() or token[0] == ".") and not after_factorial):
                     raise TooHard("1/2x may mean two things, x2 and 2 3 too")
                 factors.append(self.power())
             else:

@@ -37,12 +37,13 @@ from rubricworks.verifiers.expression.relation_reading import (
 from rubricworks.verifiers.expression.relations import (
     as_region,
     intersection,
+    is_constant,
     name_of,
     same_constants,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
 from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
-from rubricworks.verifiers.expression.trees import Tree
+from rubricworks.verifiers.expression.trees import Tree, renamed
 from rubricworks.verifiers.expression.values import (
     Amount,
     Answer,
@@ -55,6 +56,7 @@ from rubricworks.verifiers.expression.values import (
     Region,
     Relation,
     Word,
+    with_trees,
 )
 from rubricworks.verifiers.expression.words import is_formula, phrase_of, read_option
 
@@ -103,7 +105,12 @@ _ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers
 _BRACKETS = {"(": ")", "[": "]"}
 _UNION = re.compile(r"\\cup(?![A-Za-z])")
 _DIFFERENCE = re.compile(r"\\(?:setminus|backslash)(?![A-Za-z])")
-_EMPTY = ("\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
+_INTEGER = re.compile(
+    r"(.*?)[\s,(]*(?:where\s+)?([a-z])\s*(?:\\in\s*(?:\\mathbb\s*)?\{?\s*Z\s*\}?|is an integer)\s*\)?"
+)
+_POINT = re.compile(r"([A-Z])\s*(\(.*,.*\))")
+_ALL_BUT = re.compile(r"(?:all\s+)?real\s+numbers?\s+except(?:\s+for)?\s+(.+)", re.IGNORECASE)
+_EMPTY = ("empty set", "the empty set", "\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
 _REALS = ("\\mathbb{R}", "\\mathbb R", "\\R")
 _RESTATEMENT = re.compile(r"([^()]+?)\s*\(([^()]+)\)")
 _COORDINATE = re.compile(r"\\circ\s?\}?\s*[NSEW]$")
@@ -157,19 +164,34 @@ def _read_whole(surface: Surface) -> Answer:
         return Choice(option[0].casefold(), phrase_of(option[1]))
     if _COORDINATE.search(body) or "\\boxed" in body:
         raise TooHard("a direction, or a box within a text")
+    if "Z" in body or "integer" in body:
+        if match := _INTEGER.fullmatch(body):
+            return _family(_read(match[1], mode), match[2])
     return _read(body, mode)
+
+
+def _family(answer: Answer, name: str) -> Answer:
+    """Solutions for every integer, whatever it is called."""
+    renamed_answer = with_trees(answer, lambda tree: renamed(tree, {name: "an integer"}))
+    if renamed_answer == answer:
+        raise TooHard("an integer that does not occur")
+    return Listing("family", (renamed_answer,))
 
 
 def _read(body: str, mode: _Mode) -> Answer:
     body = strip_thousands(body)
     if amount := plain_number(body):
         return amount
-    if body in _EMPTY:
+    if body.lower() in _EMPTY:
         return Listing("{}", ())
     if body in _REALS:
         return Region((Piece(None, None, False, False),))
     if body.lower() in _ALL_REALS:
         return Region((Piece(None, None, False, False),))
+    if match := _ALL_BUT.fullmatch(body):
+        return _read_union(
+            [Region((Piece(None, None, False, False),)), Listing("{}", (_read(match[1], mode),))], is_union=False
+        )
     if body and _FOREIGN.fullmatch(body):
         return Word("".join(body.split()))
     if match := _LETTER.fullmatch(body):
@@ -233,7 +255,7 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     if any("\\" in separator for separator in separators):
         raise TooHard("logic")
-    names = {item.name if isinstance(item, Assignment) else getattr(item, "unknown", None) for item in items}
+    names = {item.name if isinstance(item, Assignment) else getattr(item, "unknown", None) for item in items} - {None}
     if words == {"or"} and any(isinstance(item, Assignment | Region | Relation) for item in items) and len(names) > 1:
         return Listing("or", tuple(items))  # x = 1 or y = 2
     if words == {"or"} and all(isinstance(item, Word | Choice) or getattr(item, "word", None) for item in items):
@@ -269,6 +291,14 @@ def _read_one(body: str, mode: _Mode) -> Answer:
     for opening, closing in (("\\{", "\\}"), ("{", "}")):
         if body.startswith(opening) and body.endswith(closing) and closes_last(body.removeprefix("\\")):
             return _braced(body[len(opening) : -len(closing)].strip(), opening, inside, mode)
+    if body.count("\\mp") == 1 and "\\pm" not in body:
+        body = body.replace("\\mp", "\\pm")
+    if (point := _POINT.fullmatch(body)) and closes_last(point[2]):
+        coordinates = _read(point[2], inside)
+        if isinstance(coordinates, Listing) and all(
+            isinstance(x, Amount) and is_constant(x.tree) for x in coordinates.items
+        ):
+            return Assignment(point[1], coordinates)
     if body.count("\\pm") == 1:
         items = tuple(_read_one(_signed(body, sign), inside) for sign in "+-")
         if all(isinstance(item, Amount) for item in items) and same_constants(

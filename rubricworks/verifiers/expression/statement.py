@@ -60,7 +60,7 @@ _BOUND_BEFORE_BOX = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops)\b"
+    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops|let\s+me|let's)\b"
     r"|(?:is|was)\s+(?:not|wrong|incorrect|false)\b)",
     re.IGNORECASE,
 )
@@ -77,10 +77,10 @@ _LEAD_IN = re.compile(
     re.IGNORECASE,
 )
 _STATES = re.compile(
-    r"""\b(?:is|are|was|were|be|equals?|equal\s+to|gives?|yields?|makes?|totals?|measures?|costs?|becomes?|gets?
+    r"""\b(?:(?:is|are|was|were)(?:\s+at(?=\s+\())?|be|equal(?:s|\s+to)?|gives?|yields?|makes?|totals?|measures?|costs?|becomes?|gets?
     |obtains?|find|that|namely|contains?|includes?|has|have|had|shows?|displays?|depicts?|counts?|counted|sees?|holds?
     |needs?|takes?|earns?|pays?|weighs?|lasts?|leaves?|(?:in|de)creases?\s+by|answer|result|it's|that's|there's)\s+
-    |(?<![\d:]):\s+|(?<=[A-Za-z)])\s*:\s+|=>|\\Rightarrow|\\implies""",
+    |(?<=[a-z]{2}\s)\$?\d[\d\s.,()$]*[-+*/][-\d\s.,+*/()$]*=\s*|(?<![\d:]):\s+|(?<=[A-Za-z)])\s*:\s+|=>|\\Rightarrow|\\implies""",
     re.IGNORECASE | re.VERBOSE,
 )
 _IS_THE_ANSWER = re.compile(
@@ -89,7 +89,8 @@ _IS_THE_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(
-    r"\s*,?\s*\b(?:because|since|given that|as required|as desired|where)\b.*", re.IGNORECASE | re.DOTALL
+    r"\s*,?\s*\b(?:because|since|given that|as required|as desired|where|in (?:total|all)|altogether|every \w+$)\b.*",
+    re.IGNORECASE | re.DOTALL,
 )
 _THERE_ARE = re.compile(
     r"\bthere\s+(?:are|is|were|was)\s+(?:exactly\s+|only\s+)?(?P<count>\d[\d,]*)(?P<things>(?:\s+[a-z]+){1,5}?)"

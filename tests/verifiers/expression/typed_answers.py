@@ -273,6 +273,27 @@ z=3+4i|\bar z=3+4i
 0.0000025|0.000003
 \frac{1}{400000}|0.000003
 12.000000|12.0000004
+x=2k\pi, k\in\mathbb{Z}|x=k\pi, k\in\mathbb{Z}
+x=2k\pi, k\in\mathbb{Z}|x=2k\pi
+P(2,-3)|Q(2,-3)
+(2,-3)|P(-3,2)
+\begin{pmatrix}1\\2\end{pmatrix}|(2,1)
+\begin{pmatrix}1&2\end{pmatrix}|(1,2)
+AC|A, C, D
+AC|A or C
+5 m/s|5\frac{s}{m}
+5 units|5 square units
+72|She sold 48+24 = 71 clips.
+72|We know that x + 24 = 72
+72|She thought 48+24 = 72
+9|面积不为9
+9|约为9
+9|错误答案为9
+\binom{10}{3}|C_{10}^{4}
+(-\infty,0)\cup(0,\infty)|all real numbers except 1
+5|the upper bound is 5
+5|most people get 5
+5|\boxed{5}. Let me recheck: the sum is 6.
 (1,2)|x=1 \text{ or } x=2
 (1,2)|x=1, x=2
 (1,2)|1 or 2
@@ -286,6 +307,39 @@ E|Answer: A and E
 5!|5!+1
 10^{60}|10^{60}+1
 \frac{1}{2004!}|0
+"""
+
+# Right answers in forms that say more than the value, or that a target seldom has.
+RIGHT = r"""
+16-4\pi|So the area equals **16 − 4π** square units.
+72|She sold 48+24 = 72 clips.
+$18|She makes $18 every day.
+5 m/s|v = 5\,\frac{\text{m}}{\text{s}}
+5|x is equal to 5
+(2,-3)|The vertex is at $(2,-3)$.
+(2,-3)|P(2,-3)
+\begin{pmatrix}1\\-2\end{pmatrix}|\langle 1,-2\rangle
+\binom{10}{3}|{10 \choose 3}
+\binom{10}{3}|C_{10}^{3}
+\binom{10}{3}|\frac{10!}{3!\,7!}
+1\pm\sqrt{5}|1\mp\sqrt{5}
+AC|A, C
+AC|A and C
+B|故选:B
+B|答案选B
+5|所以一共有5个。
+12元|共花了12元
+30平方厘米|面积为30平方厘米
+(2,-3)|顶点坐标为(2,-3)
+3:45|3{:}45
+0.5|0{,}5
+\emptyset|the empty set
+(-\infty,0)\cup(0,\infty)|all real numbers except 0
+x=2k\pi, k\in\mathbb{Z}|x=2n\pi\ (n\in\mathbb{Z})
+\sqrt{ab}|\sqrt{a}\sqrt{b}
+\sqrt[3]{x^2}|x^{2/3}
+\left|\begin{matrix}2&1\\1&1\end{matrix}\right||1
+3,4|x = 3 or 4
 """
 
 
