@@ -69,6 +69,8 @@ _ORDER = (Assignment, Relation, Word, Choice, Range, Matrix, Region, Listing, Am
 def _same(a: Answer, b: Answer) -> bool | None:
     for this, other in ((a, b), (b, a)):
         if isinstance(this, Amount) and this.other is not None:
+            if isinstance(this.other, Listing) and getattr(other, "places", None) is None:
+                return _same(this.other, other)  # 1,25 is 1.25 beside a decimal only
             return _any(_same(replace(this, other=None), other), _same(this.other, other))
     if (named := _named(a)) and (others := _named(b)):
         return named.keys() == others.keys() and _all(*(_same(value, others[name]) for name, value in named.items()))

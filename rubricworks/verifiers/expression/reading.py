@@ -164,9 +164,8 @@ def _read_whole(surface: Surface) -> Answer:
         return Choice(option[0].casefold(), phrase_of(option[1]))
     if _COORDINATE.search(body) or "\\boxed" in body:
         raise TooHard("a direction, or a box within a text")
-    if "Z" in body or "integer" in body:
-        if match := _INTEGER.fullmatch(body):
-            return _family(_read(match[1], mode), match[2])
+    if ("Z" in body or "integer" in body) and (match := _INTEGER.fullmatch(body)):
+        return _family(_read(match[1], mode), match[2])
     return _read(body, mode)
 
 

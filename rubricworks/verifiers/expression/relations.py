@@ -13,18 +13,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from rubricworks.verifiers.expression.amounts import formula_tree
-from rubricworks.verifiers.expression.numeric import (
-    Point,
-    Value,
-    agree,
-    constant_value,
-    depends_on,
-    is_exact,
-    is_real,
-    number_of,
-    same_values,
-    values_at,
-)
+from rubricworks.verifiers.expression.arithmetic import Value, is_exact, is_real, number_of
+from rubricworks.verifiers.expression.numeric import Point, agree, constant_value, depends_on, same_values, values_at
 from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, polynomial_roots, value_at
 from rubricworks.verifiers.expression.tokens import TooHard
 from rubricworks.verifiers.expression.trees import CONSTANTS, Tree, symbols
@@ -314,7 +304,7 @@ def _position(end: Amount | None, infinite: float) -> Value:
 
 
 def same_regions(a: Region, b: Region, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:
-    """Compare pieces, in order where the ends are numbers."""
+    """Compare the pieces one by one, sorted where the ends are numbers."""
     if None not in (a.unknown, b.unknown) and a.unknown != b.unknown:
         return False
     ordered_a, ordered_b = union(a), union(b)
@@ -323,16 +313,8 @@ def same_regions(a: Region, b: Region, same_ends: Callable[[Amount, Amount], boo
     first, second = (ordered_a or a).pieces, (ordered_b or b).pieces
     if len(first) != len(second):
         return False
-    if ordered_a:
-        outcomes = [_same_pieces(x, y, same_ends) for x, y in zip(first, second, strict=True)]
-        return False if False in outcomes else None if None in outcomes else True
-    remaining = list(second)
-    for x in first:
-        match = next((y for y in remaining if _same_pieces(x, y, same_ends)), None)
-        if match is None:
-            return False
-        remaining.remove(match)
-    return True
+    outcomes = [_same_pieces(x, y, same_ends) for x, y in zip(first, second, strict=True)]
+    return False if False in outcomes else None if None in outcomes else True
 
 
 def _same_pieces(a: Piece, b: Piece, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:

@@ -174,24 +174,7 @@ def strip_surface(text: str) -> Surface:
     text = _CHOOSE.sub(_binomial, text.replace("{:}", ":"))
     text = _PLAIN_UNION.sub(r" \\cup ", _PLAIN_IN.sub(r"\1 \\in ", text))
     text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text)).strip()
-    return Surface(about + _strip_doubled_brackets(text), in_math, in_dollars, is_text)
-
-
-def _strip_doubled_brackets(text: str) -> str:
-    """((3)) is (3), however often."""
-    if not text.startswith("((") or not text.endswith("))"):
-        return text
-    opened: list[int] = []
-    closed_by = {}
-    for place, character in enumerate(text):
-        if character == "(":
-            opened.append(place)
-        elif character == ")" and opened:
-            closed_by[opened.pop()] = place
-    doubled = 0
-    while closed_by.get(doubled + 1) == len(text) - doubled - 2 and closed_by.get(doubled) == len(text) - doubled - 1:
-        doubled += 1
-    return text[doubled : len(text) - doubled]
+    return Surface(about + text, in_math, in_dollars, is_text)
 
 
 def _binomial(numbers: re.Match[str]) -> str:

@@ -10,8 +10,9 @@ maybe perhaps possibly probably presumably guess\w* suspect\w* doubt\w* believe 
 appears? unlikely unsure uncertain unclear unknown either (?-i:[Ii]f) whether unless instead rather
 rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than fail\w* discard\w*
 drop(?:s|ped|ping)? ignor\w+ mistak\w+ erroneous\w* traps? naive tempting absurd invalid extraneous contradict\w*
-violat\w+ bounds? decoy\w* distractor\w* typical\w* careless\w* misread\w* (?:many|some|most)\s+(?:people|students|say|get|think)
-errors?\s+gives? thought believed claimed wrongly incorrectly refut\w+ disprov\w+ dismiss\w* overlook\w*
+violat\w+ bounds? decoy\w* distractor\w* typical\w* careless\w* misread\w*
+(?:many|some|most)\s+(?:people|students|say|get|think) errors?\s+gives? thought believed claimed wrongly incorrectly
+refut\w+ disprov\w+ dismiss\w* overlook\w*
 """
 _MODALS = "might could would may can"
 _REST = r"without except (?-i:[Oo]r)"
