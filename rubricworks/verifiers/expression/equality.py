@@ -7,7 +7,7 @@ other side has no name. Every other pair is different.
 
 import re
 from dataclasses import replace
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 
 from rubricworks.verifiers.expression.numeric import decimal_value, same_values
 from rubricworks.verifiers.expression.relations import (
@@ -36,7 +36,7 @@ from rubricworks.verifiers.expression.values import (
 from rubricworks.verifiers.expression.words import same_letters
 
 ENOUGH_PLACES = 6
-"""A decimal of so many places stands for the number that it is rounded or cut from: 0.333333 is 1/3, 0.333 is not."""
+"""A decimal of so many places and digits stands for the number that it is rounded from: 0.333333 is 1/3, 0.333 is not."""
 _CONTEXT = Context(prec=60)
 _MOST_DIGITS, _LARGEST = 40, 30
 """Of a decimal after the point, and before it."""
@@ -129,7 +129,7 @@ def _all(*outcomes: bool | None) -> bool | None:
 def _same_words(a: Answer, b: Answer) -> bool:
     """Compare letters; two options with texts have the same text too."""
     if isinstance(a, Choice) and isinstance(b, Choice) and a.text and b.text:
-        return a == b
+        return a.letter == b.letter and same_letters(a.text, b.text)
     first, second = _letters(a), _letters(b)
     return first is not None and second is not None and same_letters(first, second)
 
@@ -175,14 +175,14 @@ def _same_trees(a: Tree, b: Tree) -> bool | None:
 
 
 def _is_rounded(precise: Tree, rough: Tree, places: int) -> bool:
-    """Return True if the precise number, rounded either way or cut to as many places, is the rough one."""
+    """Return True if the precise number, rounded either way to as many places, is the rough one."""
     if not ENOUGH_PLACES <= places <= _MOST_DIGITS or symbols(precise) - {"\\pi", "e"}:
         return False
     number, given = decimal_value(precise), decimal_value(rough)
     if given == 0 or number.adjusted() > _LARGEST or given.adjusted() + places + 1 < ENOUGH_PLACES:
         return False
     last = Decimal(1).scaleb(-places)
-    roundings = (ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_DOWN)
+    roundings = (ROUND_HALF_EVEN, ROUND_HALF_UP)
     return any(number.quantize(last, rounding, _CONTEXT) == given for rounding in roundings)
 
 

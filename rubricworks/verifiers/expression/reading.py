@@ -78,6 +78,7 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{2,}")
 """3,4 is a list; 1,22 is a list or 1.22."""
 _APPLIED = re.compile(r"[A-Za-z]\s*\(\s*[A-Z]\s*[,)]")
 """E(X) is not E(Y): a random variable, an event."""
+_ELEMENT = re.compile(r"(?<![A-Za-z\\])[A-Z][a-z](?![a-z])")
 _LETTER = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:)]?")
 _SCALE_LETTER = re.compile(r"[\d})]\s*[KMBTGHSkmbtghs]$")
 """A number and a letter that is one thing in upper case and another in lower: 5 M, 5 m."""
@@ -101,7 +102,6 @@ _COLUMN = re.compile(r"[(\[](.*,.*)[)\]]\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\
 _CONDITION = re.compile(r"^\s*(?:if|for|when|where)\b|\botherwise\b")
 _ANGLE = re.compile(r"<([^<>=]*,[^<>=]*)>")
 _ROWS = re.compile(r"(.*?)\s*[*]?\s*\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
-_ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers", "set of all real numbers"}
 _BRACKETS = {"(": ")", "[": "]"}
 _UNION = re.compile(r"\\cup(?![A-Za-z])")
 _DIFFERENCE = re.compile(r"\\(?:setminus|backslash)(?![A-Za-z])")
@@ -109,6 +109,8 @@ _INTEGER = re.compile(
     r"(.*?)[\s,(]*(?:where\s+)?([a-z])\s*(?:\\in\s*(?:\\mathbb\s*)?\{?\s*Z\s*\}?|is an integer)\s*\)?"
 )
 _POINT = re.compile(r"([A-Z])\s*(\(.*,.*\))")
+_REALS_IN_WORDS = re.compile(r"(?:the\s+)?(?:set\s+of\s+)?(?:all\s+)?real(?:s|\s+numbers)", re.IGNORECASE)
+_ALL_REALS = Region((Piece(None, None, False, False),))
 _ALL_BUT = re.compile(r"(?:all\s+)?real\s+numbers?\s+except(?:\s+for)?\s+(.+)", re.IGNORECASE)
 _EMPTY = ("empty set", "the empty set", "\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
 _REALS = ("\\mathbb{R}", "\\mathbb R", "\\R")
@@ -149,12 +151,10 @@ def _read_whole(surface: Surface) -> Answer:
     letters = set(_COMMAND.sub("", body))
     both_cases = any(letter.lower() in letters for letter in letters if letter.isupper())
     fold = not both_cases and not _SCALE_LETTER.search(body) and not _APPLIED.search(body)
+    fold = fold and not any(map(is_formula, _ELEMENT.findall(body)))
     mode = _Mode(fold, surface.in_math and not surface.is_text, surface.in_dollars and not surface.is_text)
     if not mode.in_math and _DECIMAL_COMMA.fullmatch(body) and strip_thousands(body) == body:
-        decimal = plain_number(body.replace(",", "."))
-        if decimal is None:
-            raise TooHard("no number")
-        return replace(decimal, other=_read(body, mode))
+        return replace(read_amount(body.replace(",", "."), fold=fold), other=_read(body, mode))
     if not body.isdigit():
         body = in_digits(body, suffixes=not mode.in_dollars)
         if (match := _RESTATEMENT.fullmatch(body)) and match[1] == match[2]:  # 5 (five)
@@ -183,14 +183,10 @@ def _read(body: str, mode: _Mode) -> Answer:
         return amount
     if body.lower() in _EMPTY:
         return Listing("{}", ())
-    if body in _REALS:
-        return Region((Piece(None, None, False, False),))
-    if body.lower() in _ALL_REALS:
-        return Region((Piece(None, None, False, False),))
+    if body in _REALS or _REALS_IN_WORDS.fullmatch(body):
+        return _ALL_REALS
     if match := _ALL_BUT.fullmatch(body):
-        return _read_union(
-            [Region((Piece(None, None, False, False),)), Listing("{}", (_read(match[1], mode),))], is_union=False
-        )
+        return _read_union([_ALL_REALS, Listing("{}", (_read(match[1], mode),))], is_union=False)
     if body and _FOREIGN.fullmatch(body):
         return Word("".join(body.split()))
     if match := _LETTER.fullmatch(body):

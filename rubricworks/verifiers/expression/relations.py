@@ -104,14 +104,7 @@ def same_solutions(a: Relation, b: Relation) -> bool | None:
     if a.sign in ("=", "!="):
         first, second = a.difference, b.difference
         return _vanishes_where(first, second, names) and _vanishes_where(second, first, names)
-    elif len(names) == 1:
-        regions = (solved(a), solved(b))
-        return None not in regions and same_regions(*regions, _same_ends)  # type: ignore[arg-type]
     return False
-
-
-def _same_ends(a: Amount, b: Amount) -> bool:
-    return agree(constant_value(a.tree), constant_value(b.tree))
 
 
 def _ratio(a: Tree, b: Tree) -> Value | None:

@@ -60,7 +60,8 @@ _BOUND_BEFORE_BOX = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops|let\s+me|let's)\b"
+    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops|let\s+me|let's|correction|no(?=[,:.])|i\s+made)\b"
+    r"|(?:that|this|it)(?:'s|\s+is|\s+was)\s+(?:not|wrong|incorrect|false|an?\s+error)\b"
     r"|(?:is|was)\s+(?:not|wrong|incorrect|false)\b)",
     re.IGNORECASE,
 )

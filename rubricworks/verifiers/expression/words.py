@@ -12,7 +12,8 @@ rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anythi
 drop(?:s|ped|ping)? ignor\w+ mistak\w+ erroneous\w* traps? naive tempting absurd invalid extraneous contradict\w*
 violat\w+ bounds? decoy\w* distractor\w* typical\w* careless\w* misread\w*
 (?:many|some|most)\s+(?:people|students|say|get|think) errors?\s+gives? thought believed claimed wrongly incorrectly
-refut\w+ disprov\w+ dismiss\w* overlook\w*
+refut\w+ disprov\w+ dismiss\w* overlook\w* toss\w* forget\w* skip\w* delet\w+ remov\w+ cross(?:ed)?\s+out used\s+to
+misprint\w* (?:old|previous|initial|earlier)\s+(?:answer|guess|result|attempt)
 """
 _MODALS = "might could would may can"
 _REST = r"without except (?-i:[Oo]r)"
@@ -56,7 +57,9 @@ def same_letters(a: str, b: str) -> bool:
     >>> same_letters("CO", "Co"), same_letters("no", "No")
     (False, True)
     """
-    return a == b or (a.casefold() == b.casefold() and not (is_formula(a) and is_formula(b)))
+    if a.casefold() != b.casefold():
+        return False
+    return not any(x != y and is_formula(x) and is_formula(y) for x, y in zip(a.split(), b.split(), strict=True))
 
 
 def is_doubted(lead: str) -> bool:
@@ -100,6 +103,8 @@ def read_option(text: str) -> tuple[str, str] | None:
 
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+(?:'[a-z]+)?|\d+(?:,\d{3})*(?:\.\d+)?|\^\s?\{?\s?\\circ\s?\}?|[^\sA-Za-z\d]")
+_SHORT_ENGLISH = {"am", "as", "at", "be", "he", "in", "no"}
+
 _DIRECTIONS = {"n": "north", "s": "south", "e": "east", "w": "west"}
 
 
@@ -120,7 +125,8 @@ def phrase_of(text: str) -> str:
         elif token.casefold() in _DIRECTIONS and previous == "degree":
             words.append(_DIRECTIONS[token.casefold()])
         elif token[0].isalpha():
-            word = token.casefold()
+            keeps_case = is_formula(token) and token.casefold() not in _SHORT_ENGLISH
+            word = token if keeps_case and len(token) > 1 else token.casefold()
             is_article = word in ("a", "an", "the") and place < len(tokens) - 1 and (token == word or place == 0)
             words += [] if is_article else [singular(word) or word]
         elif token not in ",.;{}":
@@ -134,7 +140,7 @@ tenth hundredth thousandth hundred thousand million billion dozen pair score gro
 fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
 off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
 high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
-exactly fail lose break contradict violate conflict err miss disagree differ exceed overshoot undershoot
+exactly fail lose break misse contradict violate conflict err miss disagree differ exceed overshoot undershoot
 """
 _IRREGULAR = {
     "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",

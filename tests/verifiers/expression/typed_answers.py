@@ -294,6 +294,16 @@ AC|A or C
 5|the upper bound is 5
 5|most people get 5
 5|\boxed{5}. Let me recheck: the sum is 6.
+2\mathrm{CO}|2\mathrm{Co}
+3 mol CO|3 mol Co
+5|cross out x=5
+5|my initial answer was 5
+5|\boxed{5}. No: it is 8.
+5|\boxed{5}. This is incorrect.
+\frac{20000009}{10000000}|2.000000
+x=k\pi, k\in\mathbb{Z}|x=k\pi+1, k\in\mathbb{Z}
+2\ln|x||2\ln x
+1,25|\frac{5}{4}
 (1,2)|x=1 \text{ or } x=2
 (1,2)|x=1, x=2
 (1,2)|1 or 2
@@ -311,7 +321,7 @@ E|Answer: A and E
 
 # Right answers in forms that say more than the value, or that a target seldom has.
 RIGHT = r"""
-16-4\pi|So the area equals **16 − 4π** square units.
+16-4\pi|So the area equals **16 - 4π** square units.
 72|She sold 48+24 = 72 clips.
 $18|She makes $18 every day.
 5 m/s|v = 5\,\frac{\text{m}}{\text{s}}
