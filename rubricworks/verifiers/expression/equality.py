@@ -36,7 +36,7 @@ from rubricworks.verifiers.expression.values import (
 from rubricworks.verifiers.expression.words import same_letters
 
 ENOUGH_PLACES = 6
-"""A decimal of so many places and digits stands for the number that it is rounded from: 0.333333 is 1/3, 0.333 is not."""
+"""A decimal of so many places and digits stands for what it is rounded from: 0.333333 is 1/3, 0.333 is not."""
 _CONTEXT = Context(prec=60)
 _MOST_DIGITS, _LARGEST = 40, 30
 """Of a decimal after the point, and before it."""

@@ -2,9 +2,10 @@
 
 Two formulas that differ anywhere differ at a random point, and by far more than the last digits; two that agree to a
 hundred digits at several points are the same. Each variable is a random number of its own, of either sign. A point
-where a root, a power or a logarithm leaves the real numbers is outside the domain, where the other formula
-must be too, unless i is written out or no real point is inside: then the points are complex. An atom (an applied function, an integral without a closed value) has a
-random value that depends on its name, its arguments and the point only. Nothing here takes more than milliseconds.
+where a root, a power or a logarithm leaves the real numbers is outside the domain, where the other formula must be too,
+unless i is written out or no real point is inside: then the points are complex. An atom (an applied function, an
+integral without a closed value) has a random value that depends on its name, its arguments and the point only. Nothing
+here takes more than milliseconds.
 """
 
 import random

@@ -304,6 +304,10 @@ AC|A or C
 x=k\pi, k\in\mathbb{Z}|x=k\pi+1, k\in\mathbb{Z}
 2\ln|x||2\ln x
 1,25|\frac{5}{4}
+9|小于等于9
+9|估计为9
+9|上限为9
+9|也许是9
 (1,2)|x=1 \text{ or } x=2
 (1,2)|x=1, x=2
 (1,2)|1 or 2
