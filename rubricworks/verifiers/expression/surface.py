@@ -137,7 +137,7 @@ def plain_characters(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def strip_surface(text: str) -> Surface:
-    """Take off what surrounds an answer, and write commands in one way.
+    r"""Take off what surrounds an answer, and write commands in one way.
 
     >>> strip_surface("$$\\boxed{\\dfrac{1}{2}}.$$").body
     '\\frac{1}{2}'
