@@ -7,7 +7,7 @@ other side has no name. Every other pair is different.
 
 import re
 from dataclasses import replace
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 
 from rubricworks.verifiers.expression.numeric import decimal_value, same_values
 from rubricworks.verifiers.expression.relations import (
@@ -33,20 +33,30 @@ from rubricworks.verifiers.expression.values import (
     Word,
     with_trees,
 )
+from rubricworks.verifiers.expression.words import same_letters
 
 ENOUGH_PLACES = 6
-"""A decimal of so many places stands for the number that it is rounded or cut from: 0.333333 is 1/3, 0.333 is not."""
+"""A decimal of so many places and digits stands for what it is rounded from: 0.333333 is 1/3, 0.333 is not."""
 _CONTEXT = Context(prec=60)
 _MOST_DIGITS, _LARGEST = 40, 30
 """Of a decimal after the point, and before it."""
 _RADIAN: Tree = ("/", ("s", "\\pi"), ("n", 180))
 """One degree."""
 _MOST_MEMBERS = 20
+_VARIABLES = set("nmkrstuvwxyz")
+"""What a constant function may be a function of."""
 _DERIVATIVE = re.compile(r"D\d (\S+)")
 
 
 def same(a: Answer, b: Answer) -> bool | None:
-    """Compare two answers by the table above."""
+    """Compare a target and an answer by the table above."""
+    if (
+        isinstance(a, Listing)
+        and a.kind == "bare"
+        and _named(b)
+        and not any(isinstance(i, Assignment) for i in a.items)
+    ):
+        return False  # 1, 2 are values of one unknown, x = 1, y = 2 of two
     try:
         return _same(a, b)
     except (TooHard, RecursionError, ArithmeticError, ValueError, TypeError):
@@ -59,6 +69,8 @@ _ORDER = (Assignment, Relation, Word, Choice, Range, Matrix, Region, Listing, Am
 def _same(a: Answer, b: Answer) -> bool | None:
     for this, other in ((a, b), (b, a)):
         if isinstance(this, Amount) and this.other is not None:
+            if isinstance(this.other, Listing) and getattr(other, "places", None) is None:
+                return _same(this.other, other)  # 1,25 is 1.25 beside a decimal only
             return _any(_same(replace(this, other=None), other), _same(this.other, other))
     if (named := _named(a)) and (others := _named(b)):
         return named.keys() == others.keys() and _all(*(_same(value, others[name]) for name, value in named.items()))
@@ -70,10 +82,12 @@ def _same(a: Answer, b: Answer) -> bool | None:
     if isinstance(a, Relation):  # an unsolved relation is no set without an unknown
         return isinstance(b, Region) and b.unknown is not None and _same_regions(a, b)
     if isinstance(a, Word | Choice):
-        return _same_words(a, b)
+        return _same_letter_lists(a, b) if isinstance(b, Listing) else _same_words(a, b)
     if isinstance(a, Range):
         return isinstance(b, Range) and _all(_same(a.low, b.low), _same(a.high, b.high))
     if isinstance(a, Matrix):
+        if isinstance(b, Listing) and b.kind == "()" and all(len(row) == 1 for row in a.rows):
+            return _same(Listing("()", tuple(row[0] for row in a.rows)), b)  # a vector
         return isinstance(b, Matrix) and _same_matrices(a, b)
     if isinstance(a, Region) and isinstance(b, Listing) and b.kind == "and":
         return _same_listings(Listing("and", as_relations(a)), b)
@@ -81,6 +95,8 @@ def _same(a: Answer, b: Answer) -> bool | None:
         return _same_regions(a, b)
     if isinstance(a, Amount) and isinstance(b, Amount):
         return _same_amounts(a, b)
+    if isinstance(a, Listing) and isinstance(b, Amount) and a.kind == "{}":
+        return False  # the set of a number is no number
     return _same_listings(_as_listing(a), _as_listing(b))
 
 
@@ -92,6 +108,8 @@ def _same_named(a: Assignment, b: Answer) -> bool | None:
         return False
     if isinstance(b, Listing) and {item.name for item in b.items if isinstance(item, Assignment)} - {a.name}:
         return False
+    if a.name.startswith(("\\bar", "\\overline")) and "i" in names:
+        return False  # of a conjugate
     return _same_regions(a, b) if isinstance(b, Region) else _same(a.value, b)
 
 
@@ -111,8 +129,16 @@ def _all(*outcomes: bool | None) -> bool | None:
 def _same_words(a: Answer, b: Answer) -> bool:
     """Compare letters; two options with texts have the same text too."""
     if isinstance(a, Choice) and isinstance(b, Choice) and a.text and b.text:
-        return a == b
-    return _letters(a) is not None and _letters(a) == _letters(b)
+        return a.letter == b.letter and same_letters(a.text, b.text)
+    first, second = _letters(a), _letters(b)
+    return first is not None and second is not None and same_letters(first, second)
+
+
+def _same_letter_lists(a: Word | Choice, b: Listing) -> bool:
+    """AC is A and C, where several options are right."""
+    letters = [_letters(item) or "" for item in b.items]
+    is_options = isinstance(a, Word) and a.text.isupper() and list(a.text) == sorted(set(a.text)) and max(a.text) <= "H"
+    return is_options and b.kind == "bare" and sorted("".join(letters).upper()) == list(_letters(a) or "")
 
 
 def _letters(answer: Answer) -> str | None:
@@ -124,7 +150,7 @@ def _letters(answer: Answer) -> str | None:
 
 
 def _same_amounts(a: Amount, b: Amount) -> bool | None:
-    if a.word is not None and a.word == b.word:
+    if a.word and b.word and same_letters(a.word, b.word):
         return True
     tree = _in_units_of(a, b)
     if tree is None:
@@ -134,9 +160,9 @@ def _same_amounts(a: Amount, b: Amount) -> bool | None:
         return True
     if outcome is not False or -1 in (a.places, b.places) or a.places == b.places:
         return outcome
-    # The shorter decimal is the rough one.
-    first_is_rough = a.places is not None and (b.places is None or a.places <= b.places)
-    rough, precise, places = (tree, b.tree, a.places) if first_is_rough else (b.tree, tree, b.places)
+    if None not in (a.places, b.places):
+        return False  # two decimals are two numbers
+    rough, precise, places = (b.tree, tree, b.places) if a.places is None else (tree, b.tree, a.places)
     return _is_rounded(precise, rough, places or 0)
 
 
@@ -149,14 +175,14 @@ def _same_trees(a: Tree, b: Tree) -> bool | None:
 
 
 def _is_rounded(precise: Tree, rough: Tree, places: int) -> bool:
-    """Return True if the precise number, rounded either way or cut to as many places, is the rough one."""
+    """Return True if the precise number, rounded either way to as many places, is the rough one."""
     if not ENOUGH_PLACES <= places <= _MOST_DIGITS or symbols(precise) - {"\\pi", "e"}:
         return False
     number, given = decimal_value(precise), decimal_value(rough)
-    if given == 0 or number.adjusted() > _LARGEST:
+    if given == 0 or number.adjusted() > _LARGEST or given.adjusted() + places + 1 < ENOUGH_PLACES:
         return False
     last = Decimal(1).scaleb(-places)
-    roundings = (ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_DOWN)
+    roundings = (ROUND_HALF_EVEN, ROUND_HALF_UP)
     return any(number.quantize(last, rounding, _CONTEXT) == given for rounding in roundings)
 
 
@@ -191,11 +217,18 @@ def _is_angle(angle: Amount, other: Amount) -> bool | None:
 def _same_relations(a: Assignment | Relation, b: Assignment | Relation) -> bool | None:
     if isinstance(a, Assignment) and isinstance(b, Assignment):
         if a.name == b.name and len(a.parameters) == len(b.parameters):
+            if a.parameters != b.parameters and not (_is_function(a) or {*a.parameters, *b.parameters} <= _VARIABLES):
+                return False  # E(X) = 3 and E(Y) = 3
             return _same(_with_own_parameters(a), _with_own_parameters(b))
         if a.name == b.name and not (a.parameters and b.parameters):
             return _same(a.value, b.value)  # y(x) = 2x and y = 2x
     first, second = (as_relation(side) if isinstance(side, Assignment) else side for side in (a, b))
     return first is not None and second is not None and same_solutions(first, second)
+
+
+def _is_function(answer: Assignment) -> bool:
+    value = answer.value
+    return not isinstance(value, Amount) or not symbols(value.tree).isdisjoint(answer.parameters)
 
 
 def _with_own_parameters(function: Assignment) -> Answer:
@@ -245,7 +278,7 @@ def _same_listings(a: Listing, b: Listing) -> bool | None:
         if _named(this) and not any(isinstance(item, Assignment) for item in other.items):
             in_order = other.kind in ("bare", "()") and len(items_a) == len(items_b)
             return in_order and _all(*map(_same, items_a, items_b))
-    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}, {"or"}):
+    if kinds <= {"bare", "{}"} or kinds in ({"cases"}, {"and"}, {"or"}, {"family"}):
         if max(len(items_a), len(items_b)) > _MOST_MEMBERS:
             return _all(len(items_a) == len(items_b), *map(_same, items_a, items_b))
         rows = [[_same(x, y) for y in items_b] for x in items_a]

@@ -20,7 +20,6 @@ LONGEST, _DEEPEST, _DEEPEST_CALCULUS = 6000, 100, 16
 """Characters: a sum of four hundred fractions; brackets."""
 _FUNCTIONS = {f"\\{name}": name for name in FUNCTION_NAMES}
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-_MANY = {"\\max": "max", "\\min": "min", "\\gcd": "gcd", "\\lcm": "lcm"}
 _GREEK = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell infty nabla partial aleph
@@ -100,7 +99,8 @@ class _Parser:
                 else:
                     factors.append(factor)
             elif self.starts_factor(token):
-                if divided or token[0].isdigit() or token[0] == ".":
+                after_factorial = self.tokens[self.at - 1] == "!"
+                if divided or ((token[0].isdigit() or token[0] == ".") and not after_factorial):
                     raise TooHard("1/2x may mean two things, x2 and 2 3 too")
                 factors.append(self.power())
             else:
@@ -170,10 +170,6 @@ class _Parser:
             return self.root()
         if token in _FUNCTIONS:
             return self.function(_FUNCTIONS[token])
-        if token in _MANY:
-            if not self.passed("(") and not self.passed("\\{"):
-                raise TooHard("no bracket")
-            return ("call", _MANY[token], *self.listed(_OPENERS[self.tokens[self.at - 1]]))
         if token == "\\binom":
             return ("binom", self.argument(), self.argument())
         if token in _ROUNDINGS:

@@ -82,7 +82,7 @@ def split_range(text: str, *, in_math: bool) -> tuple[str, str] | None:
             low += "%"
         if low[0] in _CURRENCIES and high[0] not in _CURRENCIES:
             high = low[0] + high
-        return f"{low} {unit}".strip(), f"{high} {unit}".strip()
+        return f"{low} {symbol}".strip(), f"{high} {symbol}".strip()
     for pattern in (_BETWEEN, _FROM_TO):
         if match := pattern.fullmatch(text):
             low, high = match["low"], match["high"]

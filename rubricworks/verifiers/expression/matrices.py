@@ -36,7 +36,7 @@ def read_matrix(body: str, *, fold: bool) -> Matrix | Amount:
     """
     determinant = _DETERMINANT.match(body)
     block = BLOCK.fullmatch(body, determinant.end() if determinant else 0)
-    if block and (determinant or block[1] == "vmatrix"):
+    if block and (determinant or block[1] == "vmatrix" or is_between_bars(block)):
         return Amount(_determinant(_entries(block[2], fold)))
     total: Rows | None = None
     at = 0
@@ -54,6 +54,18 @@ def read_matrix(body: str, *, fold: bool) -> Matrix | Amount:
     return Matrix(tuple(tuple(Amount(cell) for cell in row) for row in total))
 
 
+def is_between_bars(block: re.Match[str]) -> bool:
+    """Return True for |...|, a determinant.
+
+    Raises:
+        TooHard: a bar stands on one side only.
+    """
+    bars = [bracket == "|" for bracket in (block[0][0], block[0][-1])]
+    if bars[0] != bars[1]:
+        raise TooHard("one bar")
+    return bars[0]
+
+
 def transposed(rows: Rows) -> Rows:
     return tuple(zip(*rows, strict=True))
 
@@ -68,7 +80,7 @@ def _term(body: str, at: int, fold: bool) -> tuple[Rows, int]:
             break
         if before and before != "*":
             scalar = formula_tree(before, fold=fold)
-        if block[1] not in _MATRICES:
+        if block[1] not in _MATRICES or is_between_bars(block):
             raise TooHard(f"{block[1]} is no matrix")
         rows, at = _entries(block[2], fold), block.end()
         if turned := _TRANSPOSED.match(body, at):

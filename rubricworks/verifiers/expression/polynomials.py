@@ -2,16 +2,8 @@
 
 from itertools import zip_longest
 
-from rubricworks.verifiers.expression.numeric import (
-    Point,
-    Value,
-    added,
-    constant_value,
-    is_exact,
-    multiplied,
-    number_of,
-    value,
-)
+from rubricworks.verifiers.expression.arithmetic import Value, added, is_exact, multiplied, number_of
+from rubricworks.verifiers.expression.numeric import Point, constant_value, value
 from rubricworks.verifiers.expression.tokens import TooHard
 from rubricworks.verifiers.expression.trees import Tree, symbols
 

@@ -37,11 +37,13 @@ from rubricworks.verifiers.expression.relation_reading import (
 from rubricworks.verifiers.expression.relations import (
     as_region,
     intersection,
+    is_constant,
     name_of,
+    same_constants,
 )
 from rubricworks.verifiers.expression.surface import Surface, strip_surface
 from rubricworks.verifiers.expression.tokens import TooHard, TooLarge
-from rubricworks.verifiers.expression.trees import Tree
+from rubricworks.verifiers.expression.trees import Tree, renamed
 from rubricworks.verifiers.expression.values import (
     Amount,
     Answer,
@@ -54,8 +56,9 @@ from rubricworks.verifiers.expression.values import (
     Region,
     Relation,
     Word,
+    with_trees,
 )
-from rubricworks.verifiers.expression.words import phrase_of, read_option
+from rubricworks.verifiers.expression.words import is_formula, phrase_of, read_option
 
 
 class _Mode(NamedTuple):
@@ -71,7 +74,11 @@ class _Mode(NamedTuple):
     """Brackets around it."""
 
 
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{2,}")
+"""3,4 is a list; 1,22 is a list or 1.22."""
+_APPLIED = re.compile(r"[A-Za-z]\s*\(\s*[A-Z]\s*[,)]")
+"""E(X) is not E(Y): a random variable, an event."""
+_ELEMENT = re.compile(r"(?<![A-Za-z\\])[A-Z][a-z](?![a-z])")
 _LETTER = re.compile(r"[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:)]?")
 _SCALE_LETTER = re.compile(r"[\d})]\s*[KMBTGHSkmbtghs]$")
 """A number and a letter that is one thing in upper case and another in lower: 5 M, 5 m."""
@@ -85,13 +92,6 @@ _VOWEL = re.compile(r"[AEIOUaeiou]")
 _VARIABLES = re.compile(r"[a-c]{2,3}|.*[x-z].*")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}")
 _ARTICLE = re.compile(r"(?:the|an?)\s+(?=[A-Za-z]{2})(?!and\b|or\b)", re.IGNORECASE)
-_ELEMENTS = """
-H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru
-Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At
-Rn Fr Ra Ac Th Pa U Np Pu
-"""
-_ELEMENT = rf"(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))})"
-_CHEMICAL = re.compile(rf"\d*(?:(?:[(\[](?={_ELEMENT}))*{_ELEMENT}\d*(?:[)\]]\d*)*)+(?:\^?\d?[+-])?")
 _CHARGE_OR_COUNT = re.compile(r"[A-Za-z)\]]\^?[\d+-]")
 _SEPARATOR = re.compile(
     r"(?:,|;)?\s*\s(?:and|or)\s|(?:,|;)\s*(?:and|or)\s|(?<=[)\d\]}])(?:and|or)(?=[(\d\[\\]|[A-Za-z]\()|\\lor\b|\\land\b|[,;]"
@@ -102,11 +102,17 @@ _COLUMN = re.compile(r"[(\[](.*,.*)[)\]]\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\
 _CONDITION = re.compile(r"^\s*(?:if|for|when|where)\b|\botherwise\b")
 _ANGLE = re.compile(r"<([^<>=]*,[^<>=]*)>")
 _ROWS = re.compile(r"(.*?)\s*[*]?\s*\[\s*(\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)\s*\]")
-_ALL_REALS = {"all real numbers", "all reals", "real numbers", "the real numbers", "set of all real numbers"}
 _BRACKETS = {"(": ")", "[": "]"}
 _UNION = re.compile(r"\\cup(?![A-Za-z])")
 _DIFFERENCE = re.compile(r"\\(?:setminus|backslash)(?![A-Za-z])")
-_EMPTY = ("\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
+_INTEGER = re.compile(
+    r"(.*?)[\s,(]*(?:where\s+)?([a-z])\s*(?:\\in\s*(?:\\mathbb\s*)?\{?\s*Z\s*\}?|is an integer)\s*\)?"
+)
+_POINT = re.compile(r"([A-Z])\s*(\(.*,.*\))")
+_REALS_IN_WORDS = re.compile(r"(?:the\s+)?(?:set\s+of\s+)?(?:all\s+)?real(?:s|\s+numbers)", re.IGNORECASE)
+_ALL_REALS = Region((Piece(None, None, False, False),))
+_ALL_BUT = re.compile(r"(?:all\s+)?real\s+numbers?\s+except(?:\s+for)?\s+(.+)", re.IGNORECASE)
+_EMPTY = ("empty set", "the empty set", "\\emptyset", "\\{\\}", "\\{ \\}", "{}", "{ }")
 _REALS = ("\\mathbb{R}", "\\mathbb R", "\\R")
 _RESTATEMENT = re.compile(r"([^()]+?)\s*\(([^()]+)\)")
 _COORDINATE = re.compile(r"\\circ\s?\}?\s*[NSEW]$")
@@ -144,13 +150,11 @@ def _read_whole(surface: Surface) -> Answer:
     body = surface.body
     letters = set(_COMMAND.sub("", body))
     both_cases = any(letter.lower() in letters for letter in letters if letter.isupper())
-    fold = not both_cases and not _SCALE_LETTER.search(body)
+    fold = not both_cases and not _SCALE_LETTER.search(body) and not _APPLIED.search(body)
+    fold = fold and not any(map(is_formula, _ELEMENT.findall(body)))
     mode = _Mode(fold, surface.in_math and not surface.is_text, surface.in_dollars and not surface.is_text)
     if not mode.in_math and _DECIMAL_COMMA.fullmatch(body) and strip_thousands(body) == body:
-        decimal = plain_number(body.replace(",", "."))
-        if decimal is None:
-            raise TooHard("no number")
-        return replace(decimal, other=_read(body, mode))
+        return replace(read_amount(body.replace(",", "."), fold=fold), other=_read(body, mode))
     if not body.isdigit():
         body = in_digits(body, suffixes=not mode.in_dollars)
         if (match := _RESTATEMENT.fullmatch(body)) and match[1] == match[2]:  # 5 (five)
@@ -160,19 +164,29 @@ def _read_whole(surface: Surface) -> Answer:
         return Choice(option[0].casefold(), phrase_of(option[1]))
     if _COORDINATE.search(body) or "\\boxed" in body:
         raise TooHard("a direction, or a box within a text")
+    if ("Z" in body or "integer" in body) and (match := _INTEGER.fullmatch(body)):
+        return _family(_read(match[1], mode), match[2])
     return _read(body, mode)
+
+
+def _family(answer: Answer, name: str) -> Answer:
+    """Solutions for every integer, whatever it is called."""
+    renamed_answer = with_trees(answer, lambda tree: renamed(tree, {name: "an integer"}))
+    if renamed_answer == answer:
+        raise TooHard("an integer that does not occur")
+    return Listing("family", (renamed_answer,))
 
 
 def _read(body: str, mode: _Mode) -> Answer:
     body = strip_thousands(body)
     if amount := plain_number(body):
         return amount
-    if body in _EMPTY:
+    if body.lower() in _EMPTY:
         return Listing("{}", ())
-    if body in _REALS:
-        return Region((Piece(None, None, False, False),))
-    if body.lower() in _ALL_REALS:
-        return Region((Piece(None, None, False, False),))
+    if body in _REALS or _REALS_IN_WORDS.fullmatch(body):
+        return _ALL_REALS
+    if match := _ALL_BUT.fullmatch(body):
+        return _read_union([_ALL_REALS, Listing("{}", (_read(match[1], mode),))], is_union=False)
     if body and _FOREIGN.fullmatch(body):
         return Word("".join(body.split()))
     if match := _LETTER.fullmatch(body):
@@ -180,7 +194,7 @@ def _read(body: str, mode: _Mode) -> Answer:
     if _LETTERS.fullmatch(body := _SPACED_LABEL.sub("", body)):
         return _letters(body, mode)
     if _WORD.fullmatch(body) or _LABEL.fullmatch(body):
-        return Word(body.casefold())
+        return Word(body)
     if compound := compound_amount(body):
         return compound
     if lookalike := read_lookalike(body):
@@ -202,12 +216,11 @@ def _read(body: str, mode: _Mode) -> Answer:
 
 def _letters(body: str, mode: _Mode) -> Answer:
     """Two or three letters: a label (AB is not BA), a word (no is not on), or a product of variables (xy is yx)."""
-    word = body.casefold()
     if mode.alone and _LABEL.fullmatch(body):
-        return Word(word)
+        return Word(body)
     if mode.alone and _VOWEL.search(body) and not mode.in_dollars and not _VARIABLES.fullmatch(body):
-        return Word(word)
-    return Amount(parse(body, fold=mode.fold), word)
+        return Word(body)
+    return Amount(parse(body, fold=mode.fold and not is_formula(body)), body)
 
 
 def _range(ends: tuple[str, str], mode: _Mode) -> Range | None:
@@ -237,6 +250,9 @@ def _list(parts: list[str], separators: list[str], mode: _Mode) -> Answer:
             return Region(tuple(piece for region in known for piece in region.pieces), known[0].unknown)
     if any("\\" in separator for separator in separators):
         raise TooHard("logic")
+    names = {item.name if isinstance(item, Assignment) else getattr(item, "unknown", None) for item in items} - {None}
+    if words == {"or"} and any(isinstance(item, Assignment | Region | Relation) for item in items) and len(names) > 1:
+        return Listing("or", tuple(items))  # x = 1 or y = 2
     if words == {"or"} and all(isinstance(item, Word | Choice) or getattr(item, "word", None) for item in items):
         return Listing("or", tuple(items))  # A or B is not A and B
     return Listing("{}" if words == {"or"} else "bare", tuple(items))
@@ -270,10 +286,23 @@ def _read_one(body: str, mode: _Mode) -> Answer:
     for opening, closing in (("\\{", "\\}"), ("{", "}")):
         if body.startswith(opening) and body.endswith(closing) and closes_last(body.removeprefix("\\")):
             return _braced(body[len(opening) : -len(closing)].strip(), opening, inside, mode)
+    if body.count("\\mp") == 1 and "\\pm" not in body:
+        body = body.replace("\\mp", "\\pm")
+    if (point := _POINT.fullmatch(body)) and closes_last(point[2]):
+        coordinates = _read(point[2], inside)
+        if isinstance(coordinates, Listing) and all(
+            isinstance(x, Amount) and is_constant(x.tree) for x in coordinates.items
+        ):
+            return Assignment(point[1], coordinates)
     if body.count("\\pm") == 1:
-        return Listing("bare", tuple(_read_one(_signed(body, sign), inside) for sign in "+-"))
+        items = tuple(_read_one(_signed(body, sign), inside) for sign in "+-")
+        if all(isinstance(item, Amount) for item in items) and same_constants(
+            *(amount_of(item).tree for item in items)
+        ):
+            raise TooHard("a doubt: 5 \\pm 0")
+        return Listing("bare", items)
     formula = re.sub(r"[{}_ ]", "", body)
-    if _CHARGE_OR_COUNT.search(formula) and _CHEMICAL.fullmatch(formula):
+    if _CHARGE_OR_COUNT.search(formula) and is_formula(formula):
         return _chemical(body, formula, mode)
     return read_amount(body, fold=mode.fold)
 
@@ -353,11 +382,10 @@ def _read_block(body: str, mode: _Mode) -> Answer:
 
 def _chemical(body: str, formula: str, mode: _Mode) -> Answer:
     """H_2O is H2O; a letter with a subscript is a variable too."""
-    word = f"formula {formula}"
     try:
-        return Amount(parse(body, fold=mode.fold), word) if "_" in body else Word(word)
+        return Amount(parse(body, fold=mode.fold and formula.isupper()), formula) if "_" in body else Word(formula)
     except TooHard:
-        return Word(word)
+        return Word(formula)
 
 
 def _is_list(answer: Answer) -> TypeGuard[Listing]:

@@ -13,19 +13,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from rubricworks.verifiers.expression.amounts import formula_tree
-from rubricworks.verifiers.expression.numeric import (
-    NO_VALUE,
-    Point,
-    Value,
-    agree,
-    constant_value,
-    depends_on,
-    is_exact,
-    is_real,
-    number_of,
-    same_values,
-    value,
-)
+from rubricworks.verifiers.expression.arithmetic import Value, is_exact, is_real, number_of
+from rubricworks.verifiers.expression.numeric import Point, agree, constant_value, depends_on, same_values, values_at
 from rubricworks.verifiers.expression.polynomials import NEARLY_ZERO, fraction_in, polynomial_roots, value_at
 from rubricworks.verifiers.expression.tokens import TooHard
 from rubricworks.verifiers.expression.trees import CONSTANTS, Tree, symbols
@@ -61,7 +50,7 @@ def name_of(side: str, fold: bool) -> Name | None:
         return None if tree[1] in (*CONSTANTS, "\\infty") else Name(tree[1], tree)
     if tree[0] == "call":
         names = [part[1] for part in tree[2:] if part[0] == "s" and part[1] not in CONSTANTS]
-        if len(names) == len(tree) - 2 == len(set(names)):
+        if tree[1].isalpha() and len(names) == len(tree) - 2 == len(set(names)):
             return Name(tree[1], tree, tuple(names))
         return Name(text, tree)
     return Name(text, tree) if is_label or side.lower() in _SHORT_WORDS else None
@@ -115,14 +104,7 @@ def same_solutions(a: Relation, b: Relation) -> bool | None:
     if a.sign in ("=", "!="):
         first, second = a.difference, b.difference
         return _vanishes_where(first, second, names) and _vanishes_where(second, first, names)
-    elif len(names) == 1:
-        regions = (solved(a), solved(b))
-        return None not in regions and same_regions(*regions, _same_ends)  # type: ignore[arg-type]
     return False
-
-
-def _same_ends(a: Amount, b: Amount) -> bool:
-    return agree(constant_value(a.tree), constant_value(b.tree))
 
 
 def _ratio(a: Tree, b: Tree) -> Value | None:
@@ -130,11 +112,12 @@ def _ratio(a: Tree, b: Tree) -> Value | None:
     for kind, numbers in (("real", range(10)), ("complex", range(5))):
         ratios: list[Value] = []
         for number in numbers:
-            try:
-                point = Point(number, kind)
-                x, y = number_of(value(a, point)), number_of(value(b, point))
-            except NO_VALUE:
+            values = values_at(a, b, Point(number, kind))
+            if values is None:
                 continue
+            if isinstance(values, bool):
+                return None
+            x, y = map(number_of, values)
             if x == 0 or y == 0:
                 return None
             ratios.append(x / y)
@@ -314,7 +297,7 @@ def _position(end: Amount | None, infinite: float) -> Value:
 
 
 def same_regions(a: Region, b: Region, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:
-    """Compare pieces, in order where the ends are numbers."""
+    """Compare the pieces one by one, sorted where the ends are numbers."""
     if None not in (a.unknown, b.unknown) and a.unknown != b.unknown:
         return False
     ordered_a, ordered_b = union(a), union(b)
@@ -323,16 +306,8 @@ def same_regions(a: Region, b: Region, same_ends: Callable[[Amount, Amount], boo
     first, second = (ordered_a or a).pieces, (ordered_b or b).pieces
     if len(first) != len(second):
         return False
-    if ordered_a:
-        outcomes = [_same_pieces(x, y, same_ends) for x, y in zip(first, second, strict=True)]
-        return False if False in outcomes else None if None in outcomes else True
-    remaining = list(second)
-    for x in first:
-        match = next((y for y in remaining if _same_pieces(x, y, same_ends)), None)
-        if match is None:
-            return False
-        remaining.remove(match)
-    return True
+    outcomes = [_same_pieces(x, y, same_ends) for x, y in zip(first, second, strict=True)]
+    return False if False in outcomes else None if None in outcomes else True
 
 
 def _same_pieces(a: Piece, b: Piece, same_ends: Callable[[Amount, Amount], bool | None]) -> bool | None:

@@ -34,7 +34,7 @@ _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _END_OF_TURN = re.compile(r"<\|im_(?:start|end)\|>.*", re.DOTALL)
 _HOPE = re.compile(r"I hope(?: (?:it|this) is correct| this helps)?[.!]?", re.IGNORECASE)
-_MARKDOWN = re.compile(r"\*\*|^[#>\s]+", re.MULTILINE)
+_MARKDOWN = re.compile(r"\*\*|^(?:#{1,6}\s+|[>\s]+)+", re.MULTILINE)
 _POWER = re.compile(r"(?<=[\w)\]}])\*\*(?=[\w({\\-])")
 _DISPLAY = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z])")
@@ -60,10 +60,13 @@ _BOUND_BEFORE_BOX = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably)\b"
+    r"[\s$)\]},;.]*(?:\?|\b(?:or|maybe|perhaps|but|if|unless|possibly|probably|wait|actually|hmm|however|sorry|oops|let\s+me|let's|correction|no(?=[,:.])|i\s+made)\b"
+    r"|(?:that|this|it)(?:'s|\s+is|\s+was)\s+(?:not|wrong|incorrect|false|an?\s+error)\b"
     r"|(?:is|was)\s+(?:not|wrong|incorrect|false)\b)",
     re.IGNORECASE,
 )
+
+_CLAUSE_END = re.compile(r"[,;.:\n]|\b(?:since|because|as|where|which|when)\b")
 
 _MATHEMATICS_IN_DOLLARS = re.compile(r"(?<![\\$])\$(?=\S)([^$]*[^\s$\\])\$(?![\d$])")
 _DELIMITER = re.compile(r"(?<!\\)\$\$|\\[()\[\]]|(?<!\\)\$(?!\s?\d[\d.,]*+(?:\s+(?![-<>=+*/^\\])|$))|(?<=[\d.\s])\$$")
@@ -75,10 +78,10 @@ _LEAD_IN = re.compile(
     re.IGNORECASE,
 )
 _STATES = re.compile(
-    r"""\b(?:is|are|was|were|be|equals?|equal\s+to|gives?|yields?|makes?|totals?|measures?|costs?|becomes?|gets?
+    r"""\b(?:(?:is|are|was|were)(?:\s+at(?=\s+\())?|be|equal(?:s|\s+to)?|gives?|yields?|makes?|totals?|measures?|costs?|becomes?|gets?
     |obtains?|find|that|namely|contains?|includes?|has|have|had|shows?|displays?|depicts?|counts?|counted|sees?|holds?
     |needs?|takes?|earns?|pays?|weighs?|lasts?|leaves?|(?:in|de)creases?\s+by|answer|result|it's|that's|there's)\s+
-    |(?<![\d:]):\s+|(?<=[A-Za-z)])\s*:\s+|=>|\\Rightarrow|\\implies""",
+    |(?<=[a-z]{2}\s)\$?\d[\d\s.,()$]*[-+*/][-\d\s.,+*/()$]*=\s*|(?<![\d:]):\s+|(?<=[A-Za-z)])\s*:\s+|=>|\\Rightarrow|\\implies""",
     re.IGNORECASE | re.VERBOSE,
 )
 _IS_THE_ANSWER = re.compile(
@@ -87,7 +90,8 @@ _IS_THE_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(
-    r"\s*,?\s*\b(?:because|since|given that|as required|as desired|where)\b.*", re.IGNORECASE | re.DOTALL
+    r"\s*,?\s*\b(?:because|since|given that|as required|as desired|where|in (?:total|all)|altogether|every \w+$)\b.*",
+    re.IGNORECASE | re.DOTALL,
 )
 _THERE_ARE = re.compile(
     r"\bthere\s+(?:are|is|were|was)\s+(?:exactly\s+|only\s+)?(?P<count>\d[\d,]*)(?P<things>(?:\s+[a-z]+){1,5}?)"
@@ -183,7 +187,10 @@ def _boxed_value(text: str) -> str | None:
         group.insert(0, every.pop())
     before, after = text[: group[0].start], text[group[-1].end :]
     lead = re.split(r"[,;]\s|[.!?:]\s|\n", before)[-1]
+    same_clause = _CLAUSE_END.split(strip_surface(after[:_NEAR]).body)[0]
     if is_doubted(_CORRECTION.sub("", lead)) or _BOUND_BEFORE_BOX.search(lead) or _TAKEN_BACK.match(after):
+        return None
+    if is_doubted(same_clause):
         return None
     contents = list(dict.fromkeys(box.content.replace("$", " ") for box in group))
     if len(contents) > 1:

@@ -62,18 +62,21 @@ _CROSS = re.compile(r"\\times(?![A-Za-z]|\s*\d)")
 _COLOUR = re.compile(r"\\color\s*\{\w+\}\s*")
 _QUOTED = re.compile(r"``([^`']*)''")
 _LEAD = re.compile(
-    r"\\therefore\s*|(?:(?:所以|因此|故|综上)\s*,?\s*)?(?:最终|正确)?的?(?:答案|结果|选项|解)\s*(?:是|为|等于|:)+\s*"
+    r"\\therefore\s*|(?:(?:所以|因此|故|综上|则|解得)\s*,?\s*)?(?:(?:最终|正确)?的?(?:答案|结果|选项|解)\s*(?:是|为|等于|:|选)+|选项?\s*:?(?=\s*[A-J\d(\\$])"
+    r"|(?:(?!大概|[不非可能约近似至多少超假设如若除排舍错误未无以认于几原猜估许像怕疑限界曾])[\u4e00-\u9fff]){0,8}?(?:为|是|等于|共|共有|共花了)(?=\s*[\d(\\$-]))\s*"
     r"|\\displaystyle(?![A-Za-z])\s*|\\[,;:]\s*"
 )
 """What may stand before an answer and says nothing."""
 _PLAIN_COMPLEMENT = re.compile(r"(?:(?<![A-Za-z\\{])R|\\mathbb\{R\})\s*\\\s+(?=\{)")
 _PLAIN_IN = re.compile(r"^(\s*[A-Za-z])\s+in\s+(?=[\[({]|\\mathbb|\\\{)")
+_CHOOSE = re.compile(r"\{\s*(\w+)\s*\\choose\s*(\w+)\s*\}|(?<![\w\\}])C_\{?([3-9]|\d{2,})\}?\^\{?(\d+)\}?")
 _PLAIN_UNION = re.compile(r"(?<=[\])}])\s*U\s*(?=[\[({\\])")
 _FORMULA_IN_TEXT = re.compile(
     rf"(?<![_^{{])(?:{_TEXT_COMMAND}|\\ce\s*)\{{((?:[A-Z][a-z]?|[()\[\]+^-]|[_^]?\{{\d*[-+]?\}}|_?\d+)+)\}}"
 )
 """A chemical formula in upright letters."""
 _OPERATOR_NAME = re.compile(r"\\operatorname\*?\s*\{\s*([a-z]+)\s*\}")
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d)(?!\d{3}(?!\d))")
 _BRACED_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\\!\s*")
 _THIN_SPACE = re.compile(r"(?<=\d)\\,(?=\d{3})")
 _PLAIN_NAMES = re.compile(
@@ -134,7 +137,7 @@ def plain_characters(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def strip_surface(text: str) -> Surface:
-    """Take off what surrounds an answer, and write commands in one way.
+    r"""Take off what surrounds an answer, and write commands in one way.
 
     >>> strip_surface("$$\\boxed{\\dfrac{1}{2}}.$$").body
     '\\frac{1}{2}'
@@ -155,7 +158,8 @@ def strip_surface(text: str) -> Surface:
     text = _PLAIN_COMPLEMENT.sub(r"\\mathbb{R} \\setminus ", text)
     if "\\" in text or "~" in text:
         text = _COMMAND.sub(
-            lambda command: _COMMANDS.get(command[0], command[0]), _BRACED_COMMA.sub(",", _THIN_SPACE.sub("", text))
+            lambda command: _COMMANDS.get(command[0], command[0]),
+            _BRACED_COMMA.sub(",", _DECIMAL_COMMA.sub(".", _THIN_SPACE.sub("", text))),
         )
         if _VECTORS.search(text):
             text = _CROSS.sub(r"\\crossed ", text)
@@ -164,29 +168,17 @@ def strip_surface(text: str) -> Surface:
         is_text = _TEXT.fullmatch(text.strip()) is not None
         text = _TEXT.sub(r" \1\2 ", text)
     elif "{" in text:
-        text = _BRACED_COMMA.sub(",", text)
+        text = _BRACED_COMMA.sub(",", _DECIMAL_COMMA.sub(".", text))
     if "**" in text:
         text = text.replace("**", "^")
+    text = _CHOOSE.sub(_binomial, text.replace("{:}", ":"))
     text = _PLAIN_UNION.sub(r" \\cup ", _PLAIN_IN.sub(r"\1 \\in ", text))
     text = _SCIENTIFIC.sub("\\\\times ", _PLAIN_NAMES.sub(_with_backslash, text)).strip()
-    return Surface(about + _strip_doubled_brackets(text), in_math, in_dollars, is_text)
+    return Surface(about + text, in_math, in_dollars, is_text)
 
 
-def _strip_doubled_brackets(text: str) -> str:
-    """((3)) is (3), however often."""
-    if not text.startswith("((") or not text.endswith("))"):
-        return text
-    opened: list[int] = []
-    closed_by = {}
-    for place, character in enumerate(text):
-        if character == "(":
-            opened.append(place)
-        elif character == ")" and opened:
-            closed_by[opened.pop()] = place
-    doubled = 0
-    while closed_by.get(doubled + 1) == len(text) - doubled - 2 and closed_by.get(doubled) == len(text) - doubled - 1:
-        doubled += 1
-    return text[doubled : len(text) - doubled]
+def _binomial(numbers: re.Match[str]) -> str:
+    return f"\\binom{{{numbers[1] or numbers[3]}}}{{{numbers[2] or numbers[4]}}}"
 
 
 def _operator(name: re.Match[str]) -> str:

@@ -49,6 +49,10 @@ class TooHard(Exception):
     """No formula, beyond an arithmetic, or no value at all (1/0)."""
 
 
+class Outside(TooHard):
+    """No real number at a real point: the root or the logarithm of a negative number."""
+
+
 class TooLarge(TooHard):
     """Read, and beyond any arithmetic: a tower of powers, the factorial of a million, hundreds of brackets."""
 

@@ -86,6 +86,7 @@ wk wks | week 周 星期 | 604800 second
 mo mos | month 月 个月 | 1 month
 yr yrs | year 年 | 12 month
 | decade | 120 month
+| unit | 1 unit
 | century | 1200 month
 in | inch | 0.0254 meter
 ft | foot | 0.3048 meter
@@ -134,6 +135,7 @@ _IRREGULAR = {
     "feet": "foot", "inches": "inch", "centuries": "century", "henries": "henry", "hertz": "hertz", "lux": "lux",
     "siemens": "siemens",
 }  # fmt: skip
+_FRACTION = re.compile(r"\\frac\s*\{\s*([^{}]+?)\s*\}\s*\{\s*([A-Za-z]+(?:\s*\^\s*\d)?)\s*\}")
 _TEMPERATURE = re.compile(r"(?:(?:°|deg(?:ree)?s?\b)?\s*(?:([Cc]elsius|[Cc]entigrade|C)|([Ff]ahrenheit|F))|(K))")
 _LATEX = re.compile(r"\^?\s?\{?\s?\\circ(?![A-Za-z])\s?\}?|\\(?:Omega|mu|cdot|times)(?![A-Za-z])\s*")
 _PLAIN = {"O": "Ω", "m": "µ", "c": "·", "t": "·"}
@@ -161,7 +163,7 @@ def read_unit(text: str) -> Unit | None:
     """
     if not text or len(text) > _LONGEST:
         return None
-    text = _LATEX.sub(_plain_symbol, text).strip().rstrip(".")
+    text = _FRACTION.sub(r"\1/\2", _LATEX.sub(_plain_symbol, text)).strip().rstrip(".")
     if _is_product_of_letters(text):
         return None
     if match := _TEMPERATURE.fullmatch(text):

@@ -54,7 +54,8 @@ class Listing:
     """Several answers: a list, a set, a tuple, a vector, the cases of a function."""
 
     kind: str
-    """"bare", "{}", "and" (of relations), "or" (of letters), "cases": unordered; "()" (tuples, intervals), "[]"."""
+    """"bare", "{}", "and" (of relations), "or" (letters, unknowns), "cases", "family" (for every integer), unordered;
+    "()" (tuples, intervals), "[]"."""
     items: tuple["Answer", ...]
 
 

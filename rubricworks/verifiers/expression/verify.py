@@ -27,12 +27,14 @@ def expr_verify(predict: object, *, target: object, timeout: float = 2.0) -> flo
     solutions. SymPy computes integrals, sums, limits and derivatives only, in worker processes, which may be killed.
 
     - $...$, \\boxed{...}, fonts, spacing and the separators of thousands do not count; x = 5 says 5.
-    - Decimals are exact: 0.333 is not 1/3; from six places on, a rounded or cut one is what it was rounded from.
+    - Decimals are exact: 0.333 is not 1/3; one of six places and digits or more is what it is rounded from.
     - 10% is 0.1, not 10; 5 million is 5,000,000, not 5; three is 3.
     - A unit, or the things counted, on one side only do not count; where both have one, 5 m is 500 cm, not 5 cm.
       Words that are neither count: at least 5, 5 more, 5 m up are not 5.
     - Times, dates and ranges are no sums: 3:45 is not 1/15, 2010-2012 not -2.
-    - Letters mean the same in either case unless an answer uses both; AB is not BA, but xy is yx.
+    - 3,4 is a list; 1,25, with two digits or more after the comma, is 1.25 beside another decimal.
+    - Letters mean the same in either case unless an answer uses both; CO is not Co, AB not BA, but xy is yx.
+    - Where only one side has a real value, they differ: ln |x| is not ln x, |x| not e^(ln x).
     - 1=2, x=x, the empty set and what has no value equal their own form and nothing else.
     - In a sentence or a solution the value counts that is stated last, unless it is denied or doubted.
 

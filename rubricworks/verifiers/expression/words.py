@@ -8,7 +8,12 @@ _DENIALS = r"""
 not \w+n't isnt arent cant dont doesnt never (?-i:[Nn]o) nor neither cannot wrong incorrect false untrue impossible
 maybe perhaps possibly probably presumably guess\w* suspect\w* doubt\w* believe think suppose\w* assum\w+ seems?
 appears? unlikely unsure uncertain unclear unknown either (?-i:[Ii]f) whether unless instead rather
-rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than
+rul(?:e|es|ed|ing)\s+out exclud\w+ eliminat\w+ reject\w* den(?:y|ies|ied) anything\s+but other\s+than fail\w* discard\w*
+drop(?:s|ped|ping)? ignor\w+ mistak\w+ erroneous\w* traps? naive tempting absurd invalid extraneous contradict\w*
+violat\w+ bounds? decoy\w* distractor\w* typical\w* careless\w* misread\w*
+(?:many|some|most)\s+(?:people|students|say|get|think) errors?\s+gives? thought believed claimed wrongly incorrectly
+refut\w+ disprov\w+ dismiss\w* overlook\w* toss\w* forget\w* skip\w* delet\w+ remov\w+ cross(?:ed)?\s+out used\s+to
+misprint\w* (?:old|previous|initial|earlier)\s+(?:answer|guess|result|attempt)
 """
 _MODALS = "might could would may can"
 _REST = r"without except (?-i:[Oo]r)"
@@ -30,6 +35,31 @@ _DENIED = re.compile(_any_of(_DENIALS), re.IGNORECASE)
 _MODAL_LAST = re.compile(_any_of(_MODALS) + r"(?:\s+\w+)?\W*\Z", re.IGNORECASE)
 _OR_FIRST = re.compile(r"\W*or\b")
 _DIGIT = re.compile(r"\d")
+
+
+_ELEMENTS = """
+H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo Tc Ru
+Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At
+Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og
+"""
+_ELEMENT = rf"(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))})"
+_CHEMICAL = re.compile(rf"\d*(?:(?:[(\[](?={_ELEMENT}))*{_ELEMENT}\d*(?:[)\]]\d*)*)+(?:\^?\d?[+-])?")
+
+
+def is_formula(text: str) -> bool:
+    """Return True for a chemical formula, in which the case counts."""
+    return _CHEMICAL.fullmatch(text) is not None
+
+
+def same_letters(a: str, b: str) -> bool:
+    """Compare letters in either case, but of chemical formulas: CO is not Co, while no is No.
+
+    >>> same_letters("CO", "Co"), same_letters("no", "No")
+    (False, True)
+    """
+    if a.casefold() != b.casefold():
+        return False
+    return not any(x != y and is_formula(x) and is_formula(y) for x, y in zip(a.split(), b.split(), strict=True))
 
 
 def is_doubted(lead: str) -> bool:
@@ -73,6 +103,8 @@ def read_option(text: str) -> tuple[str, str] | None:
 
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]+(?:'[a-z]+)?|\d+(?:,\d{3})*(?:\.\d+)?|\^\s?\{?\s?\\circ\s?\}?|[^\sA-Za-z\d]")
+_SHORT_ENGLISH = {"am", "as", "at", "be", "he", "in", "no"}
+
 _DIRECTIONS = {"n": "north", "s": "south", "e": "east", "w": "west"}
 
 
@@ -93,7 +125,8 @@ def phrase_of(text: str) -> str:
         elif token.casefold() in _DIRECTIONS and previous == "degree":
             words.append(_DIRECTIONS[token.casefold()])
         elif token[0].isalpha():
-            word = token.casefold()
+            keeps_case = is_formula(token) and token.casefold() not in _SHORT_ENGLISH
+            word = token if keeps_case and len(token) > 1 else token.casefold()
             is_article = word in ("a", "an", "the") and place < len(tokens) - 1 and (token == word or place == 0)
             words += [] if is_article else [singular(word) or word]
         elif token not in ",.;{}":
@@ -107,7 +140,7 @@ tenth hundredth thousandth hundred thousand million billion dozen pair score gro
 fold degree perhaps versus unless beside always sometime toward afterward thus this does yes across max min approx short
 off out over under above below north south east west left right up down wrong correct maybe only ago later early earlier
 high low squared cubed else other each not and but nor the per from too cannot never about around nearly almost roughly
-exactly
+exactly fail lose break misse contradict violate conflict err miss disagree differ exceed overshoot undershoot
 """
 _IRREGULAR = {
     "people": "person", "persons": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse",

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 from answer_pairs import pairs
-from typed_answers import GAMES, TARGETS, WRONG, lines
+from typed_answers import GAMES, RIGHT, TARGETS, WRONG, lines
 
 from rubricworks.verifiers import CannotVerify, expr_verify
 
@@ -57,6 +57,17 @@ def test_no_fixed_string_is_credited_against_any_target(target):
 def test_answer_that_is_wrong_by_one_step_is_not_credited_in_either_order(line):
     target, _, answer = line.rpartition("|")
     assert score(answer, target) == score(target, answer) == 0
+
+
+@pytest.mark.parametrize("line", lines(RIGHT))
+def test_right_answer_in_an_unusual_form_is_credited(line):
+    target, _, answer = line.rpartition("|")
+    assert expr_verify(answer, target=target) == 1
+
+
+def test_values_of_two_unknowns_are_no_list_of_values_of_one():
+    assert expr_verify("x=1, y=2", target="1,2") == 0
+    assert expr_verify("1, 2", target="x=1, y=2") == 1
 
 
 @pytest.mark.parametrize("name", ["x", "A", "area"])

@@ -227,6 +227,87 @@ f(5)=2|\{x=2\}
 f(2)=5|f(5)=2
 f(2)=5|f(3)=5
 y'=y|y
+\ln|x||\ln x
+\ln|x-1||\ln(1-x)
+\sqrt{|x|}|\sqrt{x}
+|x||(\sqrt{x})^2
+|a-b||(\sqrt{a-b})^2
+|x||e^{\ln x}
+\ln|x^2-1||\ln(x^2-1)
+(x^2)^{1/4}|\sqrt{x}
+y=\ln|x||y=\ln(-x)
+2y=\ln|x||y=\frac{1}{2}\ln x
+|x||\arccos(\cos x)
+\nabla\cdot\mathbf{E}=\rho|\nabla\cdot\mathbf{B}=\rho
+\nabla\times\vec{H}=\vec{J}|\nabla\times\vec{E}=\vec{J}
+E(X)=3|E(Y)=3
+P(A)=\frac{1}{3}|P(B)=\frac{1}{3}
+f(a)=5|f(b)=5
+\text{CO}|\mathrm{Co}
+\ce{NO}|\ce{No}
+\ce{HF}|Hf
+\text{CO}_2|\mathrm{Co_2}
+\ce{CS2}|\ce{Cs2}
+\mathrm{CoCl_2}|\mathrm{COCl_2}
+3,4|3.4
+3,4|\frac{17}{5}
+0,5|50%
+x=1, y=2|x=1 \text{ or } y=2
+x>0, y>0|x>0 \text{ or } y>0
+a=3或b=4|a=3且b=4
+z=3+4i|\bar z=3+4i
+3+4i|\bar z=3+4i
+0|\{0\}
+5|5 \pm 0
+5|5 fails
+5|we discard x=5
+5|a common mistake is 5
+5|the naive answer is 5
+5|\boxed{5}\text{ is wrong}
+5|\boxed{5}\ (\text{rejected})
+5|\boxed{5}. Wait, it should be 8.
+5|#5
+\left|\begin{matrix}2&1\\1&1\end{matrix}\right||\begin{pmatrix}2&1\\1&1\end{pmatrix}
+\begin{pmatrix}a&b\\c&d\end{pmatrix}|\lvert\begin{array}{cc}a&b\\c&d\end{array}\rvert
+0.000001|0.0000011
+0.0000025|0.000003
+\frac{1}{400000}|0.000003
+12.000000|12.0000004
+x=2k\pi, k\in\mathbb{Z}|x=k\pi, k\in\mathbb{Z}
+x=2k\pi, k\in\mathbb{Z}|x=2k\pi
+P(2,-3)|Q(2,-3)
+(2,-3)|P(-3,2)
+\begin{pmatrix}1\\2\end{pmatrix}|(2,1)
+\begin{pmatrix}1&2\end{pmatrix}|(1,2)
+AC|A, C, D
+AC|A or C
+5 m/s|5\frac{s}{m}
+5 units|5 square units
+72|She sold 48+24 = 71 clips.
+72|We know that x + 24 = 72
+72|She thought 48+24 = 72
+9|面积不为9
+9|约为9
+9|错误答案为9
+\binom{10}{3}|C_{10}^{4}
+(-\infty,0)\cup(0,\infty)|all real numbers except 1
+5|the upper bound is 5
+5|most people get 5
+5|\boxed{5}. Let me recheck: the sum is 6.
+2\mathrm{CO}|2\mathrm{Co}
+3 mol CO|3 mol Co
+5|cross out x=5
+5|my initial answer was 5
+5|\boxed{5}. No: it is 8.
+5|\boxed{5}. This is incorrect.
+\frac{20000009}{10000000}|2.000000
+x=k\pi, k\in\mathbb{Z}|x=k\pi+1, k\in\mathbb{Z}
+2\ln|x||2\ln x
+1,25|\frac{5}{4}
+9|小于等于9
+9|估计为9
+9|上限为9
+9|也许是9
 (1,2)|x=1 \text{ or } x=2
 (1,2)|x=1, x=2
 (1,2)|1 or 2
@@ -240,6 +321,39 @@ E|Answer: A and E
 5!|5!+1
 10^{60}|10^{60}+1
 \frac{1}{2004!}|0
+"""
+
+# Right answers in forms that say more than the value, or that a target seldom has.
+RIGHT = r"""
+16-4\pi|So the area equals **16 - 4π** square units.
+72|She sold 48+24 = 72 clips.
+$18|She makes $18 every day.
+5 m/s|v = 5\,\frac{\text{m}}{\text{s}}
+5|x is equal to 5
+(2,-3)|The vertex is at $(2,-3)$.
+(2,-3)|P(2,-3)
+\begin{pmatrix}1\\-2\end{pmatrix}|\langle 1,-2\rangle
+\binom{10}{3}|{10 \choose 3}
+\binom{10}{3}|C_{10}^{3}
+\binom{10}{3}|\frac{10!}{3!\,7!}
+1\pm\sqrt{5}|1\mp\sqrt{5}
+AC|A, C
+AC|A and C
+B|故选:B
+B|答案选B
+5|所以一共有5个。
+12元|共花了12元
+30平方厘米|面积为30平方厘米
+(2,-3)|顶点坐标为(2,-3)
+3:45|3{:}45
+0.5|0{,}5
+\emptyset|the empty set
+(-\infty,0)\cup(0,\infty)|all real numbers except 0
+x=2k\pi, k\in\mathbb{Z}|x=2n\pi\ (n\in\mathbb{Z})
+\sqrt{ab}|\sqrt{a}\sqrt{b}
+\sqrt[3]{x^2}|x^{2/3}
+\left|\begin{matrix}2&1\\1&1\end{matrix}\right||1
+3,4|x = 3 or 4
 """
 
 
