@@ -30,13 +30,14 @@ def main() -> None:
     # The build needs setuptools in the environment: its own would fetch another.
     parts = ["torch", "setuptools"], ["--no-build-isolation", "-e", f".[{extra}]"]
     print(f"installing about {PACKAGES[extra]} packages into {folder}; torch is the largest", flush=True)
-    if uv := shutil.which("uv"):
-        commands = [[uv, "pip", "install", "--python", str(python)]]
-    else:
-        commands = [[str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]]
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    uv, progress = shutil.which("uv"), Progress(PACKAGES[extra])
     for part in parts:
-        command = [*commands[0], "-c", "constraints.txt", *part]
-        code = subprocess.call(command) if uv else Progress(PACKAGES[extra]).follow(command)
+        options = ["-c", "constraints.txt", *part]
+        if uv:  # shows its own progress
+            code = subprocess.call([uv, "pip", "install", "--python", str(python), *options])
+        else:
+            code = progress.follow([*pip, *options])
         if code:
             sys.exit(code)
 

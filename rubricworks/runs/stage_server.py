@@ -66,7 +66,7 @@ class StageServer:
         stderr: int,
         *,
         trains: bool,
-        others_train: bool = False,
+        others_train: bool,
     ) -> "ForkedStage":
         """A stage's process, which waits until it is told to `go`.
 

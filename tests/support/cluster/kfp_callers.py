@@ -1,7 +1,7 @@
 """The name of kfp's caller without the source of every frame.
 
 At each setting of a task, kfp takes its caller's name from `inspect.stack()`, which looks for the module of every frame
-among all that are imported: a hundred settings a pipeline, thousands of modules in a worker of pytest-xdist, seconds
+among all that are imported: a hundred settings a pipeline, thousands of modules in a worker of the tests, seconds
 for a compilation that takes a quarter of one. The frames' names alone are the same.
 """
 
