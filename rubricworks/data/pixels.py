@@ -70,7 +70,9 @@ def decode_text(text: str) -> bytes:
 def is_byte_list(value: Any) -> bool:
     """Return True for a list of bytes as numbers, which Arrow's list<uint8> becomes."""
     return (
-        isinstance(value, list | tuple) and len(value) > 1 and all(type(one) is int and 0 <= one < 256 for one in value)
+        isinstance(value, list | tuple)
+        and len(value) > 1
+        and all(type(item) is int and 0 <= item < 256 for item in value)
     )
 
 
@@ -124,7 +126,7 @@ def as_list(value: Any) -> list[Any]:
     """Images of a value that holds one or several, in order; none of None."""
     value = value.tolist() if is_object_array(value) else value
     if isinstance(value, list | tuple) and not is_byte_list(value) and not _is_number_list(value):
-        return [one for one in value if one is not None]
+        return [item for item in value if item is not None]
     return [] if value is None else [value]
 
 

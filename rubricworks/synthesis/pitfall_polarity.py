@@ -63,7 +63,7 @@ async def read_polarity(entry: RubricEntry, criteria: Sequence[Criterion], write
     writer.note_prompt(POLARITY_PROMPT_VERSION)
 
     def check(answer: PitfallReadings) -> None:
-        ids = [one.id for one in answer.pitfalls]
+        ids = [pitfall.id for pitfall in answer.pitfalls]
         if sorted(ids) != list(range(1, len(criteria) + 1)):
             raise ValueError(f"pitfalls have the ids {ids}; give exactly one for each id from 1 to {len(criteria)}")
 
@@ -71,7 +71,7 @@ async def read_polarity(entry: RubricEntry, criteria: Sequence[Criterion], write
         reply = await writer.chat(polarity_messages(entry, criteria), PitfallReadings, check=check)
     except ChatError:
         return {}
-    met = {criteria[one.id - 1].criterion: _MEANING[one.met] for one in reply.value.pitfalls}
+    met = {criteria[pitfall.id - 1].criterion: _MEANING[pitfall.met] for pitfall in reply.value.pitfalls}
     return {title: polarity for title, polarity in met.items() if polarity != "unknown"}
 
 

@@ -128,7 +128,7 @@ def _with_polarity(entries: list[RubricEntry], endpoint: Endpoint | None, pitfal
         return entries
 
     async def read(entry: RubricEntry, writer: ChatClient) -> RubricEntry:
-        unknown = [one.criterion for one in entry.pitfalls if one.met == "unknown"]
+        unknown = [pitfall.criterion for pitfall in entry.pitfalls if pitfall.met == "unknown"]
         return entry.with_polarity(await read_polarity(entry, unknown, writer)) if unknown else entry
 
     async def run() -> list[RubricEntry]:
@@ -139,7 +139,7 @@ def _with_polarity(entries: list[RubricEntry], endpoint: Endpoint | None, pitfal
 
 
 def _pitfall_line(entries: list[RubricEntry], listing: Path, *, asked: bool) -> str:
-    met = Counter(one.met for entry in entries for one in entry.pitfalls)
+    met = Counter(pitfall.met for entry in entries for pitfall in entry.pitfalls)
     line = (
         f"{counted(met.total(), 'pitfall')}: {met['good']} say what a response must not do, and earn their weight; "
         f"{met['bad']} name a fault, and take it away"

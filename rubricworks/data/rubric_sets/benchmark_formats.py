@@ -76,11 +76,11 @@ def write_healthbench_professional(entry: RubricEntry, number: int, note: Note) 
         conversation = {"messages": [{"role": "user", "content": entry.prompt}]}
     items = [
         {
-            "criterion_text": statement(one),
-            "points": plain_number(one.weight),
-            **entry.criterion_extras("healthbench_professional", one),
+            "criterion_text": statement(criterion),
+            "points": plain_number(criterion.weight),
+            **entry.criterion_extras("healthbench_professional", criterion),
         }
-        for one in signed_criteria(entry, "healthbench_professional", note)
+        for criterion in signed_criteria(entry, "healthbench_professional", note)
     ]
     answer = entry.reference or None
     return {
@@ -181,11 +181,11 @@ def read_profbench(row: Row, where: str, number: int, note: Note) -> RubricEntry
 def write_profbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     rubrics = [
         {
-            "criterion_description": statement(one),
-            "criterion_weight": min(_PROFBENCH, key=lambda name: abs(_PROFBENCH[name] - one.weight)),
-            **entry.criterion_extras("profbench", one),
+            "criterion_description": statement(criterion),
+            "criterion_weight": min(_PROFBENCH, key=lambda name: abs(_PROFBENCH[name] - criterion.weight)),
+            **entry.criterion_extras("profbench", criterion),
         }
-        for one in earning_criteria(entry, "profbench", note)
+        for criterion in earning_criteria(entry, "profbench", note)
     ]
     return {"task_id": entry.sample_id, "prompt": entry.prompt, **entry.row_extras("profbench"), "rubrics": rubrics}
 
@@ -221,7 +221,7 @@ def write_frontierscience(entry: RubricEntry, number: int, note: Note) -> dict[s
     if aside and read_frontierscience(row, "", number, str).rubric == entry.rubric:
         return row
     criteria = earning_criteria(entry, "frontierscience", note)
-    lines = [f"Points: {one.weight!r}, Item: {statement(one)}" for one in criteria]
+    lines = [f"Points: {criterion.weight!r}, Item: {statement(criterion)}" for criterion in criteria]
     is_answer = len(criteria) == 1 and criteria[0].criterion == _OLYMPIAD
     return row | {"answer": criteria[0].reference if is_answer else "\n".join(lines)}
 
@@ -275,16 +275,16 @@ def write_deepresearchbench(entry: RubricEntry, number: int, note: Note) -> dict
     for criterion in earning_criteria(entry, "deepresearchbench", note):
         by_key.setdefault(criterion.key or _NO_DIMENSION, []).append(criterion)
     note("weights of deepresearchbench are shares: they are divided by their sum")
-    sums = {key: math.fsum(one.weight for one in several) for key, several in by_key.items()}
+    sums = {key: math.fsum(criterion.weight for criterion in several) for key, several in by_key.items()}
     criterions = {
         key: [
             {
-                "criterion": one.criterion,
-                "explanation": "\n".join(filter(None, (one.description, one.evaluation_rule))),
-                "weight": one.weight / sums[key],
-                **entry.criterion_extras("deepresearchbench", one),
+                "criterion": criterion.criterion,
+                "explanation": "\n".join(filter(None, (criterion.description, criterion.evaluation_rule))),
+                "weight": criterion.weight / sums[key],
+                **entry.criterion_extras("deepresearchbench", criterion),
             }
-            for one in several
+            for criterion in several
         ]
         for key, several in by_key.items()
     }

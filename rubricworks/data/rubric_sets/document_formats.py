@@ -68,8 +68,8 @@ def _leaves(
         return
     nodes = criteria_list(nodes, where)
     place = f"{where}: node {node.get('id')!s:.60}"
-    weights = [weight_of(one, "weight", place) for one in nodes]
-    if any(one < 0 for one in weights):
+    weights = [weight_of(node, "weight", place) for node in nodes]
+    if any(weight < 0 for weight in weights):
         raise UserError(f"{place}: a weight below it is negative; PaperBench's are 0 or more")
     total = math.fsum(weights)
     if not total:
@@ -110,10 +110,10 @@ def autorubric_criteria(value: Any) -> list[Any]:
         value = value[name] if isinstance(value, Mapping) and name in value else value
     items = value if isinstance(value, list) else []
     inner = [
-        one["criteria"] if isinstance(one, Mapping) and isinstance(one.get("criteria"), list) else [one]
-        for one in items
+        item["criteria"] if isinstance(item, Mapping) and isinstance(item.get("criteria"), list) else [item]
+        for item in items
     ]
-    criteria = [one for several in inner for one in several]
+    criteria = [criterion for several in inner for criterion in several]
     return criteria if criteria and isinstance(criteria[0], Mapping) and "requirement" in criteria[0] else []
 
 
@@ -177,7 +177,7 @@ def read_autorubric(row: Row, where: str, number: int, note: Note) -> RubricEntr
 
 def _best_option(options: Any, where: str) -> str:
     """Label of the option of the highest value, which of a negative weight is the worst."""
-    listed = [one for one in criteria_list(options, f"{where}: options") if not one.get("na")]
+    listed = [criterion for criterion in criteria_list(options, f"{where}: options") if not criterion.get("na")]
     if not listed:
         raise UserError(f"{where}: each of its options is marked as not applicable")
     best = max(listed, key=lambda one: weight_of(one, "value", f"{where}: option"))

@@ -50,9 +50,9 @@ class RubricEntry:
         """Criteria that take away, and those that did in their source."""
         marks = self.extras.get("pitfalls") or {}
         return [
-            Pitfall(one, marks.get(one.criterion, "bad"))
-            for one in self.rubric.criteria
-            if one.weight < 0 or one.criterion in marks
+            Pitfall(criterion, marks.get(criterion.criterion, "bad"))
+            for criterion in self.rubric.criteria
+            if criterion.weight < 0 or criterion.criterion in marks
         ]
 
     def with_polarity(self, met: Mapping[str, Polarity], where: str = "") -> "RubricEntry":
@@ -61,12 +61,18 @@ class RubricEntry:
         Raises:
             UserError: without them nothing could be earned; the message starts with `where`.
         """
-        marks = {one.criterion.criterion: met.get(one.criterion.criterion, one.met) for one in self.pitfalls}
+        marks = {
+            pitfall.criterion.criterion: met.get(pitfall.criterion.criterion, pitfall.met) for pitfall in self.pitfalls
+        }
         criteria = [
-            one.model_copy(update={"weight": abs(one.weight) if marks[one.criterion] == "good" else -abs(one.weight)})
-            if one.criterion in marks
-            else one
-            for one in self.rubric.criteria
+            criterion.model_copy(
+                update={
+                    "weight": abs(criterion.weight) if marks[criterion.criterion] == "good" else -abs(criterion.weight)
+                }
+            )
+            if criterion.criterion in marks
+            else criterion
+            for criterion in self.rubric.criteria
         ]
         kept = {title: mark for title, mark in marks.items() if mark != "bad"}
         extras = {name: value for name, value in self.extras.items() if name != "pitfalls"}
@@ -170,18 +176,22 @@ def signed_criteria(entry: RubricEntry, format_name: str, note: Note) -> list[Cr
     """
     criteria = list(entry.rubric.criteria)
     signed = [
-        without_negation(one).model_copy(update={"weight": -one.weight}) if one.evaluation_rule == NEGATED else one
-        for one in criteria
+        without_negation(criterion).model_copy(update={"weight": -criterion.weight})
+        if criterion.evaluation_rule == NEGATED
+        else criterion
+        for criterion in criteria
     ]
-    if signed != criteria and all(one.weight < 0 for one in signed):
+    if signed != criteria and all(criterion.weight < 0 for criterion in signed):
         note("negated criteria are alone, so that none could earn without them: their text says that they are negated")
         signed = criteria
     elif signed != criteria:
         note("a negated criterion is written to take its weight away where it is met: the same order, other values")
     marks = entry.extras.get("pitfalls") or {} if entry.extras.get("format") == format_name else {}
     return [
-        one.model_copy(update={"weight": -abs(one.weight)}) if marks.get(one.criterion) == "good" else one
-        for one in signed
+        criterion.model_copy(update={"weight": -abs(criterion.weight)})
+        if marks.get(criterion.criterion) == "good"
+        else criterion
+        for criterion in signed
     ]
 
 
@@ -289,7 +299,7 @@ def criteria_of_column(value: Any) -> Any:
         lists = {
             name: one.tolist() if hasattr(one, "tolist") else one for name, one in value.items() if one is not None
         }
-        lengths = {len(one) if isinstance(one, list | tuple) else None for one in lists.values()}
+        lengths = {len(values) if isinstance(values, list | tuple) else None for values in lists.values()}
         if len(lengths) != 1 or None in lengths:
             return value
         value = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
@@ -315,7 +325,7 @@ def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
         except (ValueError, RecursionError):
             value = None
     value = criteria_of_column(value)
-    if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
         given = "it has no criteria" if value is None else f"its criteria are {value!r:.60}"
         raise UserError(f"{where}: {given}; give a list of objects, at least one")
     return value

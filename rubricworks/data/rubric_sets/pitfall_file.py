@@ -65,7 +65,7 @@ def read_pitfalls(path: Path) -> dict[str, dict[str, Polarity]]:
 
 def check_pitfalls(given: Mapping[str, Mapping[str, Polarity]], entries: Iterable[RubricEntry], path: Path) -> None:
     """Raise UserError for a row that names no pitfall of the set."""
-    there = {(entry.sample_id, one.criterion.criterion) for entry in entries for one in entry.pitfalls}
+    there = {(entry.sample_id, pitfall.criterion.criterion) for entry in entries for pitfall in entry.pitfalls}
     named = [(sample, title) for sample, titles in given.items() for title in titles]
-    if stray := [one for one in named if one not in there]:
+    if stray := [row for row in named if row not in there]:
         raise UserError(f"{path}: sample {stray[0][0]!r} has no pitfall {stray[0][1]!r:.80}")

@@ -99,8 +99,8 @@ def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, 
     if prompt is None or conversation_text(prompt) != entry.prompt:
         prompt = [{"role": "user", "content": entry.prompt}]
     rubrics = [
-        {**_pointed(one), "tags": [], **entry.criterion_extras("healthbench", one)}
-        for one in signed_criteria(entry, "healthbench", note)
+        {**_pointed(criterion), "tags": [], **entry.criterion_extras("healthbench", criterion)}
+        for criterion in signed_criteria(entry, "healthbench", note)
     ]
     ideal = {"ideal_completion": entry.reference} if entry.reference else None
     defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
@@ -121,12 +121,12 @@ def read_researchrubrics(row: Row, where: str, number: int, note: Note) -> Rubri
 def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     rubrics = [
         {
-            "criterion": statement(one),
-            "weight": one.weight,
+            "criterion": statement(criterion),
+            "weight": criterion.weight,
             "axis": "",
-            **entry.criterion_extras("researchrubrics", one),
+            **entry.criterion_extras("researchrubrics", criterion),
         }
-        for one in signed_criteria(entry, "researchrubrics", note)
+        for criterion in signed_criteria(entry, "researchrubrics", note)
     ]
     return {
         "prompt": entry.prompt,
@@ -165,12 +165,12 @@ def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     named = {} if entry.sample_id == row_name(number) else {"id": entry.sample_id}
     rubric = [
         {
-            "description": _with_importance(one),
-            "title": one.criterion,
-            "weight": plain_number(one.weight),
-            **entry.criterion_extras("rar", one),
+            "description": _with_importance(criterion),
+            "title": criterion.criterion,
+            "weight": plain_number(criterion.weight),
+            **entry.criterion_extras("rar", criterion),
         }
-        for one in signed_criteria(entry, "rar", note)
+        for criterion in signed_criteria(entry, "rar", note)
     ]
     counted = {"rubric_count": len(rubric)}
     return {
@@ -216,8 +216,8 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
 def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     aside = entry.row_extras("rubrichub")
     rubrics = [
-        {**_pointed(one), **entry.criterion_extras("rubrichub", one)}
-        for one in signed_criteria(entry, "rubrichub", note)
+        {**_pointed(criterion), **entry.criterion_extras("rubrichub", criterion)}
+        for criterion in signed_criteria(entry, "rubrichub", note)
     ]
     if not isinstance(for_verl := aside.get("reward_model"), Mapping):
         name = "" if entry.sample_id == row_name(number) else entry.sample_id

@@ -112,7 +112,9 @@ async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> Pitfal
 
     What "must not" be done is good by its phrasing. The reader is asked about what import and phrasing leave open.
     """
-    taking = [one for one in entry.pitfalls if one.criterion.weight < 0 and not is_negated(one.criterion)]
+    taking = [
+        pitfall for pitfall in entry.pitfalls if pitfall.criterion.weight < 0 and not is_negated(pitfall.criterion)
+    ]
     met: dict[str, Polarity] = {
         one.criterion: "unknown" if mark == "unknown" else phrased(one.description or one.criterion, defined=True)
         for one, mark in taking
@@ -148,7 +150,7 @@ def acts_of(criteria: Sequence[Criterion], readings: Sequence[CriterionReading] 
     A negated criterion asks for none.
     """
     if readings is None:
-        return [False if is_negated(one) else None for one in criteria]
+        return [False if is_negated(criterion) else None for criterion in criteria]
     return [not read.states_content and not is_negated(one) for one, read in zip(criteria, readings, strict=True)]
 
 

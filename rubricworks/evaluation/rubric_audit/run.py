@@ -204,7 +204,7 @@ async def _audit(
 
     readings = await asyncio.gather(*(read(entry.rubric) for entry in probed))
     pitfalls = await asyncio.gather(*(read_pitfalls(entry, reader) for entry in probed))
-    progress(done := done + sum(one.calls for one in pitfalls))
+    progress(done := done + sum(pitfall.calls for pitfall in pitfalls))
     all_probes = []
     for at, (entry, reading) in enumerate(zip(probed, readings, strict=True)):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
@@ -253,8 +253,8 @@ async def _audit(
         findings=tuple(findings),
         criteria=criteria,
         calls=sum(map(len, cards)) + len(claims),
-        readings=sum(one.calls for one in readings) + sum(one.calls for one in pitfalls),
-        unread=sum(one.criteria is None for one in readings) if reader else 0,
+        readings=sum(reading.calls for reading in readings) + sum(pitfall.calls for pitfall in pitfalls),
+        unread=sum(reading.criteria is None for reading in readings) if reader else 0,
         unaudited=len(entries) - len(probed),
         flips=flip_rate([votes for _, votes in draws], [name for name, _ in draws]),
     )
