@@ -3,7 +3,10 @@
 They fit a 1024-pixel image, a detailed caption, and rubrics, checklists and assertions of the papers' kinds.
 """
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from rubricworks.llm.endpoint import Endpoint
 
 CAPTION_TOKENS = 300
 IMAGE_TOKENS = 1_000
@@ -27,6 +30,18 @@ ASSERTION_TOKENS = 40
 ASSERTIONS_PER_CAPTION = 25
 QUESTIONS_PER_EXAM = 5
 EXAM_TOKENS = 600
+
+
+@dataclass(frozen=True)
+class PlannedCalls:
+    """Calls of one kind that a run will make."""
+
+    purpose: str
+    endpoint: Endpoint
+    count: int
+    tokens_in: int
+    """Tokens per call, as `tokens_out`."""
+    tokens_out: int
 
 
 class GradingCalls(NamedTuple):

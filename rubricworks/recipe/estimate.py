@@ -10,9 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rubricworks.errors import UserError
+from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm import Budget, Endpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
+from rubricworks.llm.token_estimates import (
+    CAPTION_TOKENS,
+    CRITERIA_PER_RUBRIC,
+    IMAGE_TOKENS,
+    READING_IN,
+    READING_OUT,
+    TOKENS_PER_CRITERION,
+    GradingCalls,
+    PlannedCalls,
+    grading_calls,
+)
+from rubricworks.policy.policy import Policy
+from rubricworks.policy.rewards.reward import TrainingSize
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
@@ -20,6 +33,7 @@ from rubricworks.runtime import preflight_checks
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
+from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
 
 
@@ -34,6 +48,11 @@ class CallEstimate:
     tokens_in: int
     """Tokens per call, as `tokens_out`."""
     tokens_out: int
+
+    @classmethod
+    def of(cls, stage: str, planned: PlannedCalls) -> "CallEstimate":
+        """Planned calls of a stage."""
+        return cls(stage, planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
 
     @property
     def dollars(self) -> float:
@@ -96,6 +115,32 @@ def rubric_calls(
     return [*caption_calls, CallEstimate(rubric_stage, "rubric", rubric.writer, samples, tokens_in, tokens_out)]
 
 
+def policy_calls(
+    stage: str, policy: Policy, size: TrainingSize, captioners: Sequence[Endpoint] = ()
+) -> list[CallEstimate]:
+    """Estimate the calls of a policy training.
+
+    Args:
+        captioners: models whose captions the run has anyway.
+    """
+    return [CallEstimate.of(stage, calls) for calls in policy.estimate(size, captioners)]
+
+
+def audit_calls(stage: str, gate: AuditGate, train: int, tokens: GradingCalls | None = None) -> list[CallEstimate]:
+    """Estimate the calls of a gate on written rubrics.
+
+    Args:
+        train: samples to train on.
+        tokens: of one grading; by default those of the gate's `call_per`.
+    """
+    rubrics = min(gate.sample, train)
+    calls = grading_calls(rubrics * MAX_PROBES, gate.call_per)
+    if tokens is not None:
+        calls = tokens._replace(calls=rubrics * MAX_PROBES)
+    reading = CallEstimate(stage, "audit reading", gate.judges[0], rubrics * MAX_READINGS, READING_IN, READING_OUT)
+    return [reading, *(CallEstimate(stage, "audit", judge, *calls) for judge in gate.judges)]
+
+
 def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> list[CallEstimate]:
     """Estimate the calls of the stage `score`, as each scorer plans them.
 
@@ -107,11 +152,7 @@ def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> lis
     rewriting = []
     if config.rewriter is not None:  # once per prompt, of which there may be several images
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, samples, 250, 120)]
-    return rewriting + [
-        CallEstimate("score", planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
-        for scorer in config.scorers
-        for planned in scorer.plan(work)
-    ]
+    return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
 
 
 def budget_excess(budget: Budget, calls: Sequence[CallEstimate]) -> str:

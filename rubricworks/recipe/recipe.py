@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.policy.policy import Policy
+from rubricworks.policy.rewards.reward import Reward
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.redaction import find_secret, is_secret_name
 from rubricworks.runtime.config import (
@@ -230,7 +232,8 @@ class Recipe(BaseModel):
     def source_files(self) -> dict[str, str]:
         """Field → file that a stage reads beside its samples, for the checks before a run."""
         report = getattr(self, "report", None)
-        return {REPORT_FIELD: file} if (file := getattr(report, "agreement", None)) else {}
+        files = {REPORT_FIELD: file} if (file := getattr(report, "agreement", None)) else {}
+        return files | (reward.source_files() if (reward := self._reward) else {})
 
     @property
     def base_model(self) -> str | None:
@@ -248,11 +251,18 @@ class Recipe(BaseModel):
     @property
     def lora(self) -> bool:
         """Return True if the policy is trained with LoRA."""
-        return bool(getattr(getattr(self, "policy", None), "lora", None))
+        policy = getattr(self, "policy", None)
+        return isinstance(policy, Policy) and policy.algorithm.trains_adapters
+
+    @property
+    def _reward(self) -> Reward | None:
+        policy = getattr(self, "policy", None)
+        return policy.reward if isinstance(policy, Policy) else None
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
         """Checks of this method before a run starts, besides those of every recipe."""
-        yield from ()
+        if reward := self._reward:
+            yield from reward.checks()
 
     def plan_in_words(self) -> str | None:
         """Text in place of a plan if the calls are not known before the run."""

@@ -14,7 +14,7 @@ from rubricworks.recipe.placement import StagePlacement
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.stage_table import STAGES
-from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.config import ColocatedVllm, PolicyConfig, SupervisedConfig
 
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 """Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
@@ -40,12 +40,12 @@ def process_memory(recipe: Recipe) -> list[str]:
             continue
         placement = recipe.cluster.placement(stage)
         processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
-        options = trainings(stage, config)[-1] if trainings(stage, config) else None
+        options = trainings(config)[-1].optimizer if trainings(config) else None
         parameters = count_parameters(getattr(config, "student", None) or str(recipe.base_model))
-        if processes < 2 or options is None or options.lora or parameters is None:
+        if processes < 2 or options is None or options.adapters or parameters is None:
             continue
-        each = parameters * training_bytes_each(options) / processes / 2**30
-        read = parameters * (4 if options.master_weights or not options.bf16 else 2) / 2**30
+        each = parameters * options.bytes_per_parameter / processes / 2**30
+        read = parameters * (2 if options.weights == "bfloat16" else 4) / 2**30
         lines.append(
             f"  {stage} on {processes} accelerators: {each:.1f} GiB each, with activations and vLLM beside it; "
             f"{read:.0f} GiB of host memory for the process that reads the weights"
@@ -53,13 +53,10 @@ def process_memory(recipe: Recipe) -> list[str]:
     return lines
 
 
-def trainings(stage: str, config: StageConfig) -> list[SftConfig | PolicyConfig]:
+def trainings(config: StageConfig) -> list[SupervisedConfig | PolicyConfig]:
     """Options of the trainings that a stage runs, one after the other."""
-    if stage == "train_genrm":
-        parts = [getattr(config, "sft", None), getattr(config, "rlvr", None)]
-    else:
-        parts = [getattr(config, "sft", None) if stage == "warm_up" else config]
-    return [part for part in parts if isinstance(part, SftConfig | PolicyConfig)]
+    parts = [getattr(config, name, None) for name in ("sft", "rlvr", "algorithm")]
+    return [part for part in parts if isinstance(part, SupervisedConfig | PolicyConfig)]
 
 
 def colocate_warning(recipe: Recipe) -> str:
@@ -70,9 +67,9 @@ def colocate_warning(recipe: Recipe) -> str:
     """
     found: dict[str, None] = {}
     for stage, config in recipe.stage_configs().items():
-        for options in trainings(stage, config):
-            vllm = getattr(options, "vllm", None)
-            if vllm is None or vllm.mode != "colocate" or vllm.max_model_length is not None:
+        for options in trainings(config):
+            vllm = getattr(getattr(options, "rollouts", None), "vllm", None)
+            if not isinstance(vllm, ColocatedVllm) or vllm.max_model_length is not None:
                 continue
             student = str(getattr(config, "student", None) or recipe.base_model)
             parameters = count_parameters(student)
@@ -86,11 +83,6 @@ def colocate_warning(recipe: Recipe) -> str:
         "response as long as the model allows, often 128,000 tokens; set it to the longest prompt, image tokens "
         "included, and max_new_tokens"
     )
-
-
-def training_bytes_each(options: SftConfig | PolicyConfig) -> int:
-    """Bytes of a parameter with its gradient and Adam's two moments, all in the precision of the weights."""
-    return 8 if options.bf16 and not options.master_weights else 16
 
 
 def training_bytes(student: str, *, lora: bool) -> int | None:
@@ -130,13 +122,13 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
     saved = {
         stage: sum(map(saved_models, trained)) * sizes[stage]
         for stage, config in configs.items()
-        if (trained := trainings(stage, config))
+        if (trained := trainings(config))
     }
     policy = max((size for stage, size in saved.items() if STAGES[stage].multi_node), default=0)
     read = {"model": saved.get("warm_up", 2 * sizes.get("warm_up", 0)), "policy": policy, "peer": policy}
     disk = {}
     for stage, config in configs.items():
-        written = sum(training_disk(options, sizes[stage]) for options in trainings(stage, config))
+        written = sum(training_disk(options, sizes[stage]) for options in trainings(config))
         if stage == "warm_up" and not written:
             written = read["model"]  # a copy of the student
         if stage == "fetch_champion":
@@ -145,21 +137,21 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
     return disk
 
 
-def training_disk(options: SftConfig | PolicyConfig, parameters: int) -> int:
+def training_disk(options: SupervisedConfig | PolicyConfig, parameters: int) -> int:
     """Bytes of a training's checkpoints, its model and its milestones.
 
     A checkpoint holds the weights twice, as FSDP's own file and as a model, and Adam's two moments; one of LoRA holds
-    little. The model and the milestones are saved in the precision of `bf16`.
+    little. The model and the milestones are saved in the precision of the arithmetic.
     """
-    checkpoints = 0 if options.lora else _CHECKPOINTS * training_bytes_each(options)
+    checkpoints = 0 if options.optimizer.adapters else _CHECKPOINTS * options.optimizer.bytes_per_parameter
     return parameters * (checkpoints + saved_models(options))
 
 
-def saved_models(options: SftConfig | PolicyConfig) -> int:
+def saved_models(options: SupervisedConfig | PolicyConfig) -> int:
     """Bytes of a parameter in the model and the milestones that a training leaves."""
     every = getattr(options, "milestone_every", 0)
     models = 1 + (options.steps // every if every and options.steps else 0)
-    return models * (2 if options.bf16 else 4)
+    return models * (2 if options.optimizer.saves_bfloat16 else 4)
 
 
 def planned_workspaces(recipe: Recipe) -> dict[str, str]:

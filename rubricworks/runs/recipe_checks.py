@@ -29,6 +29,7 @@ from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.judge_trust import REPORT_FIELD
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+from rubricworks.training.config import Optimizer
 
 MIN_FREE_BYTES = 2 << 30
 """A run with the laptop student takes some 100 MB; models and samples of any real size need this much and more."""
@@ -147,27 +148,30 @@ def _accelerator(recipe: Recipe, student: str) -> str:
     total = sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
     if needed and total < needed:
         raise UserError(
-            f"{total / 2**30:.0f} GiB of GPU memory, {wanted} are needed: set policy.lora, or take a smaller student"
+            f"{total / 2**30:.0f} GiB of GPU memory, {wanted} are needed: set policy.algorithm.optimizer.lora, or take "
+            "a smaller student"
         )
     return f"{torch.cuda.device_count()} GPU with {total / 2**30:.0f} GiB, {wanted} needed"
 
 
 def _check_precision(recipe: Recipe) -> None:
     """Refuse now what the training stages would refuse after the captions and rubrics have been paid for."""
-    for field in _bf16_fields(recipe):
-        from rubricworks.training.machine import check_bf16
+    for field, optimizer in _optimizers(recipe):
+        if optimizer.precision == "float32":
+            continue
+        from rubricworks.training.machine import check_precision
 
         try:
-            check_bf16(True)
+            check_precision(optimizer)
         except UserError as error:
-            raise UserError(f"{field.removesuffix('bf16')}{error}") from None
+            raise UserError(f"{field.removesuffix('optimizer')}{error}") from None
 
 
-def _bf16_fields(value: BaseModel, where: str = "") -> Iterator[str]:
-    """Yield the path of every `bf16: true` in a recipe's sections."""
+def _optimizers(value: BaseModel, where: str = "") -> Iterator[tuple[str, Optimizer]]:
+    """Yield the path of every optimizer in a recipe's sections, and its settings."""
     for name in type(value).model_fields:
         inner = getattr(value, name)
-        if name == "bf16" and inner is True:
-            yield f"{where}{name}"
+        if isinstance(inner, Optimizer):
+            yield f"{where}{name}", inner
         elif isinstance(inner, BaseModel):
-            yield from _bf16_fields(inner, f"{where}{name}.")
+            yield from _optimizers(inner, f"{where}{name}.")

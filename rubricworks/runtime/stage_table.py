@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rubricworks.reports.views.parts import FinishedStage, View
+    from rubricworks.runtime.config import StageConfig
 
 Image = Literal["cpu", "trainer"]
 Phase = Literal["data", "synthesis", "training", "evaluation", "release", "cluster"]
@@ -23,7 +24,7 @@ class Stage:
 
     id: str
     package: str
-    """Package below `rubricworks` with the module of the stage's name, which has `Config` and `run(config, job)`."""
+    """Package below `rubricworks` with its module, which has its configuration and `run(config, job)`."""
     phase: Phase
     """Folder of its component; `cluster` holds the tasks that a pipeline has only on a cluster."""
     image: Image
@@ -36,6 +37,10 @@ class Stage:
     """`module:function` below `rubricworks` that draws its page in the Kubeflow UI."""
     title: str = ""
     """Heading of that page; by default the id's words."""
+    module: str = ""
+    """Its module in the package; by default its id."""
+    config: str = "Config"
+    """Class of its configuration in the module."""
     cacheable: bool = False
     """Kubeflow may cache it: its output depends on its inputs alone. The others read a source, train, measure or
     decide."""
@@ -76,7 +81,12 @@ class Stage:
 
     def load(self) -> Any:
         """Import and return the stage's module."""
-        return importlib.import_module(f"rubricworks.{self.package}.{self.id}")
+        return importlib.import_module(f"rubricworks.{self.package}.{self.module or self.id}")
+
+    def load_config(self) -> "type[StageConfig]":
+        """Import its module and return the class of its configuration."""
+        config: type[StageConfig] = getattr(self.load(), self.config)
+        return config
 
     def load_view(self) -> "Callable[[FinishedStage], View]":
         """Import and return the function that draws its page."""
@@ -134,24 +144,25 @@ _TABLE = (
     # training
     Stage("warm_up", "stages.training", "training", "trainer", ("samples",),
           view="reports.views.training:warm_up", multi_process=True, in_retraining=True),
-    Stage("train_policy", "methods.rubicap.stages", "training", "trainer", ("samples", "rubrics", "model", "captions"),
-          table="rollouts", view="reports.views.training:policy",
+    Stage("train_policy", "stages.training", "training", "trainer", ("samples", "rubrics", "model", "captions"),
+          config="CaptionConfig", table="rollouts", view="reports.views.training:policy",
           multi_node=True, multi_process=True, in_retraining=True, calls_models=True),
-    Stage("train_balcaprl", "methods.balcaprl.stages", "training", "trainer", ("samples", "exams", "rubrics", "model"),
-          table="rollouts", view="methods.balcaprl.views:policy",
+    Stage("train_balcaprl", "stages.training", "training", "trainer", ("samples", "rubrics", "model"),
+          module="train_policy", config="CaptionConfig", table="rollouts", view="methods.balcaprl.views:policy",
           multi_node=True, multi_process=True, title="train BalCapRL", in_retraining=True, calls_models=True),
-    Stage("train_rlvr", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          table="rollouts", view="reports.views.training:policy",
+    Stage("train_rlvr", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
+          module="train_policy", config="AnswerConfig", table="rollouts", view="reports.views.training:policy",
           multi_node=True, multi_process=True, title="train RLVR"),
-    Stage("train_rlr3", "methods.rlr3.stages", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          table="rollouts", view="reports.views.training:policy",
+    Stage("train_rlr3", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
+          module="train_policy", config="AnswerConfig", table="rollouts", view="reports.views.training:policy",
           multi_node=True, multi_process=True, title="train RLR³", in_retraining=True, calls_models=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
           table="genrm_outputs", view="methods.rlr3.views:genrm", multi_process=True, title="train GenRM"),
     Stage("pretrain_generator", "methods.rubricrl.stages", "training", "trainer",
           view="reports.views.training:warm_up"),
-    Stage("train_generator", "methods.rubricrl.stages", "training", "trainer", ("samples", "rubrics", "model"),
-          table="rollouts", view="reports.views.training:policy", multi_process=True, calls_models=True),
+    Stage("train_generator", "stages.training", "training", "trainer", ("samples", "rubrics", "model"),
+          module="train_policy", config="ImageConfig", table="rollouts", view="reports.views.training:policy",
+          multi_process=True, calls_models=True),
     Stage("align_projector", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "captions"),
           view="reports.views.training:warm_up", multi_process=True),
     Stage("pretrain_vlm", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "captions", "model"),

@@ -1,9 +1,13 @@
 """Training settings; imports no torch, so that a recipe is validated before anything heavy loads."""
 
 import math
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rubricworks.llm import ImageEndpoint
+
+Precision = Literal["float32", "bfloat16", "mixed"]
 
 
 class _Options(BaseModel):
@@ -46,29 +50,101 @@ class LoraOptions(_Options):
     """Layer names, or every linear layer but the head that writes tokens."""
 
 
-class SftConfig(_Options):
-    """Settings of the supervised warm-up; the defaults are the laptop student's."""
+class AdamW(_Options):
+    """AdamW and its schedule; the defaults are the laptop's."""
+
+    learning_rate: float = Field(1.5e-4, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: float = Field(0.0, ge=0, lt=1)
+    """Share of the steps over which the learning rate rises."""
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    @property
+    def adapters(self) -> LoraOptions | None:
+        """Adapters that are trained; None trains all weights."""
+        return None
+
+    @property
+    def arithmetic(self) -> Precision:
+        """Precision of weights and arithmetic."""
+        return "float32"
+
+    @property
+    def weights(self) -> Literal["float32", "bfloat16"]:
+        """Precision of the weights that are loaded."""
+        return "bfloat16" if self.arithmetic == "bfloat16" else "float32"
+
+    @property
+    def saves_bfloat16(self) -> bool:
+        """True if models are saved in bfloat16, in which the arithmetic is."""
+        return self.arithmetic != "float32"
+
+    @property
+    def autocasts(self) -> bool:
+        """True if float32 weights, or adapters, are trained with bfloat16 arithmetic."""
+        return self.arithmetic == "mixed" or (self.arithmetic == "bfloat16" and self.adapters is not None)
+
+    @property
+    def bytes_per_parameter(self) -> int:
+        """Bytes of a parameter with its gradient and Adam's two moments, all in the precision of the weights."""
+        return 8 if self.arithmetic == "bfloat16" else 16
+
+
+class Optimizer(AdamW):
+    """AdamW, and the precision and memory of an update."""
+
+    precision: Precision = "float32"
+    """`bfloat16`: weights, arithmetic and saved models. `mixed`: the same with float32 weights, 16 bytes a parameter
+    with gradient and Adam's state instead of 8. In bfloat16 an update below 1/256 of a weight is lost, so learning
+    rates of 1e-5 and less need `mixed`."""
+    gradient_checkpointing: bool = False
+    rows_per_pass: int | None = Field(None, ge=1)
+    """Rows per forward pass on each process when a step's do not fit in memory; must divide them."""
+
+    @property
+    def arithmetic(self) -> Precision:
+        return self.precision
+
+
+class LoraOptimizer(Optimizer):
+    """Optimizer of all weights, or of adapters."""
+
+    lora: LoraOptions | None = None
+
+    @property
+    def adapters(self) -> LoraOptions | None:
+        return self.lora
+
+
+class SupervisedAdamW(AdamW):
+    """AdamW with the defaults of supervised training."""
+
+    learning_rate: float = Field(3e-3, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup: float = Field(0.05, ge=0, lt=1)
+
+
+class SftOptimizer(SupervisedAdamW, LoraOptimizer):
+    """Optimizer of supervised training."""
+
+
+class SupervisedConfig(_Options):
+    """Settings of supervised training; the defaults are the laptop's."""
 
     steps: int = Field(500, ge=1)
     batch_size: int = Field(64, ge=1)
     """Examples per optimizer step, over all processes; several fill an epoch's last step with rows of its first."""
-    rows_per_pass: int | None = Field(None, ge=1)
-    """Examples per forward pass on each process when a step's do not fit in memory; must divide them."""
-    learning_rate: float = Field(3e-3, gt=0)
-    warmup: float = Field(0.05, ge=0, lt=1)
-    """Share of the steps over which the learning rate rises; it falls along a cosine afterwards."""
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
-    seed: int = 0
+    optimizer: SupervisedAdamW = SupervisedAdamW()
     save_every: int = Field(100, ge=1)
     log_every: int = Field(25, ge=1)
-    lora: LoraOptions | None = None
-    bf16: bool = False
-    """Weights, arithmetic and saved models in bfloat16."""
-    master_weights: bool = False
-    """With bf16, update float32 weights (16 bytes a parameter with gradient and Adam's state instead of 8). In bfloat16
-    an update below 1/256 of a weight is lost, so learning rates of 1e-5 and less need them."""
-    gradient_checkpointing: bool = False
+
+
+class SftConfig(SupervisedConfig):
+    """Settings of supervised training of a model that writes text."""
+
+    optimizer: SftOptimizer = SftOptimizer()
 
 
 class TinyLlavaConfig(_Options):
@@ -108,20 +184,10 @@ class VlmConfig(SftConfig):
         return self.steps if self.epochs is None else max(1, math.ceil(self.epochs * examples / self.batch_size))
 
 
-class VllmOptions(_Options):
-    """Generator of the rollouts: the trainer itself (off), vLLM on the same GPUs, or a remote vLLM server."""
-
-    mode: Literal["off", "colocate", "server"] = "off"
-    url: str = "http://127.0.0.1:8000"
-    """Address of `vllm serve`, for mode server; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
-    gpu_memory: float = Field(0.3, gt=0, lt=1)
-    """Share of GPU memory for vLLM, for mode colocate."""
-    tensor_parallel: int = Field(1, ge=1)
+class _Vllm(_Options):
     max_model_length: int | None = Field(None, ge=1)
     """Tokens of a prompt and its response. By default the model's own limit, often 128,000: for one response of that
     length vLLM must find memory, and does not start where `gpu_memory` leaves none."""
-    sleep: bool = False
-    """Free vLLM's memory during the update, for mode colocate."""
     correction: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = "sequence_mask"
     """Weight of the loss by the ratio of the trainer's probabilities to vLLM's, of each token or of whole responses;
     ratios beyond the bounds are cut to them, or their loss is 0 [vllm_importance_sampling_mode]."""
@@ -131,6 +197,28 @@ class VllmOptions(_Options):
     max_logp_difference: float | None = Field(0.1, gt=0)
     """Stop a training whose sampler and trainer differ by more nats a token, on average, for five steps; null = never.
     Same weights in other kernels differ by 0.001 to 0.03."""
+
+
+class ColocatedVllm(_Vllm):
+    """vLLM on the GPUs of the training."""
+
+    mode: Literal["colocate"]
+    gpu_memory: float = Field(0.3, gt=0, lt=1)
+    """Share of GPU memory for vLLM."""
+    tensor_parallel: int = Field(1, ge=1)
+    sleep: bool = False
+    """Free vLLM's memory during the update."""
+
+
+class VllmServer(_Vllm):
+    """A remote vLLM server."""
+
+    mode: Literal["server"]
+    url: str = "http://127.0.0.1:8000"
+    """Address of `vllm serve`; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
+
+
+VllmOptions = Annotated[ColocatedVllm | VllmServer, Field(discriminator="mode")]
 
 
 class EngineOptions(_Options):
@@ -144,15 +232,6 @@ class EngineOptions(_Options):
     """GPUs that share the model, for vllm."""
     max_model_length: int | None = Field(None, ge=1)
     """Longest prompt with its answer, in tokens, for vllm; None = the model's own, which may exceed the memory."""
-
-    @property
-    def is_default(self) -> bool:
-        return self == EngineOptions()
-
-
-def engine_field() -> EngineOptions:
-    """Field of a stage's configuration; the default is left out of its digest."""
-    return Field(default=EngineOptions(), exclude_if=lambda engine: engine.is_default)
 
 
 class AlarmConfig(_Options):
@@ -168,12 +247,36 @@ class AlarmConfig(_Options):
     """Factor by which captions may grow or shrink, in tokens and in objects named."""
     repetition_gain: float = Field(0.1, gt=0)
     """Rise in the share of repeated word sequences."""
-    collapse: float = Field(0.5, gt=0, lt=1, exclude_if=lambda collapse: collapse == 0.5)
+    collapse: float = Field(0.5, gt=0, lt=1)
     """Share of its start below which the diversity within a group of images is suspicious."""
     held_out_loss: float = Field(0.1, gt=0)
     """Fall of the held-out judge's score, averaged over its last two."""
     stop: bool = False
     """Stop training at the alarm instead of only logging it."""
+
+
+class ProbeOptions(_Options):
+    """Held-out probe: a judge scores the current policy on held-out samples every so many steps, for the alarm."""
+
+    judge: ImageEndpoint
+    """A judge of another family than the one that rewards. Captions: compares them with those of the base, pairwise.
+    Images: grades them by the prompt's rubric."""
+    every: int = Field(50, ge=1)
+    """Steps between two calls of the probe."""
+    samples: int = Field(32, ge=1)
+
+
+class Watch(_Options):
+    """Monitoring of a policy training."""
+
+    alarm: AlarmConfig = AlarmConfig()
+    probe: ProbeOptions | None = None
+
+
+class AlarmWatch(Watch):
+    """Monitoring of a training that has no held-out probe."""
+
+    probe: None = None
 
 
 class SelectionOptions(_Options):
@@ -199,111 +302,99 @@ class RefillOptions(_Options):
     seldom is 0, so that its failures stay where they differ."""
 
 
+class Rollouts(_Options):
+    """Sampling of the responses that a step is trained on."""
+
+    group_size: int = 8
+    """Rollouts of one sample, at least 2 [num_generations]."""
+    prompts_per_step: int = Field(8, ge=1)
+
+    @model_validator(mode="after")
+    def _is_a_group(self) -> Self:
+        if self.group_size < 2:
+            raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
+        return self
+
+
+class TextRollouts(Rollouts):
+    """Sampling of captions and answers."""
+
+    max_new_tokens: int = Field(44, ge=1)
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    mask_truncated: bool = False
+    """Exclude rollouts that reach max_new_tokens from the loss."""
+    vllm: VllmOptions | None = None
+    """Sampler of the rollouts; by default the trainer itself."""
+
+    @model_validator(mode="after")
+    def _prompt_has_room(self) -> Self:
+        if self.vllm and self.vllm.max_model_length and self.vllm.max_model_length <= self.max_new_tokens:
+            raise ValueError(
+                f"vllm.max_model_length {self.vllm.max_model_length} is prompt and response together, and leaves no "
+                f"room for a prompt beside max_new_tokens {self.max_new_tokens}"
+            )
+        return self
+
+
+class CodeRollouts(Rollouts):
+    """Sampling of an autoregressive generator's images."""
+
+    temperature: float = Field(1.0, gt=0)
+    guidance: float = Field(1.0, ge=0)
+    """Classifier-free guidance; 1 is none, as in RubricRL."""
+
+
 class PolicyConfig(_Options):
-    """GRPO as TRL implements it; the defaults are the laptop student's. Names in brackets are TRL's."""
+    """Settings of a policy training, whatever its algorithm."""
 
     steps: int | None = Field(200, ge=1)
     epochs: float | None = Field(None, gt=0)
     """Passes over the samples, instead of steps."""
-    group_size: int = 8
-    """Rollouts of one sample [num_generations], at least 2."""
-    prompts_per_step: int = Field(8, ge=1)
-    rows_per_pass: int | None = Field(None, ge=1)
-    """Rollouts per forward pass on each process when a step's do not fit in memory; must divide them."""
+    rollouts: Rollouts
+    optimizer: Optimizer
     num_iterations: int = Field(1, ge=1)
     """Passes over each generation's rollouts. From the second update on the policy is no longer the one that drew them,
     and epsilon and delta act; with 1 of these and of steps_per_generation no ratio is ever clipped [num_iterations]."""
     steps_per_generation: int = Field(1, ge=1)
     """Optimizer steps that one generation feeds, with prompts_per_step prompts each [steps_per_generation, in steps of
     the optimizer]."""
-    max_new_tokens: int = Field(44, ge=1)
-    temperature: float = Field(1.0, gt=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    learning_rate: float = Field(1.5e-4, gt=0)
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup: float = Field(0.0, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
-    adam_betas: tuple[float, float] = (0.9, 0.999)
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "dr_grpo"
-    """A TRL loss, or `group_token_mean`: token mean within each group, equal weight per group (RLR³, equation 1)."""
-    scale_rewards: Literal["group", "batch", "none"] = "group"
-    """Standard deviation that divides the centred rewards: of the group, of the batch, or none."""
-    objective: Literal["grpo", "c-gdpo"] = "grpo"
-    """Combination of several rewards: `grpo` adds them by weight, then normalises; `c-gdpo` normalises each in its
-    group, adds them by weight and normalises in the batch (GDPO; BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
-    reward_weights: tuple[float, ...] | None = None
-    """One per reward function, 1 by default."""
-    beta: float = Field(0.0, ge=0)
-    """Weight of the KL penalty against the starting model."""
-    epsilon: float = Field(0.2, gt=0)
-    epsilon_high: float | None = Field(None, gt=0)
-    delta: float | None = Field(None, gt=1)
-    """Upper bound of the ratio for negative advantages (dual clip)."""
-    importance_level: Literal["token", "sequence"] = "token"
-    selection: SelectionOptions | None = Field(None, exclude_if=lambda selection: selection is None)
-    """Train on some of each group's rollouts alone; on all by default."""
-    refill: RefillOptions | None = Field(None, exclude_if=lambda refill: refill is None)
+    selection: SelectionOptions | None = None
+    """Train on some of each group's rollouts; on all by default."""
+    refill: RefillOptions | None = None
     """Draw other prompts for those whose rollouts all pass, all fail or all earn the same; none by default."""
-    mask_truncated: bool = False
-    """Exclude rollouts that reach max_new_tokens from the loss."""
-    seed: int = 0
+    watch: Watch = Watch()
     save_every: int = Field(50, ge=1)
     """Steps between two checkpoints, rounded up to whole generations."""
     log_every: int = Field(10, ge=1)
-    milestone_every: int = Field(0, ge=0)
-    """Steps between two copies of the policy that are kept for evaluation; 0 = none."""
-    lora: LoraOptions | None = None
-    bf16: bool = False
-    """Weights, arithmetic and saved models in bfloat16."""
-    master_weights: bool = False
-    """With bf16, update float32 weights (16 bytes a parameter with gradient and Adam's state instead of 8). In bfloat16
-    an update below 1/256 of a weight is lost, so learning rates of 1e-5 and less need them."""
-    gradient_checkpointing: bool = False
-    vllm: VllmOptions = VllmOptions()
-    refresh_every: int = Field(0, ge=0)
-    """Steps between two calls of the refresh function; 0 = never."""
-    probe_every: int = Field(0, ge=0)
-    """Steps between two calls of the held-out probe; 0 = never."""
-    alarm: AlarmConfig = AlarmConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_take_the_place_of_steps(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("epochs") is not None and "steps" not in data:
+            return {**data, "steps": None}
+        return data
 
     @model_validator(mode="after")
-    def _options_fit(self) -> "PolicyConfig":
-        if self.group_size < 2:
-            raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
+    def _sizes_fit(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs (set the other one to null)")
-        if self.milestone_every and self.lora:
-            raise ValueError("milestone_every keeps whole models; with lora set it to 0, or train all weights")
-        if self.loss_type == "group_token_mean" and self.beta:
-            raise ValueError("loss_type group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
-        if self.vllm.mode != "off" and (self.vllm.max_model_length or self.max_new_tokens + 1) <= self.max_new_tokens:
-            raise ValueError(
-                f"vllm.max_model_length {self.vllm.max_model_length} is prompt and response together, and leaves no "
-                f"room for a prompt beside max_new_tokens {self.max_new_tokens}"
-            )
-        if self.loss_type == "group_token_mean" and self.vllm.mode != "off" and "sequence" in self.vllm.correction:
-            raise ValueError(
-                "loss_type group_token_mean weighs every token of a group alike (RLR³, equation 1), and "
-                f"vllm.correction {self.vllm.correction} weighs whole responses; set it to none, token_truncate or "
-                "token_mask"
-            )
-        if self.objective == "c-gdpo" and self.scale_rewards != "group":
-            raise ValueError("objective c-gdpo normalises each reward in its group; leave scale_rewards at group")
-        if self.selection and self.selection.keep > self.group_size:
-            raise ValueError(f"selection.keep is {self.selection.keep}; of group_size {self.group_size} at most all")
+        group_size, prompts = self.rollouts.group_size, self.rollouts.prompts_per_step
+        if self.selection and self.selection.keep > group_size:
+            raise ValueError(f"selection.keep is {self.selection.keep}; of group_size {group_size} at most all")
         if self.selection and (self.selection.top or 0) > self.selection.keep:
             raise ValueError(f"selection.top is {self.selection.top}; it is at most keep, {self.selection.keep}")
-        rollouts = self.group_size * self.prompts_per_step
-        if self.rows_per_pass is not None and rollouts % self.rows_per_pass:
-            raise ValueError(f"rows_per_pass {self.rows_per_pass} does not divide the {rollouts} rollouts of a step")
-        if self.selection and self.rows_per_pass is not None:
-            passes, kept = rollouts // self.rows_per_pass, self.selection.keep * self.prompts_per_step
-            if kept % passes:
-                raise ValueError(
-                    f"rows_per_pass {self.rows_per_pass} makes {passes} passes of a step, which do not share its "
-                    f"{kept} kept rollouts evenly; choose another rows_per_pass or selection.keep"
-                )
+        rows = self.optimizer.rows_per_pass
+        if rows is None:
+            return self
+        passes, remainder = divmod(group_size * prompts, rows)
+        if remainder:
+            raise ValueError(f"rows_per_pass {rows} does not divide the {group_size * prompts} rollouts of a step")
+        if self.selection and (self.selection.keep * prompts) % passes:
+            raise ValueError(
+                f"rows_per_pass {rows} makes {passes} passes of a step, which do not share its "
+                f"{self.selection.keep * prompts} kept rollouts evenly; choose another rows_per_pass or selection.keep"
+            )
         return self
 
     @property
@@ -318,9 +409,72 @@ class PolicyConfig(_Options):
 
     def steps_on(self, samples: int) -> int:
         """Number of optimizer steps on so many samples."""
-        return self.steps or math.ceil((self.epochs or 0) * samples * self.num_iterations / self.prompts_per_step)
+        epoch = samples * self.num_iterations / self.rollouts.prompts_per_step
+        return self.steps or math.ceil((self.epochs or 0) * epoch)
 
     def rollouts_on(self, samples: int) -> int:
         """Number of rollouts of a training on so many samples."""
         generations = -(-self.steps_on(samples) // self.generation_every)
-        return generations * self.steps_per_generation * self.prompts_per_step * self.group_size
+        return generations * self.steps_per_generation * self.rollouts.prompts_per_step * self.rollouts.group_size
+
+
+class GrpoConfig(PolicyConfig):
+    """GRPO as TRL implements it. Names in brackets are TRL's."""
+
+    loss: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "dr_grpo"
+    """A TRL loss, or `group_token_mean`: token mean within each group, equal weight per group (RLR³, equation 1)
+    [loss_type]."""
+    advantages: Literal["group", "batch", "centred", "c-gdpo"] = "group"
+    """Centred rewards, divided by the standard deviation of the group or the batch, or by none [scale_rewards]. With
+    several rewards these add them by weight first; `c-gdpo` normalises each in its group, adds them by weight and
+    normalises in the batch (GDPO; BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL penalty against the starting model."""
+    epsilon: float = Field(0.2, gt=0)
+    epsilon_high: float | None = Field(None, gt=0)
+    delta: float | None = Field(None, gt=1)
+    """Upper bound of the ratio for negative advantages (dual clip)."""
+    importance_level: Literal["token", "sequence"] = "token"
+
+    @model_validator(mode="after")
+    def _mean_over_groups_weighs_tokens_alike(self) -> Self:
+        if self.loss != "group_token_mean":
+            return self
+        if self.beta:
+            raise ValueError("loss group_token_mean has no KL penalty (RLR³, equation 1); set beta to 0")
+        vllm = getattr(self.rollouts, "vllm", None)
+        if vllm and "sequence" in vllm.correction:
+            raise ValueError(
+                "loss group_token_mean weighs every token of a group alike (RLR³, equation 1), and "
+                f"vllm.correction {vllm.correction} weighs whole responses; set it to none, token_truncate or "
+                "token_mask"
+            )
+        return self
+
+
+class TextGrpoConfig(GrpoConfig):
+    """GRPO of a model that writes captions or answers; the defaults are the laptop student's."""
+
+    rollouts: TextRollouts = TextRollouts()
+    optimizer: LoraOptimizer = LoraOptimizer()
+    milestone_every: int = Field(0, ge=0)
+    """Steps between two copies of the policy that are kept for evaluation; 0 = none."""
+
+    @model_validator(mode="after")
+    def _milestones_are_whole_models(self) -> Self:
+        if self.milestone_every and self.optimizer.lora:
+            raise ValueError("milestone_every keeps whole models; with lora set it to 0, or train all weights")
+        return self
+
+
+class UnprobedGrpoConfig(TextGrpoConfig):
+    """GRPO of a model that no held-out probe judges: it answers questions, or grades."""
+
+    watch: AlarmWatch = AlarmWatch()
+
+
+class CodeGrpoConfig(GrpoConfig):
+    """GRPO of an autoregressive image generator."""
+
+    rollouts: CodeRollouts = CodeRollouts()
+    optimizer: Optimizer = Optimizer()

@@ -6,24 +6,22 @@ import os
 import torch
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig, VllmOptions
+from rubricworks.training.config import LoraOptions, Optimizer, PolicyConfig, SftConfig, VllmOptions, VllmServer
 from rubricworks.training.processes import is_sharded, process_count
 
 
-def check_bf16(bf16: bool) -> None:
-    """Raise UserError if bf16 is set and this machine lacks bf16 arithmetic."""
-    if not bf16:
+def check_precision(optimizer: Optimizer) -> None:
+    """Raise UserError if bfloat16 is set and this machine lacks its arithmetic."""
+    if optimizer.precision == "float32":
         return
+    setting = f"optimizer.precision is {optimizer.precision}"
     if torch.cuda.is_available():
         if not torch.cuda.is_bf16_supported(including_emulation=False):
-            raise UserError(f"bf16: {torch.cuda.get_device_name()} has no bf16 arithmetic; set bf16 to false")
+            raise UserError(f"{setting}: {torch.cuda.get_device_name()} has no bfloat16 arithmetic; set it to float32")
     elif not torch.backends.mps.is_available():
-        raise UserError("bf16: there is no GPU here, and bf16 training on a CPU is slower and worse; set bf16 to false")
-
-
-def autocasts(config: SftConfig | PolicyConfig) -> bool:
-    """Return True if float32 weights, or adapters, are trained with bfloat16 arithmetic."""
-    return config.bf16 and (config.master_weights or config.lora is not None)
+        raise UserError(
+            f"{setting}: there is no GPU here, and bfloat16 training on a CPU is slower and worse; set it to float32"
+        )
 
 
 def check_one_gpu_per_process() -> None:
@@ -35,29 +33,27 @@ def check_one_gpu_per_process() -> None:
         )
 
 
-def check_vllm(options: VllmOptions) -> None:
+def check_vllm(options: VllmOptions | None) -> None:
     """Raise UserError if vLLM is set and is not installed or has no GPU."""
-    if options.mode == "off":
+    if options is None:
         return
     if importlib.util.find_spec("vllm") is None:
         raise UserError(f'vllm.mode is {options.mode}, but vllm is not installed: pip install "rubricworks[gpu]"')
     if not torch.cuda.is_available():
-        raise UserError(f"vllm.mode is {options.mode}, but there is no GPU here; set vllm.mode to off")
+        raise UserError(f"vllm.mode is {options.mode}, but there is no GPU here; leave vllm out")
 
 
-def vllm_url(options: VllmOptions) -> str:
+def vllm_url(options: VllmServer) -> str:
     """URL of the vLLM server for rollouts; a server started with this training takes precedence."""
     return os.environ.get("RUBRICWORKS_VLLM_URL") or options.url
 
 
-def check_processes(config: PolicyConfig) -> None:
-    """Raise UserError for options that caption with the policy whole, of which FSDP gives each process a part."""
-    if is_sharded() and config.refresh_every:
-        raise UserError(
-            "the rubric refresh needs the policy whole; set rubric.refresh_every to 0, or train without FSDP"
-        )
-    if is_sharded() and config.probe_every:
-        raise UserError("the held-out probe needs the policy whole; set policy.probe_every to 0, or train without FSDP")
+def check_whole_policy(refresh: object, probe: object) -> None:
+    """Raise UserError for hooks that caption with the policy whole, of which FSDP gives each process a part."""
+    if is_sharded() and refresh is not None:
+        raise UserError("the rubric refresh needs the policy whole; leave out refresh, or train without FSDP")
+    if is_sharded() and probe is not None:
+        raise UserError("the held-out probe needs the policy whole; leave out watch.probe, or train without FSDP")
 
 
 def check_sharding(lora: LoraOptions | None) -> None:
@@ -72,15 +68,16 @@ def rows_per_process(config: PolicyConfig) -> int:
     Raises:
         UserError: the groups do not divide over the processes, or rows_per_pass does not divide a process's rollouts.
     """
-    processes = process_count()
-    per_process, remainder = divmod(config.group_size * config.prompts_per_step, processes)
-    if remainder or per_process % config.group_size:
+    processes, rollouts = process_count(), config.rollouts
+    per_process, remainder = divmod(rollouts.group_size * rollouts.prompts_per_step, processes)
+    if remainder or per_process % rollouts.group_size:
         raise UserError(
-            f"prompts_per_step {config.prompts_per_step} does not divide over {processes} processes; "
+            f"prompts_per_step {rollouts.prompts_per_step} does not divide over {processes} processes; "
             "make it a multiple of their number"
         )
-    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
-        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide the {per_process} rollouts per process")
+    rows = config.optimizer.rows_per_pass
+    if rows is not None and per_process % rows:
+        raise UserError(f"rows_per_pass {rows} does not divide the {per_process} rollouts per process")
     return per_process
 
 
@@ -97,7 +94,8 @@ def examples_per_process(config: SftConfig) -> int:
             f"batch_size {config.batch_size} does not divide over {processes} processes; make it a multiple of their "
             "number"
         )
-    if config.rows_per_pass is not None and per_process % config.rows_per_pass:
+    rows = config.optimizer.rows_per_pass
+    if rows is not None and per_process % rows:
         examples = f"the {per_process} examples per process" if processes > 1 else f"batch_size {config.batch_size}"
-        raise UserError(f"rows_per_pass {config.rows_per_pass} does not divide {examples}; make it a divisor")
+        raise UserError(f"rows_per_pass {rows} does not divide {examples}; make it a divisor")
     return per_process

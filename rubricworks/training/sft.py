@@ -28,13 +28,13 @@ from rubricworks.training.generate import Processor, check_reads_images, decode_
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
 from rubricworks.training.machine import (
-    autocasts,
-    check_bf16,
     check_one_gpu_per_process,
+    check_precision,
     check_sharding,
     examples_per_process,
 )
 from rubricworks.training.module_rates import ModuleRates
+from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.processes import is_sharded, main_process_first
 from rubricworks.training.processing import (
     Messages,
@@ -53,6 +53,7 @@ def train_sft(
     out_dir: Path,
     config: SftConfig,
     *,
+    seed: int = 0,
     title: str = "warm-up",
     on_log: Callable[[StepLog], None] | None = None,
     modules: ModuleRates | None = None,
@@ -72,13 +73,14 @@ def train_sft(
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
     per_process = examples_per_process(config)
-    per_pass = config.rows_per_pass or per_process
+    optimizer = config.optimizer
+    per_pass = optimizer.rows_per_pass or per_process
     check_one_gpu_per_process()
-    check_bf16(config.bf16)
-    check_sharding(config.lora)
+    check_precision(optimizer)
+    check_sharding(optimizer.lora)
     keep_freed_memory()
     out_dir = Path(out_dir)
-    settings = config.model_dump(exclude={"save_every", "log_every"})
+    settings = config.model_dump(exclude={"save_every", "log_every"}) | {"seed": seed}
     data = (
         rows.digest
         if isinstance(rows, StoredExamples)
@@ -89,12 +91,10 @@ def train_sft(
         checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
         return out_dir / "model"
-    model, processor = load_model(
-        model_dir, dtype="bfloat16" if config.bf16 and not autocasts(config) else "float32", on_device=False
-    )
+    model, processor = load_model(model_dir, dtype=optimizer.weights, on_device=False)
     has_images = isinstance(rows, StoredExamples) or any(row.image is not None for row in rows)
     check_reads_images(processor, has_images)
-    trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
+    trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
     if modules:
         modules.freeze_others(trained)
 
@@ -103,19 +103,12 @@ def train_sft(
         max_steps=config.steps,
         per_device_train_batch_size=per_pass,
         gradient_accumulation_steps=per_process // per_pass,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=round(config.warmup * config.steps),
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-        seed=config.seed,
-        bf16=autocasts(config),
-        activation_checkpointing=config.gradient_checkpointing,
+        **optimizer_arguments(optimizer, steps=config.steps),
+        seed=seed,
         save_strategy="steps",
         save_steps=config.save_every,
         save_total_limit=2,
         logging_steps=config.log_every,
-        optim="adamw_torch_fused",
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         disable_tqdm=True,
@@ -134,7 +127,7 @@ def train_sft(
     trainer.modules = modules
     with quiet_libraries():
         train_from(trainer, checkpoint)
-    save_trained_model(trainer, processor, out_dir / "model", bf16=config.bf16)
+    save_trained_model(trainer, processor, out_dir / "model", bf16=optimizer.saves_bfloat16)
     return out_dir / "model"
 
 

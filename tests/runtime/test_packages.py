@@ -103,4 +103,4 @@ def names_endpoint(kind, seen):
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES.values() if stage.phase != "cluster"], ids=lambda s: s.id)
 def test_the_stage_table_tells_which_stages_call_models(stage):
-    assert stage.calls_models == names_endpoint(stage.load().Config, set())
+    assert stage.calls_models == names_endpoint(stage.load_config(), set())

@@ -13,7 +13,6 @@ from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -22,6 +21,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.llm.messages import fence
+from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.rubrics import ErrorClass
 from rubricworks.verifiers import CannotVerify
 from rubricworks.verifiers.boxed import answer_call, last_boxed, score_answer

@@ -12,7 +12,6 @@ from pydantic import Field
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -28,6 +27,7 @@ from rubricworks.llm.token_estimates import (
     CAPTION_TOKENS,
     GUIDE_TOKENS,
     IMAGE_TOKENS,
+    PlannedCalls,
 )
 
 

@@ -29,7 +29,6 @@ from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -37,7 +36,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
 _ABSTENTION_BONUS = 0.05

@@ -24,7 +24,6 @@ from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -39,6 +38,7 @@ from rubricworks.llm.token_estimates import (
     CAPTION_TOKENS,
     GUIDE_TOKENS,
     IMAGE_TOKENS,
+    PlannedCalls,
 )
 from rubricworks.metrics import NO_WORDS, DCScore, StatedFact, dc_score
 from rubricworks.rubrics import ErrorClass

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from rubricworks.evaluation.scorers.scorer import (
     Item,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -17,7 +16,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 
 
 class LikertScorer(Scorer):

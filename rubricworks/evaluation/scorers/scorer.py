@@ -21,6 +21,7 @@ from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.evaluation.scorers.comparisons.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.rubrics import Response, Rubric
 
 if TYPE_CHECKING:
@@ -101,18 +102,6 @@ ScoreItem = Callable[[Item], Coroutine[Any, Any, list[Score]]]
 """Scores of one response, one per part; it raises `ChatError` if the response cannot be judged."""
 ScoreBatch = Callable[[Sequence[Item]], Coroutine[Any, Any, list[Score]]]
 """Scores of a batch of one model's responses: any number per response, in any order."""
-
-
-@dataclass(frozen=True)
-class PlannedCalls:
-    """Calls of one kind that a scorer will make."""
-
-    purpose: str
-    endpoint: Endpoint
-    count: int
-    tokens_in: int
-    """Tokens per call, as `tokens_out`."""
-    tokens_out: int
 
 
 @dataclass(frozen=True)

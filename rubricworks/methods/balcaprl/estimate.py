@@ -2,17 +2,10 @@
 
 from collections.abc import Iterator
 
-from rubricworks.evaluation.scorers.b_capscore import BCapScorer
-from rubricworks.evaluation.scorers.scorer import Workload
-from rubricworks.llm.token_estimates import (
-    CAPTION_TOKENS,
-    EXAM_TOKENS,
-    IMAGE_TOKENS,
-    QUESTIONS_PER_EXAM,
-    grading_calls,
-)
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
-from rubricworks.recipe.estimate import CallEstimate, rubric_calls, scoring_calls
+from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.estimate import CallEstimate, policy_calls, rubric_calls, scoring_calls
 
 
 def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate]:
@@ -31,24 +24,5 @@ def estimate_calls(recipe: BalcaprlRecipe, images: int) -> Iterator[CallEstimate
         yield from rubric_calls(
             rubrics.committee, rubrics.student, rubrics.rubric, train, caption_stage=makes, rubric_stage=makes
         )
-    yield from _training(recipe, train)
+    yield from policy_calls("train_balcaprl", recipe.policy, TrainingSize(samples=train, held_out=held_out))
     yield from scoring_calls(recipe.evaluation, held_out)
-
-
-def _training(recipe: BalcaprlRecipe, train: int) -> Iterator[CallEstimate]:
-    policy = recipe.policy
-    if policy.method == "sft":
-        return
-    rollouts = policy.rollouts_on(train)
-    if policy.reward == "questions":
-        count = rollouts * QUESTIONS_PER_EXAM
-        yield CallEstimate("train_balcaprl", "exam", policy.judge, count, CAPTION_TOKENS + 150, 2)
-        return
-    if policy.reward == "rubrics":
-        yield CallEstimate("train_balcaprl", "judge", policy.judge, *grading_calls(rollouts, policy.call_per))
-        return
-    assertions = BCapScorer(judge=policy.judge, verifier=policy.verifier)
-    for planned in assertions.plan(Workload(responses=rollouts, compared=0)):
-        yield CallEstimate(
-            "train_balcaprl", planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out
-        )

@@ -8,13 +8,15 @@ from pydantic import model_validator
 from rubricworks.methods.balcaprl.stages.balcaprl_report import Config as ReportConfig
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
-from rubricworks.methods.balcaprl.stages.train_balcaprl import Config as TrainConfig
+from rubricworks.policy.policy import CaptionPolicy
+from rubricworks.policy.rewards.rubric import RubricReward
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.synthesis.write_exams import Config as ExamConfig
+from rubricworks.stages.training.train_policy import CaptionConfig
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
@@ -29,7 +31,7 @@ class BalcaprlRecipe(Recipe):
     exams: ExamConfig
     rubrics: RubricsConfig = RubricsConfig()
     """Rubrics for the peer with RubiCap's reward; `null` writes none."""
-    policy: TrainConfig
+    policy: CaptionPolicy
     evaluation: ScoreConfig
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
@@ -42,10 +44,17 @@ class BalcaprlRecipe(Recipe):
                 f"world.scenes is {self.world.scenes}, data.held_out and data.warm_up take {reserved}: nothing is "
                 "left to train on"
             )
-        if self.policy.reward == "questions" and "train" not in self.exams.splits:
-            raise ValueError("policy.reward is questions: training needs exams too; add train to exams.splits")
-        if self.policy.reward == "rubrics" and self.rubrics.committee is None:
-            raise ValueError("policy.reward is rubrics: training needs them; add rubrics.committee and rubrics.rubric")
+        reward = self.policy.reward
+        if isinstance(reward, RubricReward):
+            if self.rubrics.committee is None:
+                raise ValueError(
+                    "policy.reward.type is rubric: training needs rubrics; add rubrics.committee and rubrics.rubric"
+                )
+            if reward.refresh:
+                raise ValueError(
+                    "policy.reward.refresh rewrites rubrics from a committee's captions, which this pipeline does not "
+                    "pass on; leave it out"
+                )
         if self.evaluation.scorers.caption_qa and "held_out" not in self.exams.splits:
             raise ValueError(
                 "evaluation.scorers.caption_qa is set: held-out samples need exams; add held_out to exams.splits"
@@ -60,7 +69,7 @@ class BalcaprlRecipe(Recipe):
             "warm_up": self.warm_up,
             "write_exams": self.exams,
             "peer_rubrics": self.rubrics,
-            "train_balcaprl": self.policy,
+            "train_balcaprl": CaptionConfig(**dict(self.policy)),
             "score": self.evaluation,
             "promote": self.promotion,
             "balcaprl_report": self.report,

@@ -33,7 +33,7 @@ def train_vlm(
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
 
-    settings = config.model_copy(update={"seed": seed, "steps": config.steps_on(len(examples)), "epochs": None})
+    settings = config.model_copy(update={"steps": config.steps_on(len(examples)), "epochs": None})
     rates = {VISION_TOWER: config.vision_learning_rate} if config.vision_learning_rate and not projector_only else {}
     modules = ModuleRates((PROJECTOR,) if projector_only else (), rates)
     job.figures.update(examples=len(examples), steps=settings.steps)
@@ -44,6 +44,7 @@ def train_vlm(
             examples,
             job.out,
             settings,
+            seed=seed,
             title=title,
             on_log=step_listener(job, log),
             modules=modules if any(modules) else None,

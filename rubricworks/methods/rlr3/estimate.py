@@ -2,20 +2,12 @@
 
 from collections.abc import Iterator
 
-from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
-from rubricworks.llm.token_estimates import (
-    CAPTION_TOKENS,
-    GUIDE_TOKENS,
-    IMAGE_TOKENS,
-    READING_IN,
-    READING_OUT,
-    TOKENS_PER_CRITERION,
-)
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
-from rubricworks.recipe.estimate import CallEstimate, scoring_calls
+from rubricworks.policy.rewards.checklist import CHECKLIST_TOKENS, EXECUTION_TOKENS
+from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.estimate import CallEstimate, audit_calls, policy_calls, scoring_calls
 
-CRITERIA_PER_CHECKLIST = 3
-"""Table 3 of the paper: 3.19 on average."""
 MULTIPLE_CHOICE_SHARE = 0.35
 """Table 1 of the paper: 22 to 48 % of a corpus."""
 FILTER_SHARE = 0.4
@@ -29,7 +21,7 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
     train = max(questions - held_out - recipe.data.warm_up, 1)
     if recipe.data.max_train is not None:
         train = min(train, recipe.data.max_train)
-    checklist = CRITERIA_PER_CHECKLIST * TOKENS_PER_CRITERION
+    checklist, grading = CHECKLIST_TOKENS, EXECUTION_TOKENS
     if recipe.opening.opener:
         choices = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
         yield CallEstimate("open_questions", "opening", recipe.opening.opener, choices, IMAGE_TOKENS + 300, 100)
@@ -41,16 +33,11 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
         yield CallEstimate(
             "write_checklists", "merging", recipe.checklists.merger, train + held_out, prompt, 2 * checklist
         )
-    grading = (GUIDE_TOKENS + CAPTION_TOKENS + checklist, 2 * checklist)
     if recipe.checklists.examiner:
         yield CallEstimate("write_checklists", "examining", recipe.checklists.examiner, train + held_out, *grading)
     yield CallEstimate("offline_filter", "judge", recipe.filter.judge, train * recipe.filter.rollouts, *grading)
     if gate := recipe.checklist_gate():
-        rubrics = min(gate.sample, train)
-        reading = (rubrics * MAX_READINGS, READING_IN, READING_OUT)
-        yield CallEstimate("offline_filter", "audit reading", gate.judges[0], *reading)
-        for judge in gate.judges:
-            yield CallEstimate("offline_filter", "audit", judge, rubrics * MAX_PROBES, *grading)
+        yield from audit_calls("offline_filter", gate, train, GradingCalls(0, *grading))
     responses = round(train * FILTER_SHARE) * recipe.genrm_data.responses_each
     for teacher in recipe.genrm_data.teachers:
         yield CallEstimate("genrm_data", "label", teacher, responses, *grading)
@@ -67,10 +54,7 @@ def estimate_calls(recipe: Rlr3Recipe, questions: int) -> Iterator[CallEstimate]
         yield CallEstimate("audit", "quality", judge, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 150)
     gradings = (abnormal + (audit.regular or recipe.genrm_data.test)) * len(audit.settings) + trials
     yield CallEstimate("audit", "judge", audit.judge, gradings, *grading)
-    policy = recipe.policy
-    kept = round(train * FILTER_SHARE)
-    steps = policy.steps_on(kept)
-    for judge in (policy.judge, *policy.more_judges):
-        yield CallEstimate("train_rlr3", "judge", judge, policy.rollouts_on(kept), *grading)
-    milestones = 2 * (steps // policy.milestone_every)
+    algorithm, passed = recipe.policy.algorithm, round(train * FILTER_SHARE)
+    yield from policy_calls("train_rlr3", recipe.policy, TrainingSize(samples=passed, held_out=held_out))
+    milestones = 2 * (algorithm.steps_on(passed) // algorithm.milestone_every)
     yield from scoring_calls(recipe.evaluation, held_out, trained=milestones)

@@ -14,10 +14,11 @@ from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfi
 from rubricworks.methods.rlr3.stages.open_questions import Config as OpenConfig
 from rubricworks.methods.rlr3.stages.rlr3_report import Config as ReportConfig
 from rubricworks.methods.rlr3.stages.train_genrm import Config as GenrmConfig
-from rubricworks.methods.rlr3.stages.train_rlr3 import Config as TrainConfig
-from rubricworks.methods.rlr3.stages.train_rlr3 import Options
-from rubricworks.methods.rlr3.stages.train_rlvr import Config as BaselineConfig
 from rubricworks.methods.rlr3.stages.write_checklists import Config as ChecklistConfig
+from rubricworks.policy.judges import combination, graders
+from rubricworks.policy.policy import AnswerPolicy
+from rubricworks.policy.rewards.answer import AnswerReward
+from rubricworks.policy.rewards.checklist import ChecklistReward
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.packages import require_installed
@@ -53,7 +54,8 @@ class Rlr3Recipe(Recipe):
     genrm_data: GenrmDataConfig
     genrm: GenrmConfig
     audit: AuditConfig
-    policy: TrainConfig
+    policy: AnswerPolicy
+    """The arm with RLR³'s reward; the arm RLVR has the same algorithm and the reward `answer`."""
     evaluation: EvaluationSection = EvaluationSection()
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
@@ -68,18 +70,18 @@ class Rlr3Recipe(Recipe):
                 f"world.scenes is {self.world.scenes} with {self.world.questions} question(s) each, data.held_out and "
                 f"data.warm_up take {reserved}: nothing is left to train on"
             )
-        if not self.policy.milestone_every:
-            raise ValueError("policy.milestone_every is 0: the arms are compared by their milestones; set it")
-        if self.policy.steps is not None and self.policy.steps % self.policy.milestone_every:
+        algorithm = self.policy.algorithm
+        if not algorithm.milestone_every:
+            raise ValueError("policy.algorithm.milestone_every is 0: the arms are compared by their milestones; set it")
+        if algorithm.steps is not None and algorithm.steps % algorithm.milestone_every:
             raise ValueError(
-                f"policy.milestone_every {self.policy.milestone_every} does not divide policy.steps "
-                f"{self.policy.steps}: the end of training would not be evaluated"
+                f"policy.algorithm.milestone_every {algorithm.milestone_every} does not divide policy.algorithm.steps "
+                f"{algorithm.steps}: the end of training would not be evaluated"
             )
         return self
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its configuration, in the order of the pipeline."""
-        shared = {name: getattr(self.policy, name) for name in Options.model_fields}
         return {
             "prepare_questions": self.data,
             "open_questions": self.opening,
@@ -89,7 +91,7 @@ class Rlr3Recipe(Recipe):
             "genrm_data": self.genrm_data,
             "train_genrm": self.genrm,
             "audit": self.audit,
-            "train_rlvr": BaselineConfig(**shared),
+            "train_rlvr": self.policy.model_copy(update={"reward": AnswerReward()}),
             "train_rlr3": self.policy,
             "score": self.evaluation,
             "promote": self.promotion,
@@ -98,12 +100,13 @@ class Rlr3Recipe(Recipe):
 
     def checklist_gate(self) -> AuditGate | None:
         """Return the gate on the checklists, by the policy's judges unless it names its own."""
-        gate, policy = self.filter.audit, self.policy
-        if gate is None or gate.judges:
+        gate, reward = self.filter.audit, self.policy.reward
+        if gate is None or gate.judges or not isinstance(reward, ChecklistReward):
             return gate
-        return gate.model_copy(update={"judges": (policy.judge, *policy.more_judges), "combine": policy.combine})
+        return gate.model_copy(update={"judges": graders(reward.judge), "combine": combination(reward.judge)})
 
     def method_checks(self, runs: Path) -> Iterator[Check]:
+        yield from super().method_checks(runs)
         verifiers = dict.fromkeys(("sympy", "rapidfuzz", "opencc"), "verifiers of answers")
         yield run_check("verifiers", lambda: require_installed(verifiers))
 

@@ -8,8 +8,8 @@ from rubricworks.llm import Endpoint
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.rubricrl_report import Config as ReportConfig
-from rubricworks.methods.rubricrl.stages.train_generator import Config as TrainConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
+from rubricworks.policy.policy import ImagePolicy
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
@@ -28,7 +28,7 @@ class RubricrlRecipe(Recipe):
     data: PromptsConfig
     rubric: RubricConfig
     warm_up: WarmUpConfig
-    policy: TrainConfig
+    policy: ImagePolicy
     evaluation: ScoreConfig
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()

@@ -21,7 +21,7 @@ from rubricworks.reports.run_folder import read_value
 from rubricworks.rewards import NoiseRates
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
-from rubricworks.stages.training.measured_rates import (
+from rubricworks.policy.rewards.measured_rates import (
     AGREEMENT_FILE,
     OtherJudge,
     agreement_content,

@@ -75,7 +75,8 @@ def run(config: Config, job: Job) -> None:
             student,
             examples,
             job.out,
-            config.sft.model_copy(update={"seed": config.seed}),
+            config.sft,
+            seed=config.seed,
             on_log=step_listener(job, log),
         )
     if is_main():

@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rubricworks.training.config import LoraOptimizer, PolicyConfig, Rollouts
+
 
 class TinyArConfig(BaseModel):
     """Shape of the generator and its pretraining; the defaults give 0.7 million parameters."""
@@ -41,7 +43,7 @@ class TinyFlowConfig(BaseModel):
     """Layers of the text encoder; with 0 the words are embedded alone."""
     patch: int = Field(12, ge=1)
     """Side of a patch in pixels. A grid of patches that cuts objects is learned several times slower."""
-    latent: int | None = Field(None, ge=1, exclude_if=lambda latent: latent is None)
+    latent: int | None = Field(None, ge=1)
     """Numbers in a patch's code, its principal components; null = the pixels themselves."""
     initializer_range: float = Field(0.08, gt=0)
     max_prompt_tokens: int = Field(64, ge=4)
@@ -67,13 +69,21 @@ class ImageSampling(BaseModel):
     """Height and width in pixels."""
 
 
-class DiffusionOptions(BaseModel):
+class DiffusionRollouts(Rollouts):
+    """Sampling of a flow-matching generator's images."""
+
+    guidance: float = Field(1.0, ge=0)
+    """Scale of the guidance; 1 is none, as in RubricRL. FLUX reads it as an input."""
+    sampling: ImageSampling = ImageSampling()
+
+
+class DiffusionNftConfig(PolicyConfig):
     """DiffusionNFT; the defaults are those of its authors' code (NVlabs/DiffusionNFT)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    sampling: ImageSampling = ImageSampling()
-    """Sampling of the rollouts."""
+    rollouts: DiffusionRollouts = DiffusionRollouts()
+    optimizer: LoraOptimizer = LoraOptimizer()
+    advantages: Literal["group", "batch"] = "group"
+    """Standard deviation that divides the centred rewards: of the prompt's images, or of all."""
     beta: float = Field(1.0, gt=0)
     """Distance of the implicit positive and negative policy from the sampling policy."""
     clip: float = Field(5.0, gt=0)

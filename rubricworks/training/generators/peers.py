@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.progress import StepLog
 
@@ -42,8 +42,9 @@ class SupervisedPeer(Protocol):
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SftConfig,
+        config: SupervisedConfig,
         *,
+        seed: int,
         checkpoint: Path | None,
         on_log: Callable[[StepLog], None] | None = None,
     ) -> Path:

@@ -7,9 +7,9 @@ which the trainer overrides one method of TRL. Guidance is off in rollouts by de
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from datasets import Dataset
@@ -21,10 +21,10 @@ from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import CodeGrpoConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
 from rubricworks.training.generators.loading import load_generator
-from rubricworks.training.machine import check_bf16, check_one_gpu_per_process, check_processes, rows_per_process
+from rubricworks.training.machine import check_one_gpu_per_process, check_precision, rows_per_process
 from rubricworks.training.policy.grpo import LINE_METRICS, Reward, dataset_digest, trl_config
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import PolicyTrainer, StepRollouts
@@ -35,8 +35,30 @@ from rubricworks.training.progress import StepLog, quiet_libraries
 _IMAGE = "image_response"
 """Field of TRL's rows that carries a rollout's image from `rollout_func` to the rewards."""
 
-ImageProbe = Callable[[int, Callable[[Sequence[str]], list[Response]]], float | None]
-"""`probe(step, draw)`: a held-out judge's score of the current policy's images of some prompts; None without one."""
+
+class ImageProbe(Protocol):
+    """Held-out judge of images, called every so many steps."""
+
+    every: int
+
+    def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> float | None:
+        """Score the current policy's images of some prompts; None if there is no score."""
+        ...
+
+
+@dataclass(frozen=True)
+class BoundProbe:
+    """`ImageProbe` as `watch.Probe`, by the generator's own draws."""
+
+    probe: ImageProbe
+    draw: Callable[[Sequence[str]], list[Response]]
+
+    @property
+    def every(self) -> int:
+        return self.probe.every
+
+    def __call__(self, step: int, generate: Any) -> float | None:
+        return self.probe(step, self.draw)
 
 
 def train_image_policy(
@@ -44,9 +66,9 @@ def train_image_policy(
     samples: Sequence[Mapping[str, Any]],
     rewards: Sequence[Reward],
     out_dir: Path,
-    config: PolicyConfig,
+    config: CodeGrpoConfig,
     *,
-    guidance: float = 1.0,
+    seed: int = 0,
     statistics: Sequence[Statistic],
     probe: ImageProbe | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
@@ -57,69 +79,64 @@ def train_image_policy(
 
     Args:
         samples: rows with sample_id, prompt and rubric.
-        guidance: classifier-free guidance of the rollouts; 1 is none.
-        probe: called every `probe_every` steps.
+        probe: held-out judge.
         statistics, on_step, on_log, before_checkpoint: as for `training.policy.grpo.train_policy`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     check_one_gpu_per_process()
-    check_bf16(config.bf16)
-    check_processes(config)
+    optimizer, rollouts = config.optimizer, config.rollouts
+    check_precision(optimizer)
     if is_sharded():
         raise UserError("an image generator samples in the trainer, which needs it whole; train it without FSDP")
-    if config.vllm.mode != "off" or config.lora is not None:
-        raise UserError("policy: vllm and lora are for models that write text; leave them out for an image generator")
-    if config.milestone_every:
-        raise UserError("policy.milestone_every is for models that write text; set it to 0 for an image generator")
-    if len(samples) < config.prompts_per_step:
+    if len(samples) < rollouts.prompts_per_step:
         raise UserError(
-            f"{len(samples)} prompts with a rubric, but prompts_per_step is {config.prompts_per_step}; add some"
+            f"{len(samples)} prompts with a rubric, but prompts_per_step is {rollouts.prompts_per_step}; add some"
         )
     per_process = rows_per_process(config)
     dataset = Dataset.from_list([dict(row) for row in samples])
     keep_freed_memory()
-    digest = run_digest("image policy", model_digest(model_dir), schedule(config), guidance, dataset_digest(dataset))
+    digest = run_digest("image policy", model_digest(model_dir), schedule(config), seed, dataset_digest(dataset))
     loaded: list[CodeGenerator] = []
 
-    def run_probe(step: int, _: Any) -> float | None:
-        assert probe is not None
-        return probe(step, partial(_draw, loaded[0], config.seed, guidance))
+    def draw(prompts: Sequence[str]) -> list[Response]:
+        return _draw(loaded[0], seed, rollouts.guidance, prompts)
 
     run = open_policy_run(
         Path(out_dir),
         digest,
         config,
         generate=_no_captions,
-        probe=None if probe is None else run_probe,
+        probe=None if probe is None else BoundProbe(probe, draw),
         before_checkpoint=before_checkpoint,
         statistics=statistics,
         on_step=on_step,
     )
     if not run.is_trained:
-        dtype = torch.bfloat16 if config.bf16 and not config.master_weights else torch.float32
+        dtype = torch.bfloat16 if optimizer.weights == "bfloat16" else torch.float32
         generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
         loaded.append(generator)
-        config = config.model_copy(update={"max_new_tokens": generator.codec.length})
+        args = trl_config(config, out_dir, per_process, generator.tokenizer, seed=seed)
+        args.max_completion_length, args.temperature = generator.codec.length, rollouts.temperature
         with quiet_libraries():
             trainer = ImagePolicyTrainer(
                 model=generator.model,
                 reward_funcs=list(rewards),
-                args=trl_config(config, out_dir, per_process, generator.tokenizer),
+                args=args,
                 train_dataset=dataset,
                 processing_class=generator.tokenizer,
                 callbacks=run.callbacks(LINE_METRICS, on_log),
                 on_rollouts=run.record,
-                mean_over_group=config.loss_type == "group_token_mean",
+                mean_over_group=config.loss == "group_token_mean",
                 selection=config.selection,
                 refill=config.refill,
                 generator=generator,
-                guidance=guidance,
+                guidance=rollouts.guidance,
             )
             trainer.remove_callback(PrinterCallback)
             train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
         if trainer.is_world_process_zero():
-            generator.save(run.model_dir, dtype=torch.bfloat16 if config.bf16 else None)
+            generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
         trainer.accelerator.wait_for_everyone()
     return run.result()
 

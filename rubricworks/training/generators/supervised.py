@@ -14,9 +14,10 @@ from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
 from rubricworks.training.generators.peers import DrawnImages
+from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 
@@ -25,8 +26,9 @@ def train_supervised(
     prompts: Sequence[str],
     codes_NL: Tensor,
     out: Path,
-    config: SftConfig,
+    config: SupervisedConfig,
     *,
+    seed: int,
     checkpoint: Path | None,
     title: str,
     on_log: Callable[[StepLog], None] | None = None,
@@ -39,7 +41,7 @@ def train_supervised(
     """
     trainer = _SupervisedTrainer(
         model=generator.model,
-        args=supervised_arguments(out, config),
+        args=supervised_arguments(out, config, seed=seed),
         train_dataset=_Pictures(prompts, codes_NL),
         data_collator=_Collator(generator),
         processing_class=generator.tokenizer,
@@ -79,34 +81,38 @@ class CodePeer:
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SftConfig,
+        config: SupervisedConfig,
         *,
+        seed: int,
         checkpoint: Path | None,
         on_log: Callable[[StepLog], None] | None = None,
     ) -> Path:
         """Train on prompts and codes, and return `out/model`."""
         return train_supervised(
-            self.generator, prompts, targets, out, config, checkpoint=checkpoint, title="policy", on_log=on_log
+            self.generator,
+            prompts,
+            targets,
+            out,
+            config,
+            seed=seed,
+            checkpoint=checkpoint,
+            title="policy",
+            on_log=on_log,
         )
 
 
-def supervised_arguments(out: Path, config: SftConfig) -> TrainingArguments:
+def supervised_arguments(out: Path, config: SupervisedConfig, *, seed: int) -> TrainingArguments:
     """Arguments of the trainer for supervised training of a generator."""
     return TrainingArguments(
         output_dir=str(out),
         max_steps=config.steps,
         per_device_train_batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=round(config.warmup * config.steps),
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-        seed=config.seed,
+        **optimizer_arguments(config.optimizer, steps=config.steps),
+        seed=seed,
         save_strategy="steps",
         save_steps=config.save_every,
         save_total_limit=2,
         logging_steps=config.log_every,
-        optim="adamw_torch_fused",
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         disable_tqdm=True,

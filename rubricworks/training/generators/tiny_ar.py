@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SupervisedAdamW, SupervisedConfig
 from rubricworks.training.generators.autoregressive import BEGIN_IMAGE, FIRST_CODE, VocabularyGenerator
 from rubricworks.training.generators.codebook import PatchCodebook
 from rubricworks.training.generators.config import TinyArConfig
@@ -47,17 +47,16 @@ def pretrain_tiny_ar(
         return out / "model"
     codec = PatchCodebook.fit(images[:_IMAGES_FOR_CODEBOOK], patch=config.patch, codes=config.codes, seed=seed)
     generator = _build(captions, codec, config, seed)
-    options = SftConfig(
+    options = SupervisedConfig(
         steps=config.steps,
         batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        seed=seed,
+        optimizer=SupervisedAdamW(learning_rate=config.learning_rate),
         save_every=config.save_every,
     )
     prompts = captions_with_gaps(captions, config.unconditional, seed)
     codes_NL = codec.encode(images)
     return train_supervised(
-        generator, prompts, codes_NL, out, options, checkpoint=checkpoint, title="pretraining", on_log=on_log
+        generator, prompts, codes_NL, out, options, seed=seed, checkpoint=checkpoint, title="pretraining", on_log=on_log
     )
 
 

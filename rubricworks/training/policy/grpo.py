@@ -19,20 +19,20 @@ from trl import GRPOConfig
 from rubricworks.errors import UserError
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import ColocatedVllm, GrpoConfig, TextGrpoConfig, TextRollouts, VllmServer
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import add_adapters, save_trained_model
 from rubricworks.training.machine import (
-    autocasts,
-    check_bf16,
     check_one_gpu_per_process,
-    check_processes,
+    check_precision,
     check_sharding,
     check_vllm,
+    check_whole_policy,
     rows_per_process,
     vllm_url,
 )
 from rubricworks.training.milestones import Milestones
+from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.policy.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
@@ -55,8 +55,10 @@ def train_policy(
     samples: Dataset | Iterable[Mapping[str, Any]],
     reward: Reward | Sequence[Reward],
     out_dir: Path,
-    config: PolicyConfig,
+    config: TextGrpoConfig,
     *,
+    seed: int = 0,
+    weights: Sequence[float] | None = None,
     reads: str = "rubric",
     penalty: Penalty | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
@@ -71,33 +73,34 @@ def train_policy(
     Args:
         samples: rows with sample_id, prompt, rubric, image (encoded bytes) and the other columns of the reward. Rows
             without the column `image` are text only, and a prompt may be a whole conversation.
-        reward: one function, or several, combined by `config.objective` and `config.reward_weights`. A rollout that any
-            of them cannot judge counts as not judged.
+        reward: one function, or several, combined by `config.advantages`. A rollout that any of them cannot judge
+            counts as not judged.
+        weights: one per reward function, 1 by default.
         reads: column that the reward grades by.
         penalty: subtracted from the advantages of judged rollouts.
         on_step: receives each step's rollouts; a step repeated after a kill is passed again under the same number.
         before_checkpoint: called before a checkpoint is written, to commit the tables of its steps.
         statistics: statistics of the responses that the alarm watches.
-        refresh, probe: see `rubricworks.training.policy.watch`; called every `refresh_every` / `probe_every` steps.
+        refresh, probe: see `rubricworks.training.policy.watch`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     out_dir = Path(out_dir)
     check_one_gpu_per_process()
-    check_bf16(config.bf16)
-    check_vllm(config.vllm)
-    check_sharding(config.lora)
-    check_processes(config)
+    optimizer, vllm = config.optimizer, config.rollouts.vllm
+    check_precision(optimizer)
+    check_vllm(vllm)
+    check_sharding(optimizer.lora)
+    check_whole_policy(refresh, probe)
     per_process = rows_per_process(config)
     rewards = list(reward) if isinstance(reward, Sequence) else [reward]
-    if config.reward_weights is not None and len(config.reward_weights) != len(rewards):
-        raise UserError(
-            f"reward_weights has {len(config.reward_weights)} weights for {len(rewards)} reward functions; "
-            "give one each, or null for 1 each"
-        )
+    if weights is not None and len(weights) != len(rewards):
+        raise UserError(f"there are {len(weights)} weights for {len(rewards)} reward functions; give one each")
     dataset = _dataset(samples, config, reads)
     keep_freed_memory()
-    digest = run_digest("policy", model_digest(model_dir), schedule(config), dataset_digest(dataset))
+    every = refresh.every if refresh else 0
+    settings = (schedule(config), seed, weights, every)
+    digest = run_digest("policy", model_digest(model_dir), *settings, dataset_digest(dataset))
     generate = PolicyGenerate(config)
     run = open_policy_run(
         out_dir,
@@ -111,27 +114,25 @@ def train_policy(
         on_step=on_step,
     )
     if not run.is_trained:
-        model, processor = load_model(
-            model_dir, dtype="bfloat16" if config.bf16 and not config.master_weights else "float32", on_device=False
-        )
+        model, processor = load_model(model_dir, dtype=optimizer.weights, on_device=False)
         check_reads_images(processor, "image" in dataset.column_names)
         encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
-        trained = model if config.lora is None else add_adapters(model, config.lora, seed=config.seed)
+        trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
         with quiet_libraries():
             trainer = PolicyTrainer(
                 model=trained,
                 reward_funcs=rewards,
-                args=trl_config(config, out_dir, per_process, processor),
+                args=trl_config(config, out_dir, per_process, processor, seed=seed, weights=weights),
                 train_dataset=dataset,
                 processing_class=processor,
                 callbacks=run.callbacks(LINE_METRICS, on_log),
                 on_rollouts=run.record,
-                mean_over_group=config.loss_type == "group_token_mean",
+                mean_over_group=config.loss == "group_token_mean",
                 penalty=penalty,
                 selection=config.selection,
                 refill=config.refill,
-                sampler=config.vllm,
+                sampler=vllm,
             )
             trainer.remove_callback(PrinterCallback)
             if config.milestone_every:
@@ -139,12 +140,12 @@ def train_policy(
                     Milestones(
                         config.milestone_every,
                         out_dir,
-                        partial(save_trained_model, trainer, processor, bf16=config.bf16),
+                        partial(save_trained_model, trainer, processor, bf16=optimizer.saves_bfloat16),
                     )
                 )
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
             train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
-        save_trained_model(trainer, processor, run.model_dir, bf16=config.bf16)
+        save_trained_model(trainer, processor, run.model_dir, bf16=optimizer.saves_bfloat16)
     return run.result()
 
 
@@ -161,10 +162,18 @@ LINE_METRICS = {
 }
 
 
-def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor: Processor) -> GRPOConfig:
-    rows = config.rows_per_pass or per_process
+def trl_config(
+    config: GrpoConfig,
+    out_dir: Path,
+    per_process: int,
+    processor: Processor,
+    *,
+    seed: int,
+    weights: Sequence[float] | None = None,
+) -> GRPOConfig:
+    optimizer, rollouts = config.optimizer, config.rollouts
+    rows = optimizer.rows_per_pass or per_process
     length = {"max_steps": config.steps} if config.steps is not None else {"num_train_epochs": config.epochs}
-    vllm = config.vllm
     return GRPOConfig(
         output_dir=str(out_dir),
         **length,
@@ -172,39 +181,19 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
         gradient_accumulation_steps=per_process // rows,
         steps_per_generation=per_process // rows * config.steps_per_generation,
         num_iterations=config.num_iterations,
-        num_generations=config.group_size,
-        max_completion_length=config.max_new_tokens,
-        chat_template_kwargs=template_options(processor),
-        temperature=config.temperature,
-        top_p=config.top_p,
-        **optimizer_arguments(config),
-        loss_type="dr_grpo" if config.loss_type == "group_token_mean" else config.loss_type,
-        scale_rewards=config.scale_rewards,
-        multi_objective_aggregation=_OBJECTIVES[config.objective],
-        reward_weights=None if config.reward_weights is None else list(config.reward_weights),
+        num_generations=rollouts.group_size,
+        **(_sampling(rollouts, processor) if isinstance(rollouts, TextRollouts) else {}),
+        **optimizer_arguments(optimizer),
+        loss_type="dr_grpo" if config.loss == "group_token_mean" else config.loss,
+        scale_rewards=_SCALES[config.advantages],
+        multi_objective_aggregation="normalize_then_sum" if config.advantages == "c-gdpo" else "sum_then_normalize",
+        reward_weights=None if weights is None else list(weights),
         beta=config.beta,
         epsilon=config.epsilon,
         epsilon_high=config.epsilon_high,
         delta=config.delta,
         importance_sampling_level=config.importance_level,
-        mask_truncated_completions=config.mask_truncated,
-        seed=config.seed,
-        bf16=autocasts(config),
-        activation_checkpointing=config.gradient_checkpointing,
-        use_vllm=vllm.mode != "off",
-        vllm_mode="server" if vllm.mode == "off" else vllm.mode,
-        vllm_server_base_url=vllm_url(vllm) if vllm.mode == "server" else None,
-        vllm_gpu_memory_utilization=vllm.gpu_memory,
-        vllm_tensor_parallel_size=vllm.tensor_parallel,
-        vllm_max_model_length=vllm.max_model_length,
-        vllm_enable_sleep_mode=vllm.sleep,
-        # Without its correction TRL would not measure the difference either, so `none` cuts every ratio to 1; TRL asks
-        # for different bounds, and these two are 1 in the tensors' precision.
-        vllm_importance_sampling_correction=True,
-        vllm_importance_sampling_mode="token_truncate" if vllm.correction == "none" else vllm.correction,
-        vllm_importance_sampling_clip_max=1.0 if vllm.correction == "none" else vllm.correction_max,
-        vllm_importance_sampling_clip_min=math.nextafter(1, 0) if vllm.correction == "none" else vllm.correction_min,
-        generation_kwargs=image_token_bias(processor) if vllm.mode != "off" else None,
+        seed=seed,
         save_strategy="steps",
         save_steps=config.checkpoint_every,
         save_total_limit=2,
@@ -216,31 +205,54 @@ def trl_config(config: PolicyConfig, out_dir: Path, per_process: int, processor:
     )
 
 
-_OBJECTIVES = {"grpo": "sum_then_normalize", "c-gdpo": "normalize_then_sum"}
-_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
-
-
-def optimizer_arguments(config: PolicyConfig) -> dict[str, Any]:
-    """Arguments of transformers' trainer for the optimiser and its schedule."""
+def _sampling(rollouts: TextRollouts, processor: Processor) -> dict[str, Any]:
+    """Arguments of TRL's trainer for the sampling of texts."""
     return {
-        "learning_rate": config.learning_rate,
-        "lr_scheduler_type": _SCHEDULES[config.lr_schedule],
-        "warmup_steps": config.warmup,
-        "weight_decay": config.weight_decay,
-        "max_grad_norm": config.max_grad_norm,
-        "adam_beta1": config.adam_betas[0],
-        "adam_beta2": config.adam_betas[1],
-        "optim": "adamw_torch_fused",
+        "max_completion_length": rollouts.max_new_tokens,
+        "chat_template_kwargs": template_options(processor),
+        "temperature": rollouts.temperature,
+        "top_p": rollouts.top_p,
+        "mask_truncated_completions": rollouts.mask_truncated,
+        **(_vllm_sampling(rollouts.vllm, processor) if rollouts.vllm else {}),
     }
 
 
-def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], config: PolicyConfig, reads: str) -> Dataset:
+def _vllm_sampling(vllm: ColocatedVllm | VllmServer, processor: Processor) -> dict[str, Any]:
+    place: dict[str, Any] = (
+        {"vllm_server_base_url": vllm_url(vllm)}
+        if isinstance(vllm, VllmServer)
+        else {
+            "vllm_gpu_memory_utilization": vllm.gpu_memory,
+            "vllm_tensor_parallel_size": vllm.tensor_parallel,
+            "vllm_enable_sleep_mode": vllm.sleep,
+        }
+    )
+    # Without its correction TRL would not measure the difference either, so `none` cuts every ratio to 1; TRL asks for
+    # different bounds, and these two are 1 in the tensors' precision.
+    none = vllm.correction == "none"
+    return {
+        "use_vllm": True,
+        "vllm_mode": vllm.mode,
+        **place,
+        "vllm_max_model_length": vllm.max_model_length,
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": "token_truncate" if none else vllm.correction,
+        "vllm_importance_sampling_clip_max": 1.0 if none else vllm.correction_max,
+        "vllm_importance_sampling_clip_min": math.nextafter(1, 0) if none else vllm.correction_min,
+        "generation_kwargs": image_token_bias(processor),
+    }
+
+
+_SCALES = {"group": "group", "batch": "batch", "centred": "none", "c-gdpo": "group"}
+
+
+def _dataset(samples: Dataset | Iterable[Mapping[str, Any]], config: TextGrpoConfig, reads: str) -> Dataset:
     dataset = samples if isinstance(samples, Dataset) else Dataset.from_list([dict(row) for row in samples])
-    if len(dataset) < config.prompts_per_step * config.steps_per_generation:
+    prompts = config.rollouts.prompts_per_step
+    if len(dataset) < prompts * config.steps_per_generation:
         steps = f" and steps_per_generation {config.steps_per_generation}" if config.steps_per_generation > 1 else ""
         raise UserError(
-            f"{len(dataset)} samples with a {reads}, but prompts_per_step is {config.prompts_per_step}{steps}; add "
-            "samples or lower it"
+            f"{len(dataset)} samples with a {reads}, but prompts_per_step is {prompts}{steps}; add samples or lower it"
         )
     if missing := [column for column in ("sample_id", "prompt", reads) if column not in dataset.column_names]:
         raise UserError(f"the training samples have no column {', '.join(missing)}")
@@ -266,7 +278,7 @@ def dataset_digest(dataset: Dataset) -> str:
 class PolicyGenerate:
     """`watch.Generate` with the current policy; usable after `attach`."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: TextGrpoConfig) -> None:
         self._config = config
         self._policy: tuple[Any, Processor] | None = None
 
@@ -281,9 +293,9 @@ class PolicyGenerate:
             *self._policy,
             images,
             prompts,
-            max_new_tokens=self._config.max_new_tokens,
+            max_new_tokens=self._config.rollouts.max_new_tokens,
             temperature=temperature,
-            top_p=self._config.top_p,
-            batch_size=self._config.rows_per_pass or 64,
+            top_p=self._config.rollouts.top_p,
+            batch_size=self._config.optimizer.rows_per_pass or 64,
             seed=seed,
         )

@@ -142,8 +142,8 @@ class PolicyTrainer(GRPOTrainer):
         self._penalty = penalty
         self._scored: _Scored
         self._unjudged = UnjudgedSteps()
-        self._sampler_options = sampler or VllmOptions()
-        self._agreement = SamplerAgreement(self._sampler_options.max_logp_difference)
+        self._sampler_options = sampler
+        self._agreement = SamplerAgreement(None if sampler is None else sampler.max_logp_difference)
         super().__init__(*args, **kwargs)
         if refill is not None:
             check_reward_passes(self.reward_funcs, refill.criterion)
@@ -205,7 +205,8 @@ class PolicyTrainer(GRPOTrainer):
             of_kept = {row: advantages_N[row].item() for row in kept}
             self._hand_out(step, rows, rewards_NK, of_kept, drawn)
         # TRL measures it, over all processes, as part of its importance sampling correction.
-        if differences := self._metrics["train"].get(LOGP_DIFFERENCE):
+        differences = self._metrics["train"].get(LOGP_DIFFERENCE)
+        if differences and self._sampler_options is not None:
             self._agreement.update(step, differences[-1])
             counts = count_out_of_bounds(
                 output["old_per_token_logps"] - output["sampling_per_token_logps"],

@@ -97,4 +97,4 @@ def open_policy_run(
 
 def schedule(config: PolicyConfig) -> dict[str, Any]:
     """Settings that a checkpoint depends on."""
-    return config.model_dump(exclude={"save_every", "log_every", "milestone_every", "alarm", "probe_every"})
+    return config.model_dump(exclude={"save_every", "log_every", "milestone_every", "watch"})

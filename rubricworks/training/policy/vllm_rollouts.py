@@ -76,7 +76,7 @@ def collapse_images(token_ids: Sequence[int], image_token: int, images: int) -> 
     if (runs := collapsed.count(image_token)) != images:
         raise UserError(
             f"a prompt with {images} images has {runs} runs of image tokens, so vLLM cannot be told which image is "
-            "which; set vllm.mode to server or off"
+            "which; set vllm.mode to server, or leave vllm out"
         )
     return collapsed
 
@@ -87,7 +87,7 @@ def check_expansion(prompts: Sequence[Sequence[int]], read: Sequence[Sequence[in
         if list(expected) != list(actual):
             raise UserError(
                 f"vLLM read a prompt with its images as {len(actual)} tokens, and the trainer as {len(expected)}: the "
-                "rollouts would not be the policy's; set vllm.mode to server or off"
+                "rollouts would not be the policy's; set vllm.mode to server, or leave vllm out"
             )
 
 
@@ -145,7 +145,7 @@ class SamplerAgreement:
         raise UserError(
             f"vLLM's log probabilities differ from the trainer's by {mean:.2g} nats a token in the last {PATIENCE} "
             f"steps (up to step {step}); more than {self._limit:g} (vllm.max_logp_difference) means that the rollouts "
-            "are not the policy's. Compare the versions of vllm and trl with the tested ones, set vllm.mode to off, or "
+            "are not the policy's. Compare the versions of vllm and trl with the tested ones, leave vllm out, or "
             "raise the limit if the model is known to need it; training continues from its last checkpoint"
         )
 
@@ -155,7 +155,7 @@ def _image_token_id(processor: Any) -> int:
     if token is None:
         raise UserError(
             f"{type(processor).__name__} does not name its image token, so its images cannot be passed to vLLM here; "
-            "set vllm.mode to server or off"
+            "set vllm.mode to server, or leave vllm out"
         )
     return int(token)
 

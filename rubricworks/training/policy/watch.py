@@ -27,15 +27,29 @@ class Generate(Protocol):
     ) -> list[tuple[str, int]]: ...
 
 
-Refresh = Callable[[int, Generate], None]
-"""`refresh(step, generate)`, called before step + 1: writes new rubrics where the reward reads them, by sample id.
+class Refresh(Protocol):
+    """Writer of new rubrics where the reward reads them, by sample id, called every so many steps.
 
-Every process calls it at the same step, with a whole copy of the policy, and each must end with the same rubrics. After
-a kill it is called again at the same step, but not for steps before the checkpoint, whose rubrics must persist.
-"""
+    Every process calls it at the same step, with a whole copy of the policy, and each must end with the same rubrics.
+    After a kill it is called again at the same step, but not for steps before the checkpoint, whose rubrics must
+    persist.
+    """
 
-Probe = Callable[[int, Generate], float | None]
-"""`probe(step, generate)`: a held-out judge's score of the current policy, or None if there is no score."""
+    every: int
+
+    def __call__(self, step: int, generate: Generate) -> None:
+        """Write the rubrics of step + 1."""
+        ...
+
+
+class Probe(Protocol):
+    """Held-out judge, called every so many steps."""
+
+    every: int
+
+    def __call__(self, step: int, generate: Generate) -> float | None:
+        """Score the current policy; None if there is no score."""
+        ...
 
 
 class PolicyWatch(TrainerCallback):
@@ -53,13 +67,13 @@ class PolicyWatch(TrainerCallback):
     ) -> None:
         self.config, self.file, self.generate = config, file, generate
         self.refresh, self.probe, self.before_checkpoint = refresh, probe, before_checkpoint
-        self.alarm = HackingAlarm(config.alarm, statistics)
+        self.alarm = HackingAlarm(config.watch.alarm, statistics)
         self.history: list[StepStats] = []
         self._held_out = math.nan
 
     @property
     def must_stop(self) -> bool:
-        return self.config.alarm.stop and self.alarm.alarm is not None
+        return self.config.watch.alarm.stop and self.alarm.alarm is not None
 
     def restore(self, step: int) -> None:
         """Read the statistics of the steps up to the checkpoint's and drop those after it."""
@@ -80,7 +94,7 @@ class PolicyWatch(TrainerCallback):
 
     def record(self, rollouts: StepRollouts) -> None:
         of_step = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
-        stats = step_stats(*of_step, self._held_out, self.alarm.statistics, self.config.group_size)
+        stats = step_stats(*of_step, self._held_out, self.alarm.statistics, self.config.rollouts.group_size)
         self._held_out = math.nan
         self.history.append(stats)
         with self.file.open("a") as file:
@@ -90,17 +104,17 @@ class PolicyWatch(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         step = state.global_step
-        if self.refresh and self.config.refresh_every and step and step % self.config.refresh_every == 0:
+        if self.refresh and step and step % self.refresh.every == 0:
             self.refresh(step, self.generate)
         if not state.is_world_process_zero:
             return
-        if self.probe and self.config.probe_every and step % self.config.probe_every == 0:
+        if self.probe and step % self.probe.every == 0:
             score = self.probe(step, self.generate)
             self._held_out = math.nan if score is None else score
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # Only the main process receives the rollouts.
-        if self.config.alarm.stop and broadcast(self.must_stop):
+        if self.config.watch.alarm.stop and broadcast(self.must_stop):
             control.should_training_stop = control.should_save = True
         # The trainer's own callback, which sets should_save, runs before this one.
         if control.should_save and self.before_checkpoint:

@@ -118,7 +118,7 @@ def test_only_training_samples_with_a_reference_are_trained_on(balanced):
 def test_training_that_dies_and_resumes_leaves_the_same_model_and_tables(
     balanced, inputs, server, tmp_path, monkeypatch
 ):
-    from rubricworks.stages.training.step_tables import StepTables
+    from rubricworks.policy.step_tables import StepTables
 
     add = StepTables.add
 

@@ -17,7 +17,7 @@ from synthetic_run import write_recipe
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
-from rubricworks.stages.training.canary import CanaryRecord
+from rubricworks.policy.rewards.canary import CanaryRecord
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.preflight_checks import require_budget, require_model
 from rubricworks.runtime.stage_table import STAGES
-from rubricworks.stages.training.measured_rates import AGREEMENT_FIELD
+from rubricworks.policy.rewards.measured_rates import AGREEMENT_FIELD
 from rubricworks.storage import open_bucket
 from rubricworks.world.scene.export import export_scenes
 
@@ -108,7 +108,7 @@ def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, buc
         launch("preflight", arguments["preflight_config"], run, {})
     open_bucket(f"{bucket}/judges").write("a.json", b"rates")
     launch("preflight", arguments["preflight_config"], run, {})
-    trained = STAGES["train_policy"].load().Config.model_validate_json(arguments["train_policy_config"])
+    trained = STAGES["train_policy"].load_config().model_validate_json(arguments["train_policy_config"])
     assert trained.versions() == {"noise_rates": hashlib.sha256(b"rates").hexdigest()}
     here = recipe(tracking, f"policy.noise_correction={{agreement: '{tmp_path}/a.json'}}")
     with pytest.raises(UserError, match=r"a\.json: no file is there; pods read a place such as s3://"):

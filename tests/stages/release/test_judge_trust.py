@@ -193,7 +193,7 @@ def test_a_page_without_audit_and_agreement_has_no_such_section(stage, tmp_path)
 
 def test_missing_or_foreign_file_is_refused_and_a_changed_one_is_another_report(tmp_path):
     file = tmp_path / "agreement.json"
-    config = STAGES["rlr3_report"].load().Config
+    config = STAGES["rlr3_report"].load_config()
     with pytest.raises(UserError, match=r"report\.agreement: \S*agreement\.json cannot be read"):
         config(agreement=str(file)).versions()
     file.write_text("{}")

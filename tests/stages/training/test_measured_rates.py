@@ -14,7 +14,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.job import open_job
 from rubricworks.runtime.stage_table import STAGES
-from rubricworks.stages.training.measured_rates import MeasuredRates, read_measurement
+from rubricworks.policy.rewards.measured_rates import MeasuredRates, read_measurement
 from rubricworks.storage import open_bucket
 
 JUDGE = Endpoint(url="http://gpu/v1", model="small", revision="r1")
@@ -115,7 +115,7 @@ def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp
     recipe = load_recipe(recipe_path("quickstart"), [f"policy.noise_correction={{agreement: '{file}'}}"])
 
     def opened():
-        config = STAGES["train_policy"].load().Config.model_validate_json(recipe.stage_json()["train_policy"])
+        config = STAGES["train_policy"].load_config().model_validate_json(recipe.stage_json()["train_policy"])
         return open_job("train_policy", config, tmp_path / "run", {})
 
     store.write("a.json", b"1")

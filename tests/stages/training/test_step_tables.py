@@ -13,7 +13,7 @@ from rubricworks.llm import ChatError
 from rubricworks.rubrics import ErrorClass, Response, Scorecard, Verdict
 from rubricworks.runtime.call_table import grading_dead_letters
 from rubricworks.runtime.job import Job, close_job, set_aside
-from rubricworks.stages.training.step_tables import StepTables, scorecard_table
+from rubricworks.policy.step_tables import StepTables, scorecard_table
 
 
 def job_in(folder) -> Job:

@@ -24,8 +24,8 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.stage_table import STAGES, Stage
-from rubricworks.stages.training.policy_training import DeadLetters
-from rubricworks.stages.training.step_tables import StepTables, scorecard_table
+from rubricworks.policy.training import DeadLetters
+from rubricworks.policy.step_tables import StepTables, scorecard_table
 
 GROUP = 4
 BROKEN = b"\x89PNG\r\n\x1a\n and nothing that a decoder reads"

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.evaluation.scorers.scorer import (
     Item,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -25,7 +24,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import LETTERS
 
 REFERENCE = "reference"

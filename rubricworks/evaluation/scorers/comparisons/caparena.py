@@ -16,7 +16,6 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
 from rubricworks.evaluation.scorers.scorer import (
     Item,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -24,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
 

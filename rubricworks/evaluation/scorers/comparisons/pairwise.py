@@ -14,7 +14,6 @@ from rubricworks.evaluation.scorers.comparisons.position_tally import PairwiseJu
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -23,7 +22,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.llm import ChatClient, ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 
 Order = Literal["random", "both"]
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
 from rubricworks.evaluation.scorers.scorer import (
     Item,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -21,7 +20,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatError, ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.rubrics import Response
 
 

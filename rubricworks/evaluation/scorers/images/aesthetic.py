@@ -7,10 +7,10 @@ rewards a training measures how well it was optimised, not how good the images a
 from collections.abc import Iterator
 from typing import ClassVar
 
-from rubricworks.evaluation.scorers.scorer import Item, PlannedCalls, Score, ScoreItem, Scorer, ScoringContext, Workload
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import IMAGE_TOKENS
+from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
 
 
 class AestheticScorer(Scorer):

@@ -20,7 +20,6 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -30,7 +29,7 @@ from rubricworks.evaluation.scorers.scorer import (
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
 from rubricworks.llm.messages import fence, image_part, text_part
-from rubricworks.llm.token_estimates import IMAGE_TOKENS
+from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import dpg_score
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.storage import local_path

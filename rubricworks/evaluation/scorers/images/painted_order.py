@@ -18,7 +18,6 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
-    PlannedCalls,
     Score,
     ScoreItem,
     Scorer,
@@ -29,7 +28,7 @@ from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
-from rubricworks.llm.token_estimates import grading_calls
+from rubricworks.llm.token_estimates import PlannedCalls, grading_calls
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response
 

@@ -24,15 +24,15 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Scoring, scoring_messages, scoring_request, scoring_text
 from rubricworks.methods.rlr3.genrm_report import GenrmReport, genrm_report
 from rubricworks.methods.rlr3.noisy_executions import Carelessness, careless_execution
+from rubricworks.policy.step_tables import StepTables, scorecard_table
 from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.step_listener import step_listener
-from rubricworks.stages.training.step_tables import StepTables, scorecard_table
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
-from rubricworks.training.config import PolicyConfig, SftConfig
+from rubricworks.training.config import SftConfig, UnprobedGrpoConfig
 from rubricworks.training.model_card import CARD, Usage, card_with_scores, write_card
 from rubricworks.training.processes import is_local_main, is_main, main_process_first
 from rubricworks.training.tiny.text_config import TinyTextConfig
@@ -59,7 +59,7 @@ class Config(StageConfig):
     """Faults of that base model."""
     sft: SftConfig
     """SFT baseline on the labels."""
-    rlvr: PolicyConfig
+    rlvr: UnprobedGrpoConfig
     start: Literal["base", "sft"] = "base"
     """Start of RLVR. A tiny base writes too few valid objects to learn from."""
     batch_size: int = Field(default=64, ge=1)
@@ -185,7 +185,8 @@ def _sft(
         start,
         examples,
         job.out / title,
-        options.model_copy(update={"seed": seed}),
+        options,
+        seed=seed,
         title=title,
         on_log=step_listener(
             job, log, choose=lambda metrics: {f"{title}/{name}": value for name, value in metrics.items()}
@@ -207,9 +208,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
     ]
     scorecards = scorecard_table()
     reward = ExecutionReward(sink=scorecards.add)
-    train_model = partial(
-        train_policy, start, rows, reward, job.out, config.rlvr.model_copy(update={"seed": config.seed})
-    )
+    train_model = partial(train_policy, start, rows, reward, job.out, config.rlvr, seed=config.seed)
     if not is_main():
         train_model()
         return model_dir(job.out)
@@ -240,7 +239,7 @@ def _test(
                 *load_model(models[name]),
                 [None] * len(test),
                 [instance.prompt for instance in test],
-                max_new_tokens=config.rlvr.max_new_tokens,
+                max_new_tokens=config.rlvr.rollouts.max_new_tokens,
                 batch_size=config.batch_size,
             )
             rows += [_output(name, instance, *text) for instance, text in zip(test, texts, strict=True)]

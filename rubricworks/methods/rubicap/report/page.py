@@ -42,7 +42,7 @@ from rubricworks.reports.settings import (
 )
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.judge_trust import audit_details, judge_trust_values, read_audit
-from rubricworks.stages.training.canary import CANARY_FILE, CanaryRecord
+from rubricworks.policy.rewards.canary import CANARY_FILE, CanaryRecord
 from rubricworks.training.policy.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
 
 RUBICAP_TABLES = (

@@ -5,14 +5,13 @@ other value is the folder of a
 generator, which is passed on unchanged: the paper starts from supervised checkpoints (RubricRL, section 4.1).
 """
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
-from rubricworks.data.rows import iter_rows
+from rubricworks.data.captioned_pictures import read_pictures
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
@@ -27,8 +26,7 @@ from rubricworks.training.generators.files import INDEX_FILE
 from rubricworks.training.model_card import Usage, write_card
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 TINY_AR, TINY_FLOW = "tiny_ar", "tiny_flow"
 
@@ -94,40 +92,3 @@ def _pretrainer(shape: TinyArConfig | TinyFlowConfig) -> Callable[..., Path]:
     from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
 
     return pretrain_tiny_flow
-
-
-def read_pictures(source: str, count: int | None = None) -> tuple[list[str], "NDArray[np.uint8]", str]:
-    """Read captions, pixels [N, height, width, 3], and a digest of both.
-
-    Raises:
-        UserError: a row has no caption or no readable image, or the images differ in size.
-    """
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    captions: list[str] = []
-    images: list[NDArray[np.uint8]] = []
-    digest = hashlib.sha256()
-    for number, row in enumerate(iter_rows(source, ["image", "caption"]), start=1):
-        if count is not None and number > count:
-            break
-        try:
-            with Image.open(io.BytesIO(row["image"])) as picture:
-                pixels = np.asarray(picture.convert("RGB"))
-            caption = str(row["caption"].strip())
-        except (OSError, TypeError, AttributeError, ValueError) as error:
-            raise UserError(f"{source}: row {number} has no readable picture with a caption ({error})") from error
-        if images and pixels.shape != images[0].shape:
-            (height, width), (first_height, first_width) = pixels.shape[:2], images[0].shape[:2]
-            raise UserError(
-                f"{source}: row {number} is {width}x{height} pixels, the first {first_width}x{first_height}; a "
-                "generator has one size"
-            )
-        digest.update(caption.encode() + b"\0" + pixels.tobytes())
-        captions.append(caption)
-        images.append(pixels)
-    if not images:
-        raise UserError(f"{source}: no pictures")
-    return captions, np.stack(images), digest.hexdigest()

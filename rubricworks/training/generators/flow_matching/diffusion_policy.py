@@ -24,17 +24,17 @@ from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.autoregressive import pixels_of
-from rubricworks.training.generators.config import DiffusionOptions
+from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, rows_of
 from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
-from rubricworks.training.generators.policy import ImageProbe, image_responses
-from rubricworks.training.machine import autocasts, check_bf16
-from rubricworks.training.policy.grpo import Reward, optimizer_arguments
+from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
+from rubricworks.training.machine import check_precision
+from rubricworks.training.optimizer import optimizer_arguments
+from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
@@ -44,11 +44,6 @@ from rubricworks.training.progress import StepLog, quiet_libraries
 
 _WEIGHTS = "forms.safetensors"
 _LINE_METRICS = {"reward": "reward", "loss": "loss", "drift": "drift", "learning_rate": "lr"}
-_IGNORED = (
-    "max_new_tokens", "temperature", "top_p", "loss_type", "objective", "beta", "epsilon", "epsilon_high", "delta",
-    "importance_level", "mask_truncated", "milestone_every", "vllm", "refresh_every",
-)  # fmt: skip
-"""Fields of `PolicyConfig` that are without meaning here."""
 
 
 def train_diffusion_policy(
@@ -56,10 +51,9 @@ def train_diffusion_policy(
     samples: Sequence[Mapping[str, Any]],
     rewards: Sequence[Reward],
     out_dir: Path,
-    config: PolicyConfig,
+    config: DiffusionNftConfig,
     *,
-    diffusion: DiffusionOptions | None = None,
-    guidance: float = 1.0,
+    seed: int = 0,
     statistics: Sequence[Statistic],
     probe: ImageProbe | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
@@ -70,59 +64,54 @@ def train_diffusion_policy(
 
     Args:
         samples: rows with sample_id, prompt and rubric.
-        guidance: scale of the rollouts' guidance; 1 is none.
-        probe: called every `probe_every` steps, with the sampling policy.
+        probe: held-out judge of the sampling policy's images.
         statistics, on_step, on_log, before_checkpoint: as for `training.policy.grpo.train_policy`.
     Raises:
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
-    out_dir, diffusion = Path(out_dir), diffusion or DiffusionOptions()
-    check_bf16(config.bf16)
-    _check_options(config)
-    if len(samples) < config.prompts_per_step * config.steps_per_generation:
-        raise UserError(
-            f"{len(samples)} prompts with a rubric, but prompts_per_step is {config.prompts_per_step}; add some"
-        )
+    out_dir, optimizer = Path(out_dir), config.optimizer
+    check_precision(optimizer)
+    if process_count() > 1:
+        raise UserError("DiffusionNFT trains on one process; start it on one")
+    prompts = config.rollouts.prompts_per_step
+    if len(samples) < prompts * config.steps_per_generation:
+        raise UserError(f"{len(samples)} prompts with a rubric, but prompts_per_step is {prompts}; add some")
     rows = [dict(sample) for sample in samples]
     keep_freed_memory()
     base = model_digest(model_dir)
-    digest = run_digest("diffusion policy", base, schedule(config), diffusion.model_dump(), guidance, rows)
+    digest = run_digest("diffusion policy", base, schedule(config), seed, rows)
     trainers: list[DiffusionPolicyTrainer] = []
 
-    def run_probe(step: int, _: Any) -> float | None:
-        assert probe is not None
-        return probe(step, trainers[0].draw_for_probe)
+    def draw(prompts: Sequence[str]) -> list[Response]:
+        return trainers[0].draw_for_probe(prompts)
 
     run = open_policy_run(
         out_dir,
         digest,
         config,
         generate=_no_captions,
-        probe=None if probe is None else run_probe,
+        probe=None if probe is None else BoundProbe(probe, draw),
         before_checkpoint=before_checkpoint,
         statistics=statistics,
         on_step=on_step,
     )
     if not run.is_trained:
-        generator = load_flow_generator(
-            Path(model_dir), diffusion.sampling, dtype="bfloat16" if config.bf16 else "float32"
-        )
+        generator = load_flow_generator(Path(model_dir), config.rollouts.sampling, dtype=optimizer.weights)
         with quiet_libraries():
             trainer = DiffusionPolicyTrainer(
                 generator,
                 rewards,
                 rows,
                 config,
-                diffusion,
+                seed=seed,
                 out_dir=out_dir,
-                guidance=guidance,
                 on_rollouts=run.record,
                 callbacks=run.callbacks(_LINE_METRICS, on_log),
             )
             trainers.append(trainer)
             with trainer:
                 train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
-        if config.lora and (Path(model_dir) / INDEX_FILE).is_file():
+        if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
             trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
         trainer.forms.merge()
         generator.save(run.model_dir)
@@ -151,30 +140,29 @@ class DiffusionPolicyTrainer(Trainer):
         generator: FlowGenerator,
         rewards: Sequence[Reward],
         samples: Sequence[Mapping[str, Any]],
-        config: PolicyConfig,
-        diffusion: DiffusionOptions,
+        config: DiffusionNftConfig,
         *,
+        seed: int,
         out_dir: Path,
-        guidance: float,
         on_rollouts: Callable[[StepRollouts], None],
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        self.generator, self.config, self.diffusion = generator, config, diffusion
-        self.guidance, self.on_rollouts = guidance, on_rollouts
-        self.forms = VelocityForms(generator, config.lora, keep_initial=diffusion.kl_weight > 0, seed=config.seed)
-        if config.gradient_checkpointing:
+        self.generator, self.config, self.seed, self.on_rollouts = generator, config, seed, on_rollouts
+        self.guidance = config.rollouts.guidance
+        self.forms = VelocityForms(generator, config.optimizer.lora, keep_initial=config.kl_weight > 0, seed=seed)
+        if config.optimizer.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
-        self._draws = GroupDraws(generator, self.forms, rewards, config, guidance=guidance, autocast=self._autocast)
+        self._draws = GroupDraws(generator, self.forms, rewards, config, seed=seed, autocast=self._autocast)
         self._unjudged = UnjudgedSteps()
         self._generation: list[_Generation] = []
         self._metrics: dict[str, list[float]] = {}
-        self._order = _PromptOrder(len(samples), config)
+        self._order = _PromptOrder(len(samples), config, seed)
         super().__init__(
             model=self.forms,
-            args=_arguments(config, out_dir, len(samples)),
+            args=_arguments(config, out_dir, len(samples), seed),
             train_dataset=list(samples),
             data_collator=_rows,
-            callbacks=[*callbacks, _Follow(self.forms, diffusion)],
+            callbacks=[*callbacks, _Follow(self.forms, config)],
         )
         self.remove_callback(PrinterCallback)
 
@@ -196,14 +184,14 @@ class DiffusionPolicyTrainer(Trainer):
 
     def draw_for_probe(self, prompts: Sequence[str]) -> list[Response]:
         """One image per prompt, by the same draws at every step; the trainer's random state stays."""
-        draw = torch.Generator().manual_seed(self.config.seed)
+        draw = torch.Generator().manual_seed(self.seed)
         with self.forms.sampling(), self._autocast():
             sampled = self.generator.sample(prompts, guidance=self.guidance, generator=draw)
             return image_responses(pixels_of(self.generator.decode(sampled.latents)))
 
     def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
         """Draw groups of images and have them rewarded; one part per optimizer step."""
-        group, step = self.config.group_size, self.state.global_step + 1
+        group, step = self.config.rollouts.group_size, self.state.global_step + 1
         drawn = self._draws.draw(samples)
         trained = list(range(len(samples)))
         if self.config.refill is not None:
@@ -212,7 +200,7 @@ class DiffusionPolicyTrainer(Trainer):
             self._note("refill/drawn", len(drawn.samples))
             self._note("refill/missing", len(samples) - len(trained))
         rows_trained = [row for at in trained for row in range(at * group, (at + 1) * group)]
-        advantages = group_advantages(drawn.rewards, rows_trained, self.config, step)
+        advantages = group_advantages(drawn.rewards, rows_trained, self.config, step, seed=self.seed)
         self.on_rollouts(
             StepRollouts(
                 step,
@@ -229,7 +217,7 @@ class DiffusionPolicyTrainer(Trainer):
         self._unjudged.update(step, bool(judged), self._order.generations)
         with self.forms.sampling(), self._autocast():
             conditions = self.generator.encode_prompts([sample["prompt"] for sample in drawn.samples])
-        per_step = self.config.prompts_per_step * group
+        per_step = self.config.rollouts.prompts_per_step * group
         parts = []
         for start in range(0, self.config.steps_per_generation * per_step, per_step):
             kept = [
@@ -244,7 +232,7 @@ class DiffusionPolicyTrainer(Trainer):
                     drawn.levels,
                     conditions,
                     torch.tensor([row // group for row in kept], dtype=torch.long),
-                    optimality_probability(values, self.diffusion.clip),
+                    optimality_probability(values, self.config.clip),
                 )
             )
         return parts
@@ -256,7 +244,7 @@ class DiffusionPolicyTrainer(Trainer):
         if not count:
             return total
         levels_NK = self._levels(part.levels.cpu(), count)
-        noise_and_rows = self.config.rows_per_pass or count
+        noise_and_rows = self.config.optimizer.rows_per_pass or count
         self.forms.train()
         for levels_N in levels_NK.T:
             noise = torch.randn(part.latents.shape)
@@ -280,7 +268,7 @@ class DiffusionPolicyTrainer(Trainer):
         with self.forms.sampling():
             v_old = velocity()
         v_ref = v_old
-        if self.diffusion.kl_weight:
+        if self.config.kl_weight:
             with self.forms.initial():
                 v_ref = velocity()
         v_theta = velocity()
@@ -293,16 +281,16 @@ class DiffusionPolicyTrainer(Trainer):
             x_0=x_0,
             t=t_N,
             r=r_N,
-            beta=self.diffusion.beta,
-            kl_weight=self.diffusion.kl_weight,
-            scale=self.diffusion.clip,
-            form=self.diffusion.form,
+            beta=self.config.beta,
+            kl_weight=self.config.kl_weight,
+            scale=self.config.clip,
+            form=self.config.form,
         )
 
     def _levels(self, sampled_T: Tensor, count: int) -> Tensor:
         """Noise levels to train each image at, [count, levels]."""
-        levels = self.diffusion.levels_per_image or len(sampled_T)
-        if self.diffusion.levels == "sampled":
+        levels = self.config.levels_per_image or len(sampled_T)
+        if self.config.levels == "sampled":
             return sampled_T[torch.rand(count, len(sampled_T)).argsort(dim=1)[:, :levels]]
         strata = (torch.arange(levels) + torch.rand(count, levels)) / levels
         return strata.sqrt()
@@ -332,19 +320,19 @@ class DiffusionPolicyTrainer(Trainer):
 class _Follow(TrainerCallback):
     """Callback by which the sampling form follows the trained one after each update."""
 
-    def __init__(self, forms: VelocityForms, diffusion: DiffusionOptions) -> None:
-        self.forms, self.diffusion = forms, diffusion
+    def __init__(self, forms: VelocityForms, config: DiffusionNftConfig) -> None:
+        self.forms, self.config = forms, config
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.forms.blend(self.diffusion.decay_at(state.global_step))
+        self.forms.blend(self.config.decay_at(state.global_step))
 
 
 class _PromptOrder(Sampler[int]):
     """Prompts of all steps; each generation's come once for each of its steps. A function of the seed alone."""
 
-    def __init__(self, count: int, config: PolicyConfig) -> None:
-        self.count, self.seed, self.repeats = count, config.seed, config.generation_every
-        self.per_generation = config.prompts_per_step * config.steps_per_generation
+    def __init__(self, count: int, config: DiffusionNftConfig, seed: int) -> None:
+        self.count, self.seed, self.repeats = count, seed, config.generation_every
+        self.per_generation = config.rollouts.prompts_per_step * config.steps_per_generation
         self.generations = -(-config.steps_on(count) // self.repeats)
 
     def __len__(self) -> int:
@@ -363,14 +351,15 @@ class _PromptOrder(Sampler[int]):
             yield from rng.sample(range(self.count), self.count)
 
 
-def _arguments(config: PolicyConfig, out_dir: Path, samples: int) -> TrainingArguments:
+def _arguments(config: DiffusionNftConfig, out_dir: Path, samples: int, seed: int) -> TrainingArguments:
+    # The transformer is no model of Transformers, whose trainer could not switch its checkpointing on.
+    arguments = optimizer_arguments(config.optimizer) | {"activation_checkpointing": False}
     return TrainingArguments(
         output_dir=str(out_dir),
         max_steps=config.steps_on(samples),
-        per_device_train_batch_size=config.prompts_per_step * config.steps_per_generation,
-        **optimizer_arguments(config),
-        seed=config.seed,
-        bf16=autocasts(config),
+        per_device_train_batch_size=config.rollouts.prompts_per_step * config.steps_per_generation,
+        **arguments,
+        seed=seed,
         save_strategy="steps",
         save_steps=config.checkpoint_every,
         save_total_limit=2,
@@ -380,22 +369,6 @@ def _arguments(config: PolicyConfig, out_dir: Path, samples: int) -> TrainingArg
         disable_tqdm=True,
         report_to="none",
     )
-
-
-def _check_options(config: PolicyConfig) -> None:
-    """
-    Raises:
-        UserError: an option is for models that write tokens, or for several processes.
-    """
-    if process_count() > 1:
-        raise UserError("DiffusionNFT trains on one process; start it on one")
-    for name in _IGNORED:
-        if getattr(config, name) != PolicyConfig.model_fields[name].get_default():
-            raise UserError(
-                f"policy.{name} is for models that write tokens; leave it out for a flow-matching generator"
-            )
-    if config.scale_rewards == "none":
-        raise UserError("policy.scale_rewards is group or batch for a flow-matching generator, whose loss bounds them")
 
 
 def _rows(samples: list[Any]) -> Any:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from rubricworks.rl import prompt_advantages
 from rubricworks.rubrics import Response
-from rubricworks.training.config import PolicyConfig, RefillOptions
+from rubricworks.training.config import RefillOptions
 from rubricworks.training.generators.autoregressive import pixels_of
+from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.policy import image_responses
@@ -60,13 +61,13 @@ class GroupDraws:
         generator: FlowGenerator,
         forms: VelocityForms,
         rewards: Sequence[Reward],
-        config: PolicyConfig,
+        config: DiffusionNftConfig,
         *,
-        guidance: float,
+        seed: int,
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
         self.generator, self.forms, self.rewards, self.config = generator, forms, list(rewards), config
-        self.guidance, self.autocast = guidance, autocast
+        self.seed, self.autocast = seed, autocast
         if config.refill is not None:
             check_reward_passes(self.rewards, config.refill.criterion)
         self._loop = asyncio.Runner()
@@ -79,14 +80,14 @@ class GroupDraws:
 
     def draw(self, samples: Sequence[Mapping[str, Any]]) -> RewardedGroups:
         """Draw a group of images per sample and have them rewarded."""
-        rows = [sample for sample in samples for _ in range(self.config.group_size)]
+        rows = [sample for sample in samples for _ in range(self.config.rollouts.group_size)]
         prompts = [row["prompt"] for row in rows]
         self.forms.eval()
         with self.forms.sampling(), self.autocast():
             draw = torch.Generator().manual_seed(int(torch.randint(2**62, ()).item()))
             chunks = [
-                self.generator.sample(part, guidance=self.guidance, generator=draw)
-                for part in _chunks(prompts, self.config.rows_per_pass)
+                self.generator.sample(part, guidance=self.config.rollouts.guidance, generator=draw)
+                for part in _chunks(prompts, self.config.optimizer.rows_per_pass)
             ]
             responses = [
                 response
@@ -104,7 +105,7 @@ class GroupDraws:
         needed, trained = len(drawn.samples), self._with_signal(drawn, 0)
         used = {sample["sample_id"] for sample in drawn.samples}
         taken = [at for at, sample in enumerate(dataset) if sample["sample_id"] in used]
-        order = other_prompts(len(dataset), taken, seed=self.config.seed, step=step)
+        order = other_prompts(len(dataset), taken, seed=self.seed, step=step)
         for _ in range(options.rounds):
             chosen, order = order[: needed - len(trained)], order[needed - len(trained) :]
             if not chosen:
@@ -118,15 +119,15 @@ class GroupDraws:
     def _with_signal(self, drawn: RewardedGroups, first: int) -> list[int]:
         """Numbers of the groups that are worth training on, counted from `first`."""
         signals = []
-        for start in range(0, len(drawn.rewards), self.config.group_size):
-            part = slice(start, start + self.config.group_size)
+        for start in range(0, len(drawn.rewards), self.config.rollouts.group_size):
+            part = slice(start, start + self.config.rollouts.group_size)
             signals.append(has_signal(drawn.rewards[part], drawn.passes and drawn.passes[part]))
         return [first + at for at, signal in enumerate(signals) if signal]
 
     def _reward(
         self, rows: Sequence[Mapping[str, Any]], prompts: list[str], responses: list[Response]
     ) -> tuple[list[float | None], dict[str, list[float | None]], list[bool | None] | None]:
-        """Weighted rewards, those of each function, and passes; a rollout that one cannot judge has no reward."""
+        """Summed rewards, those of each function, and passes; a rollout that one cannot judge has no reward."""
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         logged: dict[str, list[Any]] = {}
 
@@ -139,35 +140,34 @@ class GroupDraws:
             )
 
         values = self._loop.run(ask())
-        weights = self.config.reward_weights or [1.0] * len(self.rewards)
-        weighted = [
-            None if None in each else sum(weight * value for weight, value in zip(weights, each, strict=True))
+        total = [
+            None if None in each else sum(value for value in each if value is not None)
             for each in zip(*values, strict=True)
         ]
         names = [getattr(reward, "__name__", type(reward).__name__) for reward in self.rewards]
         components = {name: list(of_one) for name, of_one in zip(names, values, strict=True)}
-        return weighted, components, logged.get(PASSES)
+        return total, components, logged.get(PASSES)
 
 
 def group_advantages(
-    rewards: Sequence[float | None], trained: Sequence[int], config: PolicyConfig, step: int
+    rewards: Sequence[float | None], trained: Sequence[int], config: DiffusionNftConfig, step: int, *, seed: int
 ) -> list[float | None]:
     """Advantages of the rows that are trained on and kept (`policy.selection`), None for the others.
 
     Args:
-        rewards: whole groups of `config.group_size` rows.
+        rewards: whole groups of rows.
         trained: rows of the groups to train on.
     """
-    group, selection = config.group_size, config.selection
+    group, selection = config.rollouts.group_size, config.selection
     of_trained = [rewards[row] for row in trained]
     kept = list(range(len(trained)))
     if selection is not None:
-        kept = select_rows(of_trained, group, selection, seed=config.seed, step=step)
+        kept = select_rows(of_trained, group, selection, seed=seed, step=step)
     counted = kept if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
     values = prompt_advantages(
         torch.tensor([_number(of_trained[at]) for at in counted], dtype=torch.float64),
         [at // group for at in counted],
-        global_std=config.scale_rewards == "batch",
+        global_std=config.advantages == "batch",
     )
     by_place = dict(zip(counted, values.tolist(), strict=True))
     advantages: list[float | None] = [None] * len(rewards)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels, pixels_of
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 from rubricworks.training.generators.peers import DrawnImages
@@ -50,8 +50,9 @@ class FlowPeer:
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SftConfig,
+        config: SupervisedConfig,
         *,
+        seed: int,
         checkpoint: Path | None,
         on_log: Callable[[StepLog], None] | None = None,
     ) -> Path:
@@ -59,7 +60,7 @@ class FlowPeer:
         velocity = _Velocity(self.generator, self.guidance)
         trainer = FlowTrainer(
             model=velocity,
-            args=supervised_arguments(out, config),
+            args=supervised_arguments(out, config, seed=seed),
             train_dataset=list(zip(prompts, targets, strict=True)),
             data_collator=collate,
             callbacks=[StepLines("policy", {"loss": "loss", "learning_rate": "lr"}, on_log)],

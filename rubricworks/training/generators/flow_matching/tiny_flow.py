@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel, PrinterCallback
 
 from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
-from rubricworks.training.config import SftConfig
+from rubricworks.training.config import SupervisedAdamW, SupervisedConfig
 from rubricworks.training.generators.config import TinyFlowConfig
 from rubricworks.training.generators.flow_matching.patch_basis import fit_patch_basis
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow, PixelFlowShape, patches_of
@@ -53,17 +53,16 @@ def pretrain_tiny_flow(
     if (out / "model").is_dir():
         return out / "model"
     generator = _build(captions, images, config, seed)
-    options = SftConfig(
+    options = SupervisedConfig(
         steps=config.steps,
         batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        seed=seed,
+        optimizer=SupervisedAdamW(learning_rate=config.learning_rate),
         save_every=config.save_every,
     )
     latents, texts = generator.encode(images), captions_with_gaps(captions, config.unconditional, seed)
     trainer = FlowTrainer(
         model=_Parts(generator),
-        args=supervised_arguments(out, options),
+        args=supervised_arguments(out, options, seed=seed),
         train_dataset=list(zip(texts, latents, strict=True)),
         data_collator=collate,
         callbacks=[StepLines("pretraining", {"loss": "loss", "learning_rate": "lr"}, on_log)],

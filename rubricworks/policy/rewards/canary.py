@@ -1,4 +1,4 @@
-"""Canary of a policy's judge: the same responses graded again every so many steps (`policy.canary`).
+"""Canary of a policy's judge: the same responses graded again every so many steps (`policy.reward.canary`).
 
 The policy changes during training, so its rewards cannot tell that the judge has changed. The canary's responses, the
 committee's captions of a few training samples, stay; their first grading is the measure. If nothing could be graded at

@@ -24,7 +24,7 @@ from rubricworks.storage import local_path
 
 AGREEMENT_FILE = "judge_agreement.json"
 """Copy of the file in the training's output."""
-AGREEMENT_FIELD = "policy.noise_correction.agreement"
+AGREEMENT_FIELD = "policy.reward.noise_correction.agreement"
 
 
 class MeasuredRates(BaseModel):

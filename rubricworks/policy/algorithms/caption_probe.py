@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 
 from rubricworks.data.tables import Sample, read_samples
 from rubricworks.evaluation.scorers.comparisons.pairwise import compare
-from rubricworks.llm import ChatError, Endpoint
+from rubricworks.llm import ChatError
 from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
+from rubricworks.training.config import ProbeOptions
 
 if TYPE_CHECKING:
     from rubricworks.training.policy.watch import Generate
 
 
-class HeldOutProbe:
+class CaptionProbe:
     """Pairwise comparison of the policy's greedy captions with those of step 0, stored next to the checkpoints."""
 
-    def __init__(self, endpoint: Endpoint, count: int, job: Job, seed: int) -> None:
-        self.client = job.client(endpoint, "probe")
-        self.samples = list(islice(read_samples(job.inputs["samples"], "held_out"), count))
+    def __init__(self, options: ProbeOptions, job: Job, seed: int) -> None:
+        self.every = options.every
+        self.client = job.client(options.judge, "probe")
+        self.samples = list(islice(read_samples(job.inputs["samples"], "held_out"), options.samples))
         self.seed = seed
         self._base_file = job.out / "probe" / "base.json"
 

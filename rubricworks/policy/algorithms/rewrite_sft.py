@@ -1,74 +1,82 @@
-"""Captions that the supervised peers learn: those of the images, of a model, or of the student after rewriting."""
+"""Rubric-augmented SFT: training on the student's captions, rewritten until they meet the rubric (RubiCap, 4.4)."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
 
 from rubricworks.data.tables import Sample, build_table, read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.grading import Grader
-from rubricworks.grading.assertions.texts import has_words
-from rubricworks.llm import ChatClient, fence
-from rubricworks.methods.rubicap.peers.config import RewritingPeer, SupervisedPeer
+from rubricworks.grading import Cascade, Grader
+from rubricworks.llm import Endpoint, fence
+from rubricworks.llm.token_estimates import PlannedCalls, grading_calls
+from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
+from rubricworks.policy.algorithms.sft import captions_by, train_on_captions
+from rubricworks.policy.dead_letters import DeadLetters
+from rubricworks.policy.judges import OpenJudge, grading_plan
+from rubricworks.policy.rewards.reward import Reward, TrainingSize
+from rubricworks.policy.rewards.rubric import RubricReward
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.runtime.stage_below import main_runs_below, main_writes_table
-from rubricworks.stages.synthesis import caption_committee
-from rubricworks.stages.training.policy_training import DeadLetters
-from rubricworks.stages.training.references import training_references
+from rubricworks.runtime.stage_below import main_writes_table
+from rubricworks.training.config import EngineOptions, SftConfig
 
 REWRITING_VERSION = "rewriting-1"
 """Version of the prompt below and of the choice among captions."""
 
 
-def supervised_captions(peer: SupervisedPeer, job: Job, *, seed: int) -> dict[str, tuple[str, ...]]:
-    """sample_id → the captions of a training sample that the peer learns.
+class RewriteSft(SftConfig, Algorithm):
+    """Supervised training on the student's own captions after rewriting, judged by the rubric reward's judge."""
 
-    Raises:
-        UserError: there is none.
-    """
-    if peer.captioner is None:
-        references = training_references(job, "to learn; give the images captions, or name a policy.peer.captioner")
-        return {name: (text,) for name, text in references.items()}
-    model = peer.captioner.model
-    if not (captions := _captions_by(model, job.inputs["captions"])):
-        config = caption_committee.Config(teachers=(peer.captioner,), seed=seed)
-        table = main_runs_below(caption_committee, config, job, {"samples": job.inputs["samples"]}, ("train",))
-        captions = _captions_by(model, table)
-    if not captions:
-        raise UserError(f"policy.peer.captioner: {model} captioned none of the samples; see its dead letters")
-    return captions
+    rewards: ClassVar[Sequence[str]] = ("rubric",)
+
+    type: Literal["rewrite_sft"]
+    attempts: int = Field(default=4, ge=1)
+    """Rewritings of one caption at most; of several captions that miss a criterion, the best is learnt."""
+    follows_instructions: bool = True
+    """The student reads its caption and the criteria and rewrites; otherwise it draws another caption, which suits a
+    tiny student that knows one prompt."""
+    temperature: float = Field(default=1.0, gt=0)
+    max_new_tokens: int = Field(default=1024, ge=1)
+    drafts_per_batch: int = Field(default=64, ge=1)
+    """Captions that the student writes at once."""
+    engine: EngineOptions = EngineOptions()
+
+    def versions(self) -> dict[str, str]:
+        return {"rewriting": REWRITING_VERSION}
+
+    def train(self, stage: PolicyStage) -> None:
+        assert isinstance(stage.reward, RubricReward)
+        train_on_captions(stage, rewritten_captions(self, stage.reward, stage.job, seed=stage.config.seed), self)
+
+    def estimate(
+        self, reward: Reward | None, size: TrainingSize, captioners: Sequence[Endpoint] = ()
+    ) -> Iterator[PlannedCalls]:
+        assert isinstance(reward, RubricReward)
+        drafts = size.samples * (self.attempts + 1)  # at most: captions that meet all criteria are not rewritten
+        yield from grading_plan(reward.judge, *grading_calls(drafts, reward.call_per))
+
+    def describe(self) -> str:
+        return f"SFT on the student's captions, rewritten up to {self.attempts} times"
 
 
-def rewritten_captions(
-    peer: RewritingPeer, job: Job, judge: Grader, clients: Sequence[ChatClient], letters: DeadLetters, *, seed: int
-) -> dict[str, tuple[str, ...]]:
+def rewritten_captions(options: RewriteSft, reward: RubricReward, job: Job, *, seed: int) -> dict[str, tuple[str, ...]]:
     """sample_id → the student's caption of a training sample after its rewritings, from the table `rewritten`.
 
-    Args:
-        judge: grader of the captions, whose failures are `letters`.
-        clients: the judge's clients, which are closed.
     Raises:
         UserError: no training sample has a rubric that a caption could be judged by.
     """
     table = job.out / "rewritten"
-    main_writes_table(table, lambda: asyncio.run(_Rewriting(peer, job, judge, letters, seed).write(clients)))
-    captions = _captions_by("student", table)
+    judge = OpenJudge(reward.judge, job, call_per=reward.call_per)
+    main_writes_table(table, lambda: asyncio.run(_Rewriting(options, job, judge, seed).write()))
+    captions = captions_by("student", table)
     if not captions:
         raise UserError(f"none of the samples has a rubric and a caption that could be judged by it; see {table}")
     return captions
-
-
-def _captions_by(captioner: str, table: object) -> dict[str, tuple[str, ...]]:
-    captions: dict[str, tuple[str, ...]] = defaultdict(tuple)
-    for row in read_rows(table, columns=["sample_id", "captioner", "caption"]):  # type: ignore[arg-type]
-        if row["captioner"] == captioner and has_words(row["caption"]):
-            captions[row["sample_id"]] += (row["caption"],)
-    return dict(captions)
 
 
 class _Draft(NamedTuple):
@@ -83,21 +91,26 @@ class _Draft(NamedTuple):
 
 
 class _Rewriting:
-    def __init__(self, peer: RewritingPeer, job: Job, judge: Grader, letters: DeadLetters, seed: int) -> None:
+    def __init__(self, options: RewriteSft, job: Job, judge: OpenJudge, seed: int) -> None:
         from rubricworks.training.engine import load_engine
 
-        self.peer, self.job, self.judge, self.letters, self.seed = peer, job, judge, letters, seed
-        self._engine = load_engine(model_dir(job.inputs["model"]), peer.engine, batch_size=peer.batch_size)
+        self.options, self.job, self.seed = options, job, seed
+        self._letters = DeadLetters(job)
+        self._clients = judge.clients
+        self._grader: Grader | Cascade = judge.grader(self._letters.add)
+        model = model_dir(job.inputs["model"])
+        self._engine = load_engine(model, options.engine, batch_size=options.drafts_per_batch)
         rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
         self._rubrics = {row["sample_id"]: Rubric.model_validate_json(row["rubric"]) for row in rows}
         self._met = 0
 
-    async def write(self, clients: Sequence[ChatClient]) -> None:
-        samples = [one for one in read_samples(self.job.inputs["samples"], "train") if one.sample_id in self._rubrics]
+    async def write(self) -> None:
+        trained = read_samples(self.job.inputs["samples"], "train")
+        samples = [sample for sample in trained if sample.sample_id in self._rubrics]
         progress = self.job.progress(len(samples), "samples")
         table = self.job.out / "rewritten"
         async with AsyncExitStack() as stack:
-            for client in clients:
+            for client in self._clients:
                 await stack.enter_async_context(client)
             manifest = await build_table(
                 table,
@@ -105,7 +118,7 @@ class _Rewriting:
                 samples,
                 self._rewrite,
                 made_by=self.job.made_by,
-                shard_size=self.peer.batch_size,
+                shard_size=self.options.drafts_per_batch,
                 side_tables={"dead_letters": table / "dead_letters"},
                 progress=progress.at,
             )
@@ -116,7 +129,7 @@ class _Rewriting:
         best: dict[str, _Draft] = {}
         last: dict[str, _Draft] = {}
         pending = samples
-        for attempt in range(self.peer.attempts + 1):
+        for attempt in range(self.options.attempts + 1):
             drafts = await self._draft(pending, last, attempt)
             for sample, draft in zip(pending, drafts, strict=True):
                 last[sample.sample_id] = draft
@@ -124,32 +137,34 @@ class _Rewriting:
                     sample.sample_id not in best or draft.reward > (best[sample.sample_id].reward or 0.0)
                 ):
                     best[sample.sample_id] = draft
-            pending = [one for one in pending if one.sample_id not in best or best[one.sample_id].reward != 1]
+            pending = [
+                sample for sample in pending if sample.sample_id not in best or best[sample.sample_id].reward != 1
+            ]
             if not pending:
                 break
         self._met += len(samples) - len(pending)
-        rows = [self._row(one, best[one.sample_id]) for one in samples if one.sample_id in best]
-        return {"captions": rows, "dead_letters": self.letters.drain()}
+        rows = [self._row(sample, best[sample.sample_id]) for sample in samples if sample.sample_id in best]
+        return {"captions": rows, "dead_letters": self._letters.drain()}
 
     async def _draft(self, samples: list[Sample], last: Mapping[str, _Draft], attempt: int) -> list[_Draft]:
         captions = self._engine(
             [sample.require_image("the student captions it") for sample in samples],
             [self._prompt(sample, last.get(sample.sample_id)) for sample in samples],
-            max_new_tokens=self.peer.max_new_tokens,
-            temperature=self.peer.temperature,
+            max_new_tokens=self.options.max_new_tokens,
+            temperature=self.options.temperature,
             seed=self.seed + attempt,
         )
 
         async def grade(sample: Sample, caption: str, tokens: int) -> _Draft:
             rubric = self._rubrics[sample.sample_id]
-            card = await self.judge.grade(sample, caption, rubric)
+            card = await self._grader.grade(sample, caption, rubric)
             return _Draft(caption, tokens, attempt, card, signed_reward(card.credits, rubric.weights))
 
         pairs = zip(samples, captions, strict=True)
         return await asyncio.gather(*(grade(sample, text, tokens) for sample, (text, tokens) in pairs))
 
     def _prompt(self, sample: Sample, last: _Draft | None) -> str:
-        if last is None or not self.peer.follows_instructions:
+        if last is None or not self.options.follows_instructions:
             return sample.prompt
         return rewriting_prompt(sample.prompt, last.caption, self._rubrics[sample.sample_id])
 
@@ -171,7 +186,7 @@ class _Rewriting:
 
 def rewriting_prompt(prompt: str, caption: str, rubric: Rubric) -> str:
     """Request to rewrite a caption so that it meets the whole rubric."""
-    criteria = "\n".join(f"- {one.criterion}: {one.evaluation_rule}" for one in rubric.criteria)
+    criteria = "\n".join(f"- {criterion.criterion}: {criterion.evaluation_rule}" for criterion in rubric.criteria)
     return (
         f"{prompt}\n\nThis is a first caption of the image, and what a good caption of it must meet:\n"
         f"{fence('caption', caption)}\n{fence('criteria', criteria)}\n\n"

@@ -1,4 +1,4 @@
-"""Rubric refresh: new rubrics during training from the current policy's captions (`rubric.refresh_every`).
+"""Rubric refresh: new rubrics during training from the current policy's captions (`policy.reward.refresh`).
 
 At every refresh the current policy captions the samples and the writer writes new rubrics, or adds pitfalls to those in
 force (`pitfall_refresh`); a sample for which it finds nothing, or fails, keeps its rubric. Each version is stored next
@@ -14,14 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import ChatError
-from rubricworks.methods.rubicap.stages.pitfall_refresh import PitfallOptions, PitfallRefresh
+from rubricworks.policy.rewards.pitfall_refresh import PitfallOptions, PitfallRefresh
 from rubricworks.runtime.job import Job
-from rubricworks.stages.synthesis import synthesize_rubrics
-from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, captioned_samples, rubric_writer
+from rubricworks.stages.synthesis.synthesize_rubrics import CaptionedSample, Config, captioned_samples, rubric_writer
 from rubricworks.storage import write_atomic
 from rubricworks.training.processes import broadcast, gather, is_main, own_share
 
@@ -31,36 +28,35 @@ if TYPE_CHECKING:
 Reward = Callable[..., Awaitable[list[float | None]]]
 
 
-class Refresh(BaseModel):
-    """Configuration of the rubric refresh."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    every: int = Field(ge=1)
-    """Steps between two refreshes."""
-    rubric: synthesize_rubrics.Config
-    pitfalls: PitfallOptions | None = Field(default=None, exclude_if=lambda pitfalls: pitfalls is None)
-    """Pitfalls that are added to the rubrics, instead of writing them anew."""
-
-
 class RubricRefresh:
     """Trainer hook that refreshes the rubrics; `reward` wraps a reward to read the newest ones."""
 
     def __init__(
-        self, config: Refresh, job: Job, rubrics: dict[str, str], grader: Grader | Cascade | None, temperature: float
+        self,
+        every: int,
+        writing: Config,
+        job: Job,
+        rubrics: dict[str, str],
+        *,
+        pitfalls: PitfallOptions | None = None,
+        grader: Grader | Cascade | None = None,
+        temperature: float = 1.0,
     ) -> None:
         """
         Args:
+            every: steps between two refreshes.
             rubrics: sample id → rubric, as JSON.
+            pitfalls: add pitfalls instead of rewriting the rubrics.
             grader: the policy's judges; pitfalls need them.
             temperature: that of the policy's rollouts.
         """
-        client = job.client(config.rubric.writer, "refresh")
-        self.writer = rubric_writer(config.rubric, client)
+        self.every = every
+        client = job.client(writing.writer, "refresh")
+        self.writer = rubric_writer(writing, client)
         self._pitfalls: PitfallRefresh | None = None
-        if config.pitfalls:
+        if pitfalls:
             assert grader is not None, "pitfalls are tested by the policy's judges"
-            self._pitfalls = PitfallRefresh(config.pitfalls, client, grader, temperature=temperature)
+            self._pitfalls = PitfallRefresh(pitfalls, client, grader, temperature=temperature)
         self.rubrics = dict(rubrics)
         self._folder = job.out / "refreshed_rubrics"
         inputs = job.inputs

@@ -111,6 +111,11 @@ class StepTables:
             self._rows[name] = []
 
 
+def judgment_count() -> GradingTable[int]:
+    """Return gradings that are only counted, for the progress line; no table stores them."""
+    return GradingTable("scorecards", None, int)
+
+
 def scorecard_table() -> GradingTable[Scorecard]:
     """Return the table `scorecards`."""
     return GradingTable("scorecards", _scorecard_row, lambda card: len(card.verdicts))

@@ -6,7 +6,6 @@ rollouts have gradings.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,15 @@ from pydantic import BaseModel
 from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.grading import FailedCall
-from rubricworks.llm import ChatClient
-from rubricworks.rubrics import Rubric
-from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.policy.dead_letters import DeadLetters
+from rubricworks.policy.rewards.reward import PreparedReward
+from rubricworks.policy.step_tables import StepTables
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictProgress
 from rubricworks.stages.training.step_listener import step_listener
-from rubricworks.stages.training.step_tables import GradingTable, StepTables
 from rubricworks.tracking import RunLog, stage_run
 from rubricworks.training.checkpoints import milestone_dirs
-from rubricworks.training.config import PolicyConfig
+from rubricworks.training.config import PolicyConfig, TextRollouts
 from rubricworks.training.generators.files import ADAPTER
 from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main, main_process_first
@@ -41,91 +38,25 @@ if TYPE_CHECKING:
 _READS_IMAGES = "the policy reads its image"
 
 
-class DeadLetters:
-    """Failed calls of the step in progress. Each class of failure is printed once, not ten thousand times."""
+def image_dataset(job: Job, reward: PreparedReward) -> "Dataset":
+    """Build the data set of the training samples that the reward has a value of, with image and value.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._rows: list[Row] = []
-        self._printed: set[str] = set()
+    The data set is Arrow files on disk, mapped into memory.
 
-    def add(self, call: FailedCall) -> None:
-        if is_main():
-            self._rows += grading_dead_letters(self._job, call)
-        if call.error.error_class not in self._printed:
-            self._printed.add(call.error.error_class)
-            line = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
-            print(line, file=sys.stderr, flush=True)
-
-    def drain(self) -> list[Row]:
-        """Return and clear the collected rows, in an order that does not depend on which request ended first."""
-        rows, self._rows = self._rows, []
-        return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
-
-
-def rubric_texts(job: Job) -> dict[str, str]:
-    """Read sample_id → rubric as JSON from the input `rubrics`."""
-    rows = read_rows(job.inputs["rubrics"], columns=["sample_id", "rubric"])
-    return {row["sample_id"]: row["rubric"] for row in rows}
-
-
-def refill_criterion(config: PolicyConfig, rubrics: Mapping[str, str]) -> str | None:
-    """Criterion by which `policy.refill` drops prompts, if one is named.
-
-    Args:
-        rubrics: sample_id → rubric as JSON.
     Raises:
-        UserError: no rubric has a criterion of that key or title.
-    """
-    name = config.refill and config.refill.criterion
-    if not name:
-        return None
-    keys: set[str] = set()
-    for text in rubrics.values():
-        for criterion in Rubric.model_validate_json(text).criteria:
-            if name in (criterion.key, criterion.criterion):
-                return name
-            keys.add(criterion.key or criterion.criterion)
-    raise UserError(
-        f"policy.refill.criterion {name}: no rubric has such a criterion; there are {', '.join(sorted(keys)[:20])}"
-    )
-
-
-def training_dataset(job: Job, rubrics: Mapping[str, str]) -> "Dataset":
-    """Build the dataset of the training samples that have a rubric, with the rubric as a column.
-
-    Args:
-        rubrics: sample_id → rubric as JSON.
-    Raises:
-        UserError: no training sample has a rubric.
-    """
-    splits = read_rows(job.inputs["samples"], columns=["sample_id", "split"])
-    if not any(row["split"] == "train" and row["sample_id"] in rubrics for row in splits):
-        raise UserError(
-            f"none of the samples to train on has a rubric ({len(rubrics)} other ones have): nothing can be learnt; "
-            f"see {job.inputs['rubrics'] / 'dead_letters'}, and take more samples or a larger committee"
-        )
-    return graded_dataset(job, "rubric", rubrics)
-
-
-def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset":
-    """Build the dataset of the training samples that have a value, with the value as a column.
-
-    The dataset is Arrow files on disk, mapped into memory.
-
-    Args:
-        column: name of the added column.
-        values: sample_id → its value; other samples are left out.
-    Raises:
-        UserError: one of the samples has no image.
+        UserError: the reward has no value of a training sample, or one of the samples has no image.
     """
     from datasets import Dataset, disable_progress_bars
 
     disable_progress_bars()
+    values, trained = reward.values, 0
     for row in read_rows(job.inputs["samples"], columns=["sample_id", "split", "image_digest"]):
-        if row["image_digest"] is None and row["split"] == "train" and row["sample_id"] in values:
-            raise UserError(f"sample {row['sample_id']}: {_READS_IMAGES}, and the sample has no image")
-    source = {"samples": str(job.inputs["samples"]), "column": column, "values": dict(values)}
+        if row["split"] == "train" and row["sample_id"] in values:
+            trained += 1
+            if row["image_digest"] is None:
+                raise UserError(f"sample {row['sample_id']}: {_READS_IMAGES}, and the sample has no image")
+    check_trained(job, reward, trained)
+    source = {"samples": str(job.inputs["samples"]), "column": reward.column, "values": dict(values)}
     with main_process_first():
         return Dataset.from_generator(
             _training_rows,
@@ -135,43 +66,60 @@ def graded_dataset(job: Job, column: str, values: Mapping[str, str]) -> "Dataset
         )
 
 
+def prompt_rows(job: Job, reward: PreparedReward) -> list[dict[str, str]]:
+    """Rows of the training samples that the reward has a value of, with prompt and value.
+
+    Raises:
+        UserError: the reward has no value of a training sample.
+    """
+    rows = [
+        {"sample_id": sample.sample_id, "prompt": sample.prompt, reward.column: reward.values[sample.sample_id]}
+        for sample in read_samples(job.inputs["samples"], "train")
+        if sample.sample_id in reward.values
+    ]
+    check_trained(job, reward, len(rows))
+    return rows
+
+
+def check_trained(job: Job, reward: PreparedReward, count: int) -> None:
+    """Raise UserError if the reward has a value of no training sample."""
+    if count:
+        return
+    letters = job.inputs["rubrics"] / "dead_letters" if "rubrics" in job.inputs else "the stages before"
+    raise UserError(
+        f"none of the samples to train on has a {reward.column} ({len(reward.values)} other ones have): nothing can be "
+        f"learnt; see {letters}, and take more samples or a larger committee"
+    )
+
+
 def train(
     config: BaseModel,
     options: PolicyConfig,
     job: Job,
     dataset: "Dataset | Sequence[Mapping[str, Any]]",
-    rewards: Sequence[Callable[..., Any]],
-    gradings: GradingTable[Any],
-    *,
-    judges: Sequence[ChatClient] = (),
+    reward: PreparedReward,
     letters: DeadLetters,
-    after_step: Callable[[int], None] | None = None,
-    trainer: Callable[..., "PolicyResult"] | None = None,
-    **more: Any,
+    trainer: "Callable[..., PolicyResult]",
+    **arguments: Any,
 ) -> None:
     """Train the input model, write the result into the job's folder, and close the job's clients.
 
     Args:
         config: the stage's configuration, logged to tracking.
         options: the trainer's configuration.
-        rewards: TRL reward functions, whose sink is `gradings.add`.
-        gradings: table of the rewards' gradings.
-        judges: clients whose calls the progress lines show.
-        letters: dead letters that the rewards add to.
-        after_step: called with the number of each step whose rollouts are stored.
-        trainer: function that trains; by default `training.policy.grpo.train_policy`.
-        more: its further arguments.
+        letters: dead letters that the reward adds to.
+        trainer: function that trains.
+        arguments: its further arguments, of the algorithm.
     """
-    if trainer is None:
-        from rubricworks.training.policy.grpo import train_policy
-
-        trainer = train_policy
-    train_model = partial(trainer, model_dir(job.inputs["model"]), dataset, rewards, job.out, options, **more)
+    train_model = partial(
+        trainer, model_dir(job.inputs["model"]), dataset, list(reward.functions), job.out, options, **arguments
+    )
+    gradings, after_step = reward.gradings, reward.after_step
     try:
         if not is_main():
             train_model()
             return
-        progress = VerdictProgress(judges)
+        progress = VerdictProgress(reward.judges)
         with (
             stage_run(job.run, job.stage) as log,
             StepTables(job, every=options.checkpoint_every, gradings=gradings.name) as tables,
@@ -207,7 +155,9 @@ def _write_card(
     config: BaseModel, options: PolicyConfig, job: Job, dataset: "Dataset | Sequence[Mapping[str, Any]]"
 ) -> None:
     rows = dataset if isinstance(dataset, Sequence) else dataset.select_columns(["prompt"]).with_format(None)
-    usage = Usage(only_prompt(row["prompt"] for row in rows), options.max_new_tokens)
+    rollouts = options.rollouts
+    limit = rollouts.max_new_tokens if isinstance(rollouts, TextRollouts) else None
+    usage = Usage(only_prompt(row["prompt"] for row in rows), limit)
     made_by: dict[str, str] = job.made_by["inputs"]
     for folder in (model_dir(job.out), job.out / ADAPTER, *milestone_dirs(job.out).values()):
         if folder.is_dir():

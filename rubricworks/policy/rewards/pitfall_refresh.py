@@ -1,4 +1,4 @@
-"""Pitfalls from the current policy's failures (`rubric.pitfalls`): what a refresh adds to the rubrics.
+"""Pitfalls from the current policy's failures (`policy.reward.refresh.pitfalls`): what a refresh adds to the rubrics.
 
 The policy draws captions of each sample as in training, the judges grade them by the sample's rubric, and the writer
 is shown the worst two and the committee's captions. What it proposes is tested by the same judges before it is used

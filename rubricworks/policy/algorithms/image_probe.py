@@ -10,19 +10,18 @@ from itertools import islice
 
 from rubricworks.data.tables import read_samples
 from rubricworks.grading import FailedCall, Grader
-from rubricworks.llm import ChatClient
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response, Rubric
 from rubricworks.runtime.job import Job
+from rubricworks.training.config import ProbeOptions
 
 
-class HeldOutProbe:
+class ImageProbe:
     """Mean rubric reward of the policy's images by the held-out judge, always of the same prompts and seed."""
 
     def __init__(
         self,
-        client: ChatClient,
-        count: int,
+        options: ProbeOptions,
         job: Job,
         rubrics: Mapping[str, str],
         *,
@@ -30,12 +29,12 @@ class HeldOutProbe:
     ) -> None:
         """
         Args:
-            count: held-out prompts, at most.
             rubrics: sample_id → rubric as JSON.
         """
-        self.grader = Grader(client, on_error=on_error)
+        self.every = options.every
+        self.grader = Grader(job.client(options.judge, "probe"), on_error=on_error)
         held_out = read_samples(job.inputs["samples"], "held_out")
-        self.samples = list(islice((sample for sample in held_out if sample.sample_id in rubrics), count))
+        self.samples = list(islice((sample for sample in held_out if sample.sample_id in rubrics), options.samples))
         self.rubrics = [Rubric.model_validate_json(rubrics[sample.sample_id]) for sample in self.samples]
 
     def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> float | None:

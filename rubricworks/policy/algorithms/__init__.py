@@ -1,0 +1,1 @@
+"""Algorithms of a policy training, one file per type."""

@@ -1,0 +1,125 @@
+"""GRPO of a model that writes captions or answers, and of an autoregressive image generator (`training.policy`)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from rubricworks.llm import Endpoint
+from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
+from rubricworks.policy.algorithms.caption_probe import CaptionProbe
+from rubricworks.policy.algorithms.image_probe import ImageProbe
+from rubricworks.policy.dead_letters import DeadLetters
+from rubricworks.policy.rewards.image_rubric import ImageRubricReward
+from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
+from rubricworks.policy.training import image_dataset, prompt_rows, train
+from rubricworks.training.checkpoints import last_step
+from rubricworks.training.config import CodeGrpoConfig, PolicyConfig, TextGrpoConfig, UnprobedGrpoConfig
+
+if TYPE_CHECKING:
+    from rubricworks.training.policy.response_statistics import Statistic
+
+
+class Grpo(TextGrpoConfig, Algorithm):
+    """GRPO of a captioner."""
+
+    type: Literal["grpo"]
+
+    def train(self, stage: PolicyStage) -> None:
+        from rubricworks.training.policy.grpo import train_policy
+
+        reward, letters = build_reward(stage, self)
+        seed, probe = stage.config.seed, self.watch.probe
+        if reward.refresh and (step := last_step(stage.job.out)):
+            reward.refresh.restore(step)
+        train(
+            stage.config,
+            self,
+            stage.job,
+            image_dataset(stage.job, reward),
+            reward,
+            letters,
+            train_policy,
+            seed=seed,
+            weights=reward.weights,
+            reads=reward.column,
+            penalty=reward.penalty,
+            refresh=reward.refresh,
+            probe=CaptionProbe(probe, stage.job, seed) if probe else None,
+        )
+
+    def estimate(
+        self, reward: Reward | None, size: TrainingSize, captioners: Sequence[Endpoint] = ()
+    ) -> Iterator[PlannedCalls]:
+        yield from policy_plan(reward, self, size)
+
+    def describe(self) -> str:
+        return f"GRPO, loss {self.loss}"
+
+
+class AnswerGrpo(UnprobedGrpoConfig, Grpo):
+    """GRPO of a model that answers questions."""
+
+
+class CodeGrpo(CodeGrpoConfig, Algorithm):
+    """GRPO of an autoregressive image generator."""
+
+    type: Literal["grpo"]
+
+    def train(self, stage: PolicyStage) -> None:
+        from rubricworks.training.generators.policy import train_image_policy
+
+        train_on_images(stage, self, train_image_policy)
+
+    def estimate(
+        self, reward: Reward | None, size: TrainingSize, captioners: Sequence[Endpoint] = ()
+    ) -> Iterator[PlannedCalls]:
+        yield from policy_plan(reward, self, size)
+
+    def describe(self) -> str:
+        return f"GRPO, loss {self.loss}"
+
+
+def build_reward(stage: PolicyStage, config: PolicyConfig) -> tuple[PreparedReward, DeadLetters]:
+    """Build the reward of a stage, and where its failed calls go."""
+    assert stage.reward is not None
+    letters = DeadLetters(stage.job)
+    training = Training(stage.job, config.rollouts, config.refill, stage.config.seed, letters, stage.rubric_writing)
+    return stage.reward.build(training), letters
+
+
+def policy_plan(reward: Reward | None, config: PolicyConfig, size: TrainingSize) -> Iterator[PlannedCalls]:
+    """Plan the calls of the reward and of the held-out probe."""
+    assert reward is not None
+    steps = config.steps_on(size.samples)
+    yield from reward.estimate(replace(size, rollouts=config.rollouts_on(size.samples), steps=steps))
+    if probe := config.watch.probe:
+        calls = (steps - 1) // probe.every * min(probe.samples, size.held_out)
+        yield PlannedCalls("probe", probe.judge, calls, COMPARISON_IN, COMPARISON_OUT)
+
+
+def train_on_images(stage: PolicyStage, config: PolicyConfig, trainer: Any) -> None:
+    """Train an image generator by its trainer."""
+    from rubricworks.training.generators.image_statistics import DIVERSITY, IMAGE_STATISTICS
+
+    job, probe = stage.job, config.watch.probe
+    reward, letters = build_reward(stage, config)
+    train(
+        stage.config,
+        config,
+        job,
+        prompt_rows(job, reward),
+        reward,
+        letters,
+        trainer,
+        seed=stage.config.seed,
+        statistics=(*IMAGE_STATISTICS, DIVERSITY, *_text_statistics(stage)),
+        probe=ImageProbe(probe, job, reward.values, on_error=letters.add) if probe else None,
+    )
+
+
+def _text_statistics(stage: PolicyStage) -> "Iterator[Statistic]":
+    from rubricworks.training.generators.image_statistics import text_statistic
+
+    if isinstance(stage.reward, ImageRubricReward) and (reader := stage.reward.open_reader(stage.job)):
+        yield text_statistic(reader.covered)

@@ -1,0 +1,105 @@
+"""The section `policy:` of a recipe: a reward and an algorithm, of captions, of answers, or of images."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from rubricworks.llm import Endpoint
+from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
+from rubricworks.policy.algorithms.diffusion_nft import DiffusionNft
+from rubricworks.policy.algorithms.grpo import AnswerGrpo, CodeGrpo, Grpo
+from rubricworks.policy.algorithms.image_sft import BestOfN, PictureSft
+from rubricworks.policy.algorithms.rewrite_sft import RewriteSft
+from rubricworks.policy.algorithms.sft import Sft
+from rubricworks.policy.rewards.answer import AnswerReward
+from rubricworks.policy.rewards.caption_scores import CaptionScoresReward
+from rubricworks.policy.rewards.checklist import ChecklistReward
+from rubricworks.policy.rewards.endpoints import EndpointsReward
+from rubricworks.policy.rewards.exam import ExamReward
+from rubricworks.policy.rewards.function import FunctionReward
+from rubricworks.policy.rewards.image_rubric import ImageRubricReward
+from rubricworks.policy.rewards.likert import LikertReward
+from rubricworks.policy.rewards.reward import Reward, TrainingSize
+from rubricworks.policy.rewards.rouge_l import RougeLReward
+from rubricworks.policy.rewards.rubric import RubricReward
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
+from rubricworks.stages.synthesis.synthesize_rubrics import Config as RubricWriting
+
+CaptionReward = Annotated[
+    RubricReward | CaptionScoresReward | ExamReward | LikertReward | RougeLReward | FunctionReward,
+    Field(discriminator="type"),
+]
+CaptionAlgorithm = Annotated[Grpo | Sft | RewriteSft, Field(discriminator="type")]
+AnyAnswerReward = Annotated[ChecklistReward | AnswerReward | FunctionReward, Field(discriminator="type")]
+ImageReward = Annotated[ImageRubricReward | EndpointsReward, Field(discriminator="type")]
+ImageAlgorithm = Annotated[CodeGrpo | DiffusionNft | PictureSft | BestOfN, Field(discriminator="type")]
+
+
+class Policy(StageConfig):
+    """A reward, and the algorithm that trains on it."""
+
+    reward: Reward | None = None
+    algorithm: Algorithm
+
+    @model_validator(mode="after")
+    def _algorithm_trains_on_the_reward(self) -> Self:
+        kinds, name = self.algorithm.rewards, getattr(self.algorithm, "type", "")
+        if self.reward is None:
+            if kinds:
+                raise ValueError(f"reward is missing: algorithm {name} trains on one; add reward: {{type: …}}")
+            return self
+        kind = getattr(self.reward, "type", "")
+        if not kinds:
+            raise ValueError(f"reward is {kind}, and algorithm {name} trains on texts or pictures; set reward to null")
+        if "any" not in kinds and kind not in kinds:
+            raise ValueError(f"reward is {kind}, and algorithm {name} takes {' or '.join(kinds)}; change one")
+        return self
+
+    def versions(self) -> dict[str, str]:
+        """Versions of a user's reward, or of prompts: a training is not continued with an edited one."""
+        return (self.reward.versions() if self.reward else {}) | self.algorithm.versions()
+
+    def train(self, job: Job, rubric_writing: RubricWriting | None = None) -> None:
+        """Train the job's input model, and write the result into its folder.
+
+        Args:
+            rubric_writing: settings of the stage that wrote the rubrics, for a reward that has them rewritten.
+        """
+        self.algorithm.train(PolicyStage(self, job, self.reward, rubric_writing))
+
+    def estimate(self, size: TrainingSize, captioners: Sequence[Endpoint] = ()) -> Iterator[PlannedCalls]:
+        """Plan the calls of a training.
+
+        Args:
+            captioners: models whose captions the run has anyway.
+        """
+        return self.algorithm.estimate(self.reward, size, captioners)
+
+    def describe(self) -> str:
+        """Return a line for reports."""
+        reward = f"; reward: {self.reward.describe()}" if self.reward else ""
+        return f"{self.algorithm.describe()}{reward}"
+
+
+class CaptionPolicy(Policy):
+    """Policy that captions images."""
+
+    reward: CaptionReward | None = None
+    algorithm: CaptionAlgorithm
+
+
+class AnswerPolicy(Policy):
+    """Policy that answers questions."""
+
+    reward: AnyAnswerReward
+    algorithm: AnswerGrpo
+
+
+class ImagePolicy(Policy):
+    """Policy that generates images."""
+
+    reward: ImageReward | None = None
+    algorithm: ImageAlgorithm

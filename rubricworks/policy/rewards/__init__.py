@@ -1,0 +1,1 @@
+"""Rewards of a policy training, one file per type."""

@@ -1,0 +1,108 @@
+"""Reward of a policy training: its settings, and what they become when the training starts."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rubricworks.llm import ChatClient
+from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.policy.dead_letters import DeadLetters
+from rubricworks.policy.step_tables import GradingTable
+from rubricworks.runtime.job import Job
+from rubricworks.runtime.preflight_checks import Check
+from rubricworks.stages.synthesis.synthesize_rubrics import Config as RubricWriting
+from rubricworks.training.config import RefillOptions, Rollouts
+
+if TYPE_CHECKING:
+    from rubricworks.training.policy.rollouts import Penalty
+    from rubricworks.training.policy.watch import Refresh
+
+RewardFunction = Callable[..., Any]
+"""Async TRL reward function."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training that a reward is built for."""
+
+    job: Job
+    rollouts: Rollouts
+    refill: RefillOptions | None
+    seed: int
+    letters: DeadLetters
+    """Where the reward's failed calls go."""
+    rubric_writing: RubricWriting | None = None
+    """Settings of the stage that wrote the rubrics, for a reward that has them rewritten."""
+
+
+@dataclass(frozen=True)
+class PreparedReward:
+    """A reward, with what it needs from the training around it."""
+
+    functions: Sequence[RewardFunction]
+    gradings: GradingTable[Any]
+    """Table of the functions' gradings, which is their sink."""
+    values: Mapping[str, str]
+    """sample_id → what the sample is graded by; other samples are not trained on."""
+    column: str = "rubric"
+    """Column of the data set that holds the values."""
+    judges: Sequence[ChatClient] = ()
+    """Clients whose calls the progress lines show."""
+    weights: Sequence[float] | None = None
+    """One per function, 1 by default."""
+    penalty: "Penalty | None" = None
+    """Subtracted from the advantages."""
+    refresh: "Refresh | None" = None
+    after_step: Callable[[int], None] | None = None
+    """Called with the number of each step whose rollouts are stored."""
+
+
+@dataclass(frozen=True)
+class TrainingSize:
+    """Size of a training, for plans."""
+
+    samples: int
+    """Samples to train on."""
+    held_out: int
+    rollouts: int = 0
+    """Responses that are rewarded."""
+    steps: int = 0
+    criteria: int = 0
+    """Criteria of a rubric, where the recipe sets their number."""
+
+
+class Reward(BaseModel, ABC):
+    """Settings of a reward; the field `type` names it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    @abstractmethod
+    def build(self, training: Training) -> PreparedReward:
+        """Build the reward.
+
+        Raises:
+            UserError: the training's inputs have nothing that it could reward.
+        """
+
+    @abstractmethod
+    def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
+        """Plan the calls of a training."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a line for reports."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of what the reward depends on besides its settings."""
+        return {}
+
+    def source_files(self) -> dict[str, str]:
+        """Field → file that the reward reads, for the checks before a run."""
+        return {}
+
+    def checks(self) -> Iterator[Check]:
+        """Checks before a run starts."""
+        yield from ()
