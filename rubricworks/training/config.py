@@ -145,15 +145,6 @@ class EngineOptions(_Options):
     max_model_length: int | None = Field(None, ge=1)
     """Longest prompt with its answer, in tokens, for vllm; None = the model's own, which may exceed the memory."""
 
-    @property
-    def is_default(self) -> bool:
-        return self == EngineOptions()
-
-
-def engine_field() -> EngineOptions:
-    """Field of a stage's configuration; the default is left out of its digest."""
-    return Field(default=EngineOptions(), exclude_if=lambda engine: engine.is_default)
-
 
 class AlarmConfig(_Options):
     """Thresholds of the reward-hacking alarm; see `rubricworks.training.policy.alarm`."""
@@ -168,7 +159,7 @@ class AlarmConfig(_Options):
     """Factor by which captions may grow or shrink, in tokens and in objects named."""
     repetition_gain: float = Field(0.1, gt=0)
     """Rise in the share of repeated word sequences."""
-    collapse: float = Field(0.5, gt=0, lt=1, exclude_if=lambda collapse: collapse == 0.5)
+    collapse: float = Field(0.5, gt=0, lt=1)
     """Share of its start below which the diversity within a group of images is suspicious."""
     held_out_loss: float = Field(0.1, gt=0)
     """Fall of the held-out judge's score, averaged over its last two."""
@@ -241,9 +232,9 @@ class PolicyConfig(_Options):
     delta: float | None = Field(None, gt=1)
     """Upper bound of the ratio for negative advantages (dual clip)."""
     importance_level: Literal["token", "sequence"] = "token"
-    selection: SelectionOptions | None = Field(None, exclude_if=lambda selection: selection is None)
+    selection: SelectionOptions | None = None
     """Train on some of each group's rollouts alone; on all by default."""
-    refill: RefillOptions | None = Field(None, exclude_if=lambda refill: refill is None)
+    refill: RefillOptions | None = None
     """Draw other prompts for those whose rollouts all pass, all fail or all earn the same; none by default."""
     mask_truncated: bool = False
     """Exclude rollouts that reach max_new_tokens from the loss."""

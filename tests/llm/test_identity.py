@@ -114,17 +114,6 @@ def test_a_refused_version_of_a_prompt_is_not_pinned(tmp_path):
     note(tmp_path, "judge-2", on_change="refuse")
 
 
-def test_a_file_of_before_prompts_had_versions_still_pins_the_identity(serve, tmp_path):
-    ask(serve([answer("judge-a")]), "a", cache=tmp_path / "answers.sqlite")
-    file = tmp_path / "identities.json"
-    file.write_text(json.dumps({key: ["judge-old", ""] for key in json.loads(file.read_text())}))
-    (key,) = json.loads(file.read_text())
-    merge_identities(file, json.dumps({key: {"identity": ["judge-b", ""], "prompts": ["judge-2"]}}).encode())
-    assert json.loads(file.read_text())[key] == {"identity": ["judge-old", ""], "prompts": ["judge-2"]}
-    merge_identities(file, b"half a file")
-    assert json.loads(file.read_text())[key]["prompts"] == ["judge-2"]
-
-
 def test_a_grading_pins_the_prompt_that_it_judges_by(serve, tmp_path):
     rubric = Rubric(criteria=(Criterion(criterion="red", weight=1),))
     verdict = json.dumps({"verdicts": [{"id": 1, "reasoning": "r", "score": 1}]})

@@ -32,7 +32,7 @@ from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 class RubricSection(SynthesisConfig):
     refresh_every: int = Field(default=0, ge=0)
     """Steps between two rewritings of the rubrics from the current policy's captions; 0 turns them off."""
-    pitfalls: PitfallOptions | None = Field(default=None, exclude_if=lambda pitfalls: pitfalls is None)
+    pitfalls: PitfallOptions | None = None
     """With it, a refresh adds pitfalls from the policy's worst captions instead of rewriting the rubrics; `{}` for its
     defaults."""
 

@@ -41,7 +41,7 @@ class TinyFlowConfig(BaseModel):
     """Layers of the text encoder; with 0 the words are embedded alone."""
     patch: int = Field(12, ge=1)
     """Side of a patch in pixels. A grid of patches that cuts objects is learned several times slower."""
-    latent: int | None = Field(None, ge=1, exclude_if=lambda latent: latent is None)
+    latent: int | None = Field(None, ge=1)
     """Numbers in a patch's code, its principal components; null = the pixels themselves."""
     initializer_range: float = Field(0.08, gt=0)
     max_prompt_tokens: int = Field(64, ge=4)

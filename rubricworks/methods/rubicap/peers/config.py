@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm import Endpoint, ImageEndpoint
-from rubricworks.training.config import EngineOptions, SftConfig, engine_field
+from rubricworks.training.config import EngineOptions, SftConfig
 
 
 class _Peer(BaseModel):
@@ -34,7 +34,7 @@ class RewritingPeer(_Peer):
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     sft: SftConfig = SftConfig()
 
 

@@ -39,7 +39,7 @@ class Refresh(BaseModel):
     every: int = Field(ge=1)
     """Steps between two refreshes."""
     rubric: synthesize_rubrics.Config
-    pitfalls: PitfallOptions | None = Field(default=None, exclude_if=lambda pitfalls: pitfalls is None)
+    pitfalls: PitfallOptions | None = None
     """Pitfalls that are added to the rubrics, instead of writing them anew."""
 
 

@@ -74,27 +74,25 @@ class PolicySection(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (the paper)."""
-    credits: Literal["binary", "logprob"] = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    credits: Literal["binary", "logprob"] = "binary"
     """The judge's 0 or 1, or its probability of 1, from log-probabilities, which vLLM and OpenAI give."""
-    escalate_to: Escalation | None = Field(default=None, exclude_if=lambda to: to is None)
+    escalate_to: Escalation | None = None
     """Strong judge for the criteria that `judge` is unsure of, or fails on; none by default."""
-    noise_correction: NoiseRates | MeasuredRates | dict[float, NoiseRates] | None = Field(
-        default=None, exclude_if=lambda rates: rates is None
-    )
+    noise_correction: NoiseRates | MeasuredRates | dict[float, NoiseRates] | None = None
     """The judge's error rates as `rubricworks agreement` tells them, or those of each weight, by which the rewards are
     corrected; or `agreement:` with the file that it wrote by `--json`. Not by default. With one pair for all criteria,
     normalised advantages stay as they are."""
-    contrast: Contrast | None = Field(default=None, exclude_if=lambda contrast: contrast is None)
+    contrast: Contrast | None = None
     """Weights by what separates the rollouts of a group instead of the rubric's own, `{}` for its defaults; the
     rubric's own by default. Rewards of different steps can then not be compared."""
-    canary: CanaryConfig | None = Field(default=None, exclude_if=lambda canary: canary is None)
+    canary: CanaryConfig | None = None
     """Regrading of fixed responses during training, which tells that the judge has changed; none by default."""
     probe: ImageEndpoint | None = None
     """Pairwise judge that compares the policy with the base on held-out samples during training, for the alarm."""
     probe_samples: int = Field(default=32, ge=1)
-    reward: OwnReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
+    reward: OwnReward | None = None
     """User-defined reward; by default the rubric reward."""
-    peer: Peer | None = Field(default=None, exclude_if=lambda peer: peer is None)
+    peer: Peer | None = None
     """Baseline that is trained in the place of the rubric reward; none by default."""
 
     @property

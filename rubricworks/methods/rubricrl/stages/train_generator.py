@@ -8,7 +8,6 @@ pictures, and `method: best_of_n` on the best of its own images.
 
 import hashlib
 from functools import partial
-from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,32 +57,32 @@ class Config(StageConfig, PolicyConfig):
     combine: Combine = "majority"
     call_per: CallPer = "criterion"
     """One judge call per criterion, as in the paper, or one per image with all of them."""
-    credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    credits: Credits = "binary"
     """1 or 0 for a criterion, as in the paper, or a number between."""
-    text_reader: RapidOcr | ImageEndpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    text_reader: RapidOcr | ImageEndpoint | None = None
     """Reader of the text in images, `rapidocr` or a model: it decides the criteria of the key `ocr_alignment` that
     quote text, by comparison, and the alarm watches the share of pixels that text covers."""
-    mask_text: bool = Field(default=False, exclude_if=not_)
+    mask_text: bool = False
     """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
-    reward: EndpointReward | None = Field(default=None, exclude_if=lambda reward: reward is None)
+    reward: EndpointReward | None = None
     """Reward by scoring endpoints; by default the rubric reward. The judge is then not asked."""
-    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    audit: AuditOption | None = None
     """Audit of the rubrics by images of the generator before its training, `warn` or `refuse`, by the judges; none by
     default, and none where no judge rewards."""
-    probe: ImageEndpoint | None = Field(default=None, exclude_if=lambda probe: probe is None)
+    probe: ImageEndpoint | None = None
     """Judge of another family that grades images of held-out prompts during training, for the alarm."""
-    probe_samples: int = Field(default=32, ge=1, exclude_if=lambda count: count == 32)
+    probe_samples: int = Field(default=32, ge=1)
     guidance: float = Field(default=1.0, ge=0)
     """Classifier-free guidance of the rollouts; 1 is none, as in the paper. FLUX reads it as an input."""
-    diffusion: DiffusionOptions | None = Field(default=None, exclude_if=lambda options: options is None)
+    diffusion: DiffusionOptions | None = None
     """DiffusionNFT's options, for a flow-matching generator."""
 
-    method: Literal["rl", "sft", "best_of_n"] = Field(default="rl", exclude_if=lambda method: method == "rl")
+    method: Literal["rl", "sft", "best_of_n"] = "rl"
     """`sft` trains on captioned pictures instead. `best_of_n` draws `group_size` images of each prompt and trains on
     the `selection.keep` best of them."""
-    sft: SftConfig = Field(default=SftConfig(), exclude_if=lambda sft: sft == SftConfig())
+    sft: SftConfig = SftConfig()
     """Training options for the methods `sft` and `best_of_n`."""
-    pictures: str | None = Field(default=None, exclude_if=lambda pictures: pictures is None)
+    pictures: str | None = None
     """Captioned pictures for `method: sft`: Parquet with `image` and `caption`."""
 
     @model_validator(mode="after")
