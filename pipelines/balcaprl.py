@@ -11,15 +11,11 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.balcaprl_report.component import balcaprl_report
-from rubricworks.components.release.promote.component import promote
-from rubricworks.components.synthesis.peer_rubrics.component import peer_rubrics
-from rubricworks.components.synthesis.recap.component import recap
-from rubricworks.components.synthesis.write_exams.component import write_exams
-from rubricworks.components.training.train_balcaprl.component import train_balcaprl
-from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.components.data import prepare
+from rubricworks.components.evaluation import score
+from rubricworks.components.release import balcaprl_report, promote
+from rubricworks.components.synthesis import peer_rubrics, recap, write_exams
+from rubricworks.components.training import train_balcaprl, warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 

@@ -4,9 +4,9 @@ leaderboard shows what may be compared.
 
 from kfp import dsl
 
-from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.evaluation_report.component import evaluation_report
+from rubricworks.components.data import prepare
+from rubricworks.components.evaluation import score
+from rubricworks.components.release import evaluation_report
 from rubricworks.kubeflow.arguments import output_of
 
 

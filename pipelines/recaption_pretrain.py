@@ -7,16 +7,11 @@ do not wait for each other, so on a cluster they train side by side on their poo
 
 from kfp import dsl
 
-from rubricworks.components.data.benchmark_questions.component import benchmark_questions
-from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.recaption_pretrain_report.component import recaption_pretrain_report
-from rubricworks.components.synthesis.recaption.component import recaption
-from rubricworks.components.training.align_projector.component import align_projector
-from rubricworks.components.training.pretrain_baseline.component import pretrain_baseline
-from rubricworks.components.training.pretrain_vlm.component import pretrain_vlm
-from rubricworks.components.training.tune_baseline.component import tune_baseline
-from rubricworks.components.training.tune_vlm.component import tune_vlm
+from rubricworks.components.data import benchmark_questions, prepare
+from rubricworks.components.evaluation import score
+from rubricworks.components.release import recaption_pretrain_report
+from rubricworks.components.synthesis import recaption
+from rubricworks.components.training import align_projector, pretrain_baseline, pretrain_vlm, tune_baseline, tune_vlm
 from rubricworks.kubeflow.arguments import output_of
 
 

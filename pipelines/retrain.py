@@ -14,10 +14,9 @@ Which pipeline the champion came from is known only when it runs, so each has it
 
 from kfp import dsl
 
-from rubricworks.components.data.find_new_samples.component import find_new_samples
-from rubricworks.components.evaluation.fetch_champion.component import fetch_champion
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.challenge.component import challenge
+from rubricworks.components.data import find_new_samples
+from rubricworks.components.evaluation import fetch_champion, score
+from rubricworks.components.release import challenge
 from rubricworks.kubeflow.arguments import output_of
 from rubricworks.pipelines.balcaprl import balcaprl_policy
 from rubricworks.pipelines.rlr3 import rlr3_policy

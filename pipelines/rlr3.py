@@ -10,19 +10,11 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.data.offline_filter.component import offline_filter
-from rubricworks.components.data.open_questions.component import open_questions
-from rubricworks.components.data.prepare_questions.component import prepare_questions
-from rubricworks.components.evaluation.audit.component import audit
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.promote.component import promote
-from rubricworks.components.release.rlr3_report.component import rlr3_report
-from rubricworks.components.synthesis.genrm_data.component import genrm_data
-from rubricworks.components.synthesis.write_checklists.component import write_checklists
-from rubricworks.components.training.train_genrm.component import train_genrm
-from rubricworks.components.training.train_rlr3.component import train_rlr3
-from rubricworks.components.training.train_rlvr.component import train_rlvr
-from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.components.data import offline_filter, open_questions, prepare_questions
+from rubricworks.components.evaluation import audit, score
+from rubricworks.components.release import promote, rlr3_report
+from rubricworks.components.synthesis import genrm_data, write_checklists
+from rubricworks.components.training import train_genrm, train_rlr3, train_rlvr, warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 

@@ -10,15 +10,11 @@ from typing import NamedTuple
 from kfp import dsl
 from kfp.dsl.pipeline_channel import PipelineChannel
 
-from rubricworks.components.data.prepare.component import prepare
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.promote.component import promote
-from rubricworks.components.release.report.component import report
-from rubricworks.components.synthesis.caption_committee.component import caption_committee
-from rubricworks.components.synthesis.caption_student.component import caption_student
-from rubricworks.components.synthesis.synthesize_rubrics.component import synthesize_rubrics
-from rubricworks.components.training.train_policy.component import train_policy
-from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.components.data import prepare
+from rubricworks.components.evaluation import score
+from rubricworks.components.release import promote, report
+from rubricworks.components.synthesis import caption_committee, caption_student, synthesize_rubrics
+from rubricworks.components.training import train_policy, warm_up
 from rubricworks.kubeflow.arguments import output_of
 
 

@@ -7,13 +7,11 @@ leaves the finished work of those before it in place, and arms that differ in th
 
 from kfp import dsl
 
-from rubricworks.components.data.prepare_prompts.component import prepare_prompts
-from rubricworks.components.evaluation.score.component import score
-from rubricworks.components.release.promote.component import promote
-from rubricworks.components.release.rubricrl_report.component import rubricrl_report
-from rubricworks.components.synthesis.write_prompt_rubrics.component import write_prompt_rubrics
-from rubricworks.components.training.pretrain_generator.component import pretrain_generator
-from rubricworks.components.training.train_generator.component import train_generator
+from rubricworks.components.data import prepare_prompts
+from rubricworks.components.evaluation import score
+from rubricworks.components.release import promote, rubricrl_report
+from rubricworks.components.synthesis import write_prompt_rubrics
+from rubricworks.components.training import pretrain_generator, train_generator
 from rubricworks.kubeflow.arguments import output_of
 
 

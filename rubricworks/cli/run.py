@@ -26,6 +26,7 @@ from rubricworks.runs.recipe_checks import check_machine, check_models, check_re
 from rubricworks.runs.records import OUTCOME
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run, write_stop, write_success
+from rubricworks.runtime.job import refuse_other_records
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
 
@@ -197,6 +198,7 @@ def _existing_run(runs: Path, run_id: str) -> Path:
         names = sorted(path.parent.name for path in runs.glob("*/recipe.yaml"))
         hint = f"there are {', '.join(names[-5:])}" if names else "there are none"
         raise UserError(f"no run {run_id!r} in {runs}: {hint}")
+    refuse_other_records(folder)
     return folder
 
 

@@ -237,9 +237,6 @@ the response could not be judged, with the reason; the evidence is JSON, in the 
 A nullable column is None where the judge, the oracle or the comparison gave no value for the row. A sample without an
 image has neither `image` nor `image_digest`. Images of responses lie beside the table, see `response_images`.
 """
-_REQUIRED_WHERE_WHOLE = {"samples": ("image", "image_digest")}
-"""Columns that a shard declares required if all of its rows have a value, as before they became nullable, so that its
-bytes stay the same."""
 
 
 def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
@@ -261,38 +258,6 @@ def table_from_rows(table: str, rows: list[dict[str, object]]) -> pa.Table:
         if missing:
             raise ValueError(f"{table} row {number}: column {missing[0]!r} has no value")
     try:
-        return pa.Table.from_pylist(rows, schema=_shard_schema(table, rows))
+        return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(f"{table}: {error}") from error
-
-
-def fits_schema(table: str, schema: pa.Schema) -> bool:
-    """Return True if rows of a file with this schema are rows of the table.
-
-    A file of an earlier version may lack columns that are nullable today, and may require a value in them.
-    """
-    today = SCHEMAS[table]
-    if not set(schema.names) <= set(today.names):
-        return False
-    for field in today:
-        index = schema.get_field_index(field.name)
-        if index < 0:
-            if not field.nullable:
-                return False
-        elif schema.field(index).type != field.type or (schema.field(index).nullable and not field.nullable):
-            return False
-    return True
-
-
-def nullable_columns(table: str) -> list[str]:
-    """Columns that a row may lack; none for a table of an earlier version that has no schema any more."""
-    return [field.name for field in SCHEMAS.get(table, ()) if field.nullable]
-
-
-def _shard_schema(table: str, rows: list[dict[str, object]]) -> pa.Schema:
-    schema = SCHEMAS[table]
-    for name in _REQUIRED_WHERE_WHOLE.get(table, ()):
-        if all(row.get(name) is not None for row in rows):
-            index = schema.get_field_index(name)
-            schema = schema.set(index, schema.field(index).with_nullable(False))
-    return schema

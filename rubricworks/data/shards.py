@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.data.manifest import MANIFEST, PLAN, Manifest, Shard, canonical_json, read_manifest, table_plan
-from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, fits_schema, table_from_rows
+from rubricworks.data.schemas import SCHEMA_VERSION, SCHEMAS, table_from_rows
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
 from rubricworks.storage.files import remove_temporary_files
@@ -113,7 +113,7 @@ class TableFolder:
         """Number of rows of a shard, or None if the file is missing, damaged or of another schema."""
         try:
             with pq.ParquetFile(path) as shard:
-                return shard.metadata.num_rows if fits_schema(self.table, shard.schema_arrow) else None
+                return shard.metadata.num_rows if shard.schema_arrow.equals(SCHEMAS[self.table]) else None
         except (pa.ArrowException, OSError):
             return None
 

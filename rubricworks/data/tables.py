@@ -146,18 +146,15 @@ def count_rows(uri: str | Path) -> int:
 def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """Iterate over the rows of a finished table in order, a few in memory at a time.
 
-    A nullable column of today's schema is None in every row of a file that was written before there was such a column.
-
     Raises:
         UserError: the table is missing, unfinished or damaged.
         ValueError: there is no column of a requested name.
     """
     import pyarrow as pa
 
-    optional = _nullable_columns(uri)
     for path in shard_paths(uri):
         try:
-            yield from _shard_rows(path, columns, optional)
+            yield from _shard_rows(path, columns)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(
@@ -167,27 +164,17 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
 
 def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
     """Read all rows of one shard of a finished table, as `read_rows` gives them."""
-    return list(_shard_rows(shard_paths(uri)[number], None, _nullable_columns(uri)))
+    return list(_shard_rows(shard_paths(uri)[number], None))
 
 
-def _nullable_columns(uri: str | Path) -> list[str]:
-    from rubricworks.data.schemas import nullable_columns
-
-    return nullable_columns(read_manifest(uri).table)
-
-
-def _shard_rows(path: Path, columns: list[str] | None, optional: list[str]) -> Iterator[dict[str, Any]]:
+def _shard_rows(path: Path, columns: list[str] | None) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as shard:
-        present = shard.schema_arrow.names
-        absent = [name for name in optional if name not in present and (columns is None or name in columns)]
-        if columns is not None and (unknown := set(columns).difference(present, absent)):
+        if columns is not None and (unknown := set(columns).difference(shard.schema_arrow.names)):
             raise ValueError(f"{path.parent}: no column {sorted(unknown)[0]!r}")
-        stored = None if columns is None else [name for name in columns if name in present]
-        for batch in shard.iter_batches(batch_size=_READ_ROWS, columns=stored):
-            rows = batch.to_pylist()
-            yield from ({**row, **dict.fromkeys(absent)} for row in rows) if absent else rows
+        for batch in shard.iter_batches(batch_size=_READ_ROWS, columns=columns):
+            yield from batch.to_pylist()
 
 
 def read_samples(uri: str | Path, *splits: str) -> Iterator[Sample]:

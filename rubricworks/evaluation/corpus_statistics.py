@@ -6,7 +6,6 @@ paper says only "average rubric score"; this reading needs no group and keeps ha
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import not_
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,7 +34,7 @@ class SourceCounts(BaseModel):
     splits: dict[str, int]
     tasks: dict[str, int]
     """Questions by task, after de-duplication."""
-    corpora: tuple["CorpusCounts", ...] = Field(default=(), exclude_if=not_)
+    corpora: tuple["CorpusCounts", ...] = ()
     """Counts of each source, where a run has several; the other fields are their sums."""
 
 
@@ -113,7 +112,7 @@ class CorpusStatistics(BaseModel):
     """Mean over all graded training samples."""
     initial_reward_filtered: float | None
     """Mean over the filtered samples."""
-    corpora: tuple["CorpusStatistics", ...] = Field(default=(), exclude_if=not_)
+    corpora: tuple["CorpusStatistics", ...] = ()
     """Rows of each source, where a run has several."""
 
 

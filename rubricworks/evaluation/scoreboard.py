@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.ratings import (
@@ -62,7 +62,7 @@ class Scoreboard(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: str
-    policy: str | None = Field(default=None, exclude_if=lambda policy: policy is None)
+    policy: str | None = None
     """Model that the run trained; None if it trained none."""
     models: tuple[ModelScores, ...]
     """In the order of the evaluation: by model, step, decoding."""
@@ -72,9 +72,9 @@ class Scoreboard(BaseModel):
     """Figures that are reported first: the first part of each scorer."""
     best: dict[str, int] = {}
     """Model with milestones → step of its best one."""
-    skipped: dict[str, str] = Field(default={}, exclude_if=lambda scorers: not scorers)
+    skipped: dict[str, str] = {}
     """Scorer that could not score on this machine → the reason."""
-    position_bias: dict[str, Interval] = Field(default={}, exclude_if=lambda scorers: not scorers)
+    position_bias: dict[str, Interval] = {}
     """Scorer that compares captions → share of its decided judgments that prefer the caption in the first position."""
     differences: dict[str, Interval] = {}
     """`a - b` → best milestone of one model minus that of another, on the same samples."""

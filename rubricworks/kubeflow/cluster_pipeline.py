@@ -18,9 +18,7 @@ from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.tasks_group import TasksGroup
 
-from rubricworks.components.cluster.check_accelerators.component import check_accelerators
-from rubricworks.components.cluster.outcome.component import outcome
-from rubricworks.components.cluster.preflight.component import preflight
+from rubricworks.components.cluster import check_accelerators, outcome, preflight
 from rubricworks.kubeflow.placement import place, stage_of
 from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.cluster import CHECK_ACCELERATORS, CLUSTER_ONLY

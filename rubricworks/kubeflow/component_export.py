@@ -6,20 +6,22 @@ The form is that of kubeflow/pipelines-components: `<category>/<component>/` wit
 component runs is from the stage table; types, defaults and descriptions are the component's own.
 """
 
-import ast
 import importlib
 import inspect
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 import docstring_parser
 import yaml
 from kfp import compiler
 from kfp.dsl.python_component import PythonComponent
 
+from rubricworks.components import images
 from rubricworks.runtime.stage_table import STAGES, Stage
 from rubricworks.storage import write_atomic
 
@@ -35,8 +37,7 @@ def export_component(stage: Stage, folder: Path, *, version: str, verified: date
         verified: day on which the component was last seen to work.
         owners: GitHub names of those who approve changes.
     """
-    module = importlib.import_module(stage.component)
-    component: PythonComponent = getattr(module, stage.id)
+    component = component_of(stage)
     place = folder / stage.phase / stage.id
     place.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -56,7 +57,7 @@ def export_component(stage: Stage, folder: Path, *, version: str, verified: date
     write_atomic(place / "metadata.yaml", written.encode())
     write_atomic(place / "OWNERS", _yaml(people).encode())
     write_atomic(place / "README.md", component_page(stage, component, shown).encode())
-    write_atomic(place / "component.py", Path(inspect.getfile(module)).read_bytes())
+    write_atomic(place / "component.py", component_source(stage, component).encode())
     exposed = f'from .component import {stage.id}\n\n__all__ = ["{stage.id}"]\n'
     write_atomic(place / "__init__.py", exposed.encode())
     with tempfile.TemporaryDirectory() as scratch:
@@ -72,20 +73,10 @@ def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[s
     Args:
         metadata: facts of `metadata.yaml` and `OWNERS`.
     """
-    (function,) = (
-        node for node in ast.parse(inspect.getsource(component.python_func)).body if isinstance(node, ast.FunctionDef)
-    )
     described = docstring_parser.parse(component.python_func.__doc__ or "")
     words = {item.arg_name: item.description or "" for item in described.params}
-    arguments = function.args.args
-    defaults = [None] * (len(arguments) - len(function.args.defaults)) + [
-        ast.unparse(default) for default in function.args.defaults
-    ]
-    outputs = []
-    if function.returns is not None:
-        text = described.returns.description if described.returns else ""
-        header = ["## Outputs 📤", "", "| Name | Type | Description |", "|------|------|-------------|"]
-        outputs = [*header, f"| Output | `{ast.unparse(function.returns)}` | {_cell(text)} |", ""]
+    signature = inspect.signature(component.python_func)
+    returned = described.returns.description if described.returns else ""
     overview = [paragraph for paragraph in (described.short_description, described.long_description) if paragraph]
     return "\n".join(
         [
@@ -102,12 +93,18 @@ def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[s
             "| Parameter | Type | Default | Description |",
             "|-----------|------|---------|-------------|",
             *(
-                f"| `{one.arg}` | `{ast.unparse(one.annotation) if one.annotation else 'Any'}` "
-                f"| {f'`{default}`' if default else 'Required'} | {_cell(words.get(one.arg))} |"
-                for one, default in zip(arguments, defaults, strict=True)
+                f"| `{parameter.name}` | `{_annotation_text(parameter.annotation)}` "
+                f"| {'Required' if parameter.default is Parameter.empty else f'`{parameter.default!r}`'} "
+                f"| {_cell(words.get(parameter.name))} |"
+                for parameter in signature.parameters.values()
             ),
             "",
-            *outputs,
+            "## Outputs 📤",
+            "",
+            "| Name | Type | Description |",
+            "|------|------|-------------|",
+            f"| Output | `{_annotation_text(signature.return_annotation)}` | {_cell(returned)} |",
+            "",
             "## Metadata 🗂️",
             "",
             *(line for name, value in metadata.items() for line in _listed(f"**{_title(name)}**", value, 0)),
@@ -117,6 +114,43 @@ def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[s
             "## Where it runs",
             "",
             *(f"- {fact}" for fact in _facts(stage)),
+            "",
+        ]
+    )
+
+
+def component_of(stage: Stage) -> PythonComponent:
+    """Import and return the component of a stage."""
+    component: PythonComponent = getattr(importlib.import_module(stage.component), stage.id)
+    return component
+
+
+def component_source(stage: Stage, component: PythonComponent) -> str:
+    """Return a component as a file of its own, as the catalogue's generator reads it."""
+    function = component.python_func
+    head = f"from typing import NamedTuple\n\nfrom kfp import dsl\n\nfrom {images.__name__} import image_of\n\n\n"
+    if function.__module__ == stage.component:
+        return head + inspect.getsource(function)
+    signature = inspect.signature(function)
+    # A parameter with a default stands last.
+    parameters = sorted(signature.parameters.values(), key=lambda parameter: parameter.default is not Parameter.empty)
+    declarations = [
+        f"    {parameter.name}: {_annotation_text(parameter.annotation)}"
+        f"{'' if parameter.default is Parameter.empty else f' = {parameter.default!r}'},"
+        for parameter in parameters
+    ]
+    return head + "\n".join(
+        [
+            f'@dsl.component(base_image=image_of("{stage.id}"), install_kfp_package=False, packages_to_install=[])',
+            f"def {stage.id}(",
+            *declarations,
+            ") -> str:",
+            textwrap.indent(f'"""{inspect.getdoc(function)}\n"""', "    "),
+            f"    from {function.__module__} import stage_function",
+            "",
+            f'    return stage_function("{stage.id}")(',
+            *(f"        {name}={name}," for name in signature.parameters),
+            "    )",
             "",
         ]
     )
@@ -143,8 +177,7 @@ def _category_page(phase: str) -> str:
         "",
     ]
     for stage in stages:
-        component = getattr(importlib.import_module(stage.component), stage.id)
-        described = docstring_parser.parse(component.python_func.__doc__ or "")
+        described = docstring_parser.parse(component_of(stage).python_func.__doc__ or "")
         link = f"[View Details](./{stage.id}/README.md)"
         lines += [f"### {_title(stage.id)}", "", described.short_description or "", "", link, "", "---", ""]
     return "\n".join(lines)
@@ -159,8 +192,8 @@ def _listed(name: str, value: Any, depth: int) -> Iterator[str]:
             yield from _listed(_title(key), inner, depth + 1)
     elif isinstance(value, list):
         yield bullet
-        for one in value:
-            text = ", ".join(f"{_title(key)}: {part}" for key, part in one.items()) if isinstance(one, dict) else one
+        for item in value:
+            text = ", ".join(f"{_title(key)}: {part}" for key, part in item.items()) if isinstance(item, dict) else item
             yield f"{'  ' * (depth + 1)}- {text}"
     else:
         yield f"{bullet} {value}"
@@ -190,6 +223,16 @@ def _facts(stage: Stage) -> list[str]:
         facts.append("Its items can be divided over the pods of an Indexed Job.")
     cached = "may cache it: its output depends on its inputs alone" if stage.cacheable else "must not cache it"
     return [*facts, f"Kubeflow {cached}."]
+
+
+def _annotation_text(annotation: Any) -> str:
+    """Return an annotation as a component's source has it."""
+    if hasattr(annotation, "_fields"):
+        fields = ", ".join(f'("{name}", {_annotation_text(kind)})' for name, kind in annotation.__annotations__.items())
+        return f'NamedTuple("{annotation.__name__}", [{fields}])'
+    if get_origin(annotation) is Annotated:
+        return f"dsl.Output[dsl.{annotation.__origin__.__name__}]"
+    return f"dsl.{annotation.__name__}" if annotation.__module__.startswith("kfp.") else annotation.__name__
 
 
 def _cell(text: str | None) -> str:

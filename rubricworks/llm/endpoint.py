@@ -6,7 +6,6 @@ on connecting. So an endpoint can be printed, hashed and stored next to a table.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
@@ -48,16 +47,16 @@ class Endpoint(BaseModel):
     price_in: float = Field(default=0.0, ge=0)
     price_out: float = Field(default=0.0, ge=0)
     """Dollars per million tokens."""
-    price_cached: float | None = Field(default=None, ge=0, exclude_if=lambda price: price is None)
+    price_cached: float | None = Field(default=None, ge=0)
     """The same for prompt tokens that the provider had cached, as `usage` reports them; by default `price_in`."""
-    on_change: Literal["warn", "refuse"] = Field(default="warn", exclude_if=lambda action: action == "warn")
+    on_change: Literal["warn", "refuse"] = "warn"
     """Consequence of an answer by another model than the run's first one was by (`model`, `system_fingerprint`)."""
     guided: bool = True
     """Send the JSON schema of structured answers, for servers with guided decoding."""
-    batch: bool = Field(default=False, exclude_if=not_)
+    batch: bool = False
     """Send the calls by OpenAI's Batch API: at half the price, answered within a day. For what nobody waits for: a
     committee, rubrics, the judges of an evaluation, recaptions."""
-    batch_poll_s: float = Field(default=30.0, gt=0, exclude_if=lambda seconds: seconds == 30.0)
+    batch_poll_s: float = Field(default=30.0, gt=0)
     """Seconds between two looks at a batch."""
     extra_body: dict[str, JsonValue] = {}
     """Extra fields of the request; null removes a default field, as for models without `temperature`."""

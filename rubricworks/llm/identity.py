@@ -9,11 +9,10 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
-from operator import not_
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm.endpoint import Endpoint
@@ -41,16 +40,10 @@ class PinnedEntry(BaseModel):
     identity: Identity | None = None
     prompts: tuple[str, ...] = ()
     """Versions of the prompts that it was asked with, such as `judge-2`."""
-    revision: str = Field(default="", exclude_if=lambda revision: not revision)
+    revision: str = ""
     """The endpoint's own, in its recipe."""
-    others: tuple[Identity, ...] = Field(default=(), exclude_if=not_)
+    others: tuple[Identity, ...] = ()
     """Identities of later answers, which `on_change: warn` let pass."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_form(cls, data: object) -> object:
-        """Files of before prompts had versions hold the identity alone."""
-        return {"identity": data} if isinstance(data, list) else data
 
 
 _ENTRIES = TypeAdapter(dict[str, PinnedEntry])

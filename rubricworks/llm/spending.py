@@ -31,8 +31,6 @@ _POLL_S = 0.05
 _LOCK_TIMEOUT_S = 60.0
 _KEY_COLUMNS = ("stage", "purpose", "model")
 COUNTERS = ("calls", "cached", "requests", "prompt_tokens", "completion_tokens", "cost", "seconds", "cached_tokens")
-_NEWEST = COUNTERS[-1]
-"""Counter that ledgers of 0.1.0 do not have."""
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS spending (stage TEXT, purpose TEXT, model TEXT, "
     + ", ".join(f"{name} NUMERIC NOT NULL" for name in COUNTERS)
@@ -256,18 +254,8 @@ class Spending:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables that are not there, and the column that an earlier version's have not."""
     for table in _TABLES:
         connection.execute(table)
-    if _NEWEST not in _columns(connection):
-        connection.execute("BEGIN IMMEDIATE")
-        if _NEWEST not in _columns(connection):  # another process may have been faster
-            connection.execute(f"ALTER TABLE spending ADD COLUMN {_NEWEST} NUMERIC NOT NULL DEFAULT 0")
-        connection.execute("COMMIT")
-
-
-def _columns(connection: sqlite3.Connection) -> set[str]:
-    return {name for _, name, *_ in connection.execute("PRAGMA table_info(spending)")}
 
 
 def read_spending(path: Path) -> list[dict[str, Any]]:
@@ -278,10 +266,9 @@ def read_spending(path: Path) -> list[dict[str, Any]]:
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S)) as connection:
-            known = _columns(connection)
-            counters = ", ".join(name if name in known else f"0 AS {name}" for name in COUNTERS)
-            rows = connection.execute(f"SELECT stage, purpose, model, {counters} FROM spending ORDER BY rowid")
-            spending = [dict(zip((*_KEY_COLUMNS, *COUNTERS), row, strict=True)) for row in rows]
+            columns = (*_KEY_COLUMNS, *COUNTERS)
+            rows = connection.execute(f"SELECT {', '.join(columns)} FROM spending ORDER BY rowid")
+            spending = [dict(zip(columns, row, strict=True)) for row in rows]
             failures = connection.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
     except sqlite3.Error as error:
         raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error
@@ -310,7 +297,7 @@ def merge_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
                 connection.execute(
                     f"INSERT INTO spending VALUES ({placeholders}) ON CONFLICT (stage, purpose, model) "
                     f"DO UPDATE SET {updates} WHERE excluded.calls > calls",
-                    [*key, *(({_NEWEST: 0} | dict(row))[name] for name in COUNTERS)],
+                    [*key, *(row[name] for name in COUNTERS)],
                 )
                 for error_class, count in row["errors"].items():
                     connection.execute(

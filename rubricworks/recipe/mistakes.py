@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact
-from rubricworks.runtime.config import StageConfig
 
 _MANY, _NEAREST = 12, 5
 """Fields that a message lists whole, and those that it names of more."""
@@ -77,8 +76,6 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     field = shorten(".".join(map(str, loc))) or "recipe"
     where = locate(loc)
     if item["type"] == "extra_forbidden":
-        if place := _new_place(recipe_class, loc):
-            return Mistake(where, f"{field}: no such field any more; write {place}", field)
         fields = _fields_at(recipe_class, loc[:-1])
         return Mistake(where, f"{field}: no such field; {_hint(str(loc[-1]), fields)}", field)
     if item["type"] == "missing":
@@ -109,15 +106,6 @@ def _hint(name: str, fields: Sequence[str]) -> str:
         return f"the fields there are {', '.join(fields)}"
     nearest = difflib.get_close_matches(name, fields, _NEAREST, cutoff=0)
     return f"the nearest of {len(fields)} are {', '.join(nearest)}; `rubricworks recipes schema` lists them all"
-
-
-def _new_place(recipe: type[Recipe], loc: Sequence[Any]) -> str:
-    """Field that took the place of one that a stage's section had; empty if it never had it."""
-    section = recipe.model_fields[loc[0]].annotation if len(loc) == 2 and loc[0] in recipe.model_fields else None
-    if not (isinstance(section, type) and issubclass(section, StageConfig)):
-        return ""
-    places = section.moved.get(loc[1], "")
-    return " or ".join(f"{loc[0]}.{place}" for place in places.split(" or ") if place)
 
 
 def _is_union_member(part: Any) -> bool:

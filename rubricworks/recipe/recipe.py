@@ -58,9 +58,9 @@ class WorldConfig(BaseModel):
     """Captioned pictures that a text-to-image generator is pretrained on, with prompts; none by default."""
     mismatched: float = Field(default=0.0, ge=0, le=1)
     """Share of the pictures whose caption describes another one; none by default."""
-    coloured: float = Field(default=0.0, ge=0, le=1, exclude_if=lambda share: share == 0)
+    coloured: float = Field(default=0.0, ge=0, le=1)
     """Share of the pictures whose caption says every shape's colour; otherwise those that are asked for alone."""
-    benchmarks: int = Field(default=0, ge=0, exclude_if=lambda count: count == 0)
+    benchmarks: int = Field(default=0, ge=0)
     """Questions in each of five small benchmarks; none by default."""
     seed: int | None = Field(default=None, ge=0)
     """Seed of the scenes; by default the recipe's."""

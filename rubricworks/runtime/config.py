@@ -4,9 +4,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from rubricworks.data import manifest
 from rubricworks.llm import Endpoint, GivesLogprobs, SeesImages
@@ -18,9 +20,6 @@ class StageConfig(BaseModel):
     """Base of every stage's configuration; unknown fields are errors, so that a typo in a recipe is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-    moved: ClassVar[Mapping[str, str]] = {}
-    """Former field → the one that took its place, for messages."""
 
     seed: int = Field(default=1, ge=0)
     """Seed of every random choice in the stage."""
@@ -47,20 +46,20 @@ def booleans_as_words(kind: Any, data: Any) -> Any:
         kinds = _members(kind)
         fields = {
             name: field.annotation
-            for one in kinds
-            if isinstance(one, type) and issubclass(one, BaseModel)
-            for name, field in one.model_fields.items()
+            for member in kinds
+            if isinstance(member, type) and issubclass(member, BaseModel)
+            for name, field in member.model_fields.items()
         }
-        values = [get_args(one)[1] for one in kinds if get_origin(one) in (dict, Mapping) and get_args(one)]
+        values = [get_args(member)[1] for member in kinds if get_origin(member) in (dict, Mapping) and get_args(member)]
         return {
             key: booleans_as_words(fields.get(key, values[0] if values else Any), value) for key, value in data.items()
         }
     if isinstance(data, list | tuple):
-        items = [one for of in _members(kind) for one in (get_args(of) if get_origin(of) in (list, tuple) else ())]
-        items = [one for one in items if one is not Ellipsis]
-        # A tuple of several kinds has as many items as kinds.
-        kinds = items if len(items) == len(data) else [items[0] if items else Any] * len(data)
-        replaced = [booleans_as_words(one, item) for one, item in zip(kinds, data, strict=True)]
+        sequences = [member for member in _members(kind) if get_origin(member) in (list, tuple)]
+        kinds = [item for sequence in sequences for item in get_args(sequence) if item is not Ellipsis]
+        if len(kinds) != len(data):  # a tuple of several kinds has as many items as kinds
+            kinds = (kinds or [Any])[:1] * len(data)
+        replaced = [booleans_as_words(*pair) for pair in zip(kinds, data, strict=True)]
         return data if replaced == [*data] else replaced
     return data
 
@@ -68,8 +67,9 @@ def booleans_as_words(kind: Any, data: Any) -> Any:
 def _only_numbers(kind: Any) -> bool:
     """Return True if an annotation has a number among its kinds, and nothing that a boolean is a value of."""
     kinds = _members(kind)
-    return any(one in (int, float) for one in kinds) and not any(
-        one is bool or one is Any or (get_origin(one) is not None and True in get_args(one)) for one in kinds
+    return any(member in (int, float) for member in kinds) and not any(
+        member is bool or member is Any or (get_origin(member) is not None and True in get_args(member))
+        for member in kinds
     )
 
 
@@ -78,7 +78,7 @@ def _members(kind: Any) -> list[Any]:
     if get_origin(kind) is Annotated:
         return _members(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        return [member for one in get_args(kind) for member in _members(one)]
+        return [member for part in get_args(kind) for member in _members(part)]
     return [kind]
 
 
@@ -90,8 +90,33 @@ def canonical_json(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Return the sha256 of the canonical JSON, in hexadecimal."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    """Return the sha256, in hexadecimal, of a configuration without the fields that equal their defaults.
+
+    So a new option leaves the digests of configurations that do not set it. The tag of a union's member stays: without
+    it, two members with their defaults would have one digest.
+    """
+    return hashlib.sha256(manifest.canonical_json(_without_defaults(value))).hexdigest()
+
+
+def _without_defaults(value: Any) -> Any:
+    """Return the value as JSON data, without the fields that equal their defaults."""
+    if isinstance(value, BaseModel):
+        settings = [(name, field, getattr(value, name)) for name, field in type(value).model_fields.items()]
+        return {
+            name: _without_defaults(setting)
+            for name, field, setting in settings
+            if _is_tag(field) or setting != field.get_default(call_default_factory=True)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): _without_defaults(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_defaults(item) for item in value]
+    return to_jsonable_python(value)
+
+
+def _is_tag(field: FieldInfo) -> bool:
+    """Return True for a field with one possible value, by which a union tells its members apart."""
+    return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 def image_endpoints_in(value: Any) -> Iterator[Endpoint]:
@@ -129,9 +154,9 @@ def _marked_endpoints_in(value: Any, kind: type[Marker], *, marked: bool = False
 def _marks(annotations: Iterable[Any], kind: type[Marker]) -> list[Marker]:
     """Markers of a kind in annotations, at any depth."""
     marks: list[Marker] = []
-    for one in annotations:
-        inner = (*get_args(one), *getattr(one, "__metadata__", ()))
-        marks += [one] if isinstance(one, kind) else _marks(inner, kind)
+    for annotation in annotations:
+        inner = (*get_args(annotation), *getattr(annotation, "__metadata__", ()))
+        marks += [annotation] if isinstance(annotation, kind) else _marks(inner, kind)
     return marks
 
 
@@ -153,7 +178,7 @@ def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
 def extract_stage_config(stage: str, text: str) -> str:
     """Return one stage's configuration as JSON, from its own text or from {"stages": {"prepare": {…}, …}}.
 
-    A stage missing from `stages` gets its defaults, as when the recipe is older than the stage.
+    A stage missing from `stages` gets its defaults, as reports do, which no registered recipe holds.
     """
     value = json.loads(text)
     return json.dumps(value["stages"].get(stage, {})) if isinstance(value, dict) and "stages" in value else text

@@ -26,6 +26,8 @@ from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
 MADE_FROM = "made_from.json"
+RECORD_VERSION = 2
+"""Version of these records; a run whose records have another one cannot be continued or reused."""
 OUTPUT_VALUES = "handed_on.json"
 """File of the values that a stage passes to later stages beside its output URI: an object of strings."""
 
@@ -77,10 +79,26 @@ class Job:
         return folder
 
 
+def refuse_other_records(run: Path) -> None:
+    """Raise a UserError for a run that another version of Rubricworks started, with records of another form."""
+    for path in sorted(run.glob(f"*/{MADE_FROM}")):
+        if json.loads(path.read_bytes()).get("record") != RECORD_VERSION:
+            raise UserError(
+                f"{run}: an earlier version of Rubricworks started this run, and this one cannot continue or reuse it; "
+                "start a new run"
+            )
+
+
 def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Job:
-    """Create the stage's folder; move an output that was made from something else aside first."""
+    """Create the stage's folder; move an output that was made from something else aside first.
+
+    Raises:
+        UserError: another version of Rubricworks started the run.
+    """
+    refuse_other_records(run)
     made_by = {
         "stage": stage,
+        "record": RECORD_VERSION,
         "version": __version__,
         "config": digest_of(config),
         "inputs": {name: output_digest(path) for name, path in sorted(inputs.items())},

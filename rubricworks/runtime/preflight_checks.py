@@ -11,11 +11,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import not_
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.hub import HubSource, hub_files, hub_source, model_source
 from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
@@ -62,7 +61,7 @@ class DataSource(BaseModel):
     source: str
     allowed_hosts: tuple[str, ...] = ()
     columns: QuestionColumns = QuestionColumns()
-    more: tuple["DataSource", ...] = Field(default=(), exclude_if=not_)
+    more: tuple["DataSource", ...] = ()
     """Further sources of the same run."""
 
 

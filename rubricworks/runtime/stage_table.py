@@ -26,11 +26,13 @@ class Stage:
     package: str
     """Package below `rubricworks` with its module, which has its configuration and `run(config, job)`."""
     phase: Phase
-    """Folder of its component; `cluster` holds the tasks that a pipeline has only on a cluster."""
+    """Module of its component; `cluster` holds the tasks that a pipeline has only on a cluster."""
     image: Image
     """`trainer` loads a model; `cpu` reads tables and calls endpoints."""
     inputs: tuple[str, ...] = ()
     """Names of the outputs that it reads, as its component takes them."""
+    optional: tuple[str, ...] = ()
+    """Those of them that a pipeline may leave out."""
     table: str = ""
     """Schema of its output table (`data.schemas`); for a training stage, of its rollouts."""
     view: str = "reports.views.files:files_view"
@@ -76,8 +78,8 @@ class Stage:
 
     @property
     def component(self) -> str:
-        """Full name of its component's module; the component function has the stage's id as its name."""
-        return f"rubricworks.components.{self.phase}.{self.id}.component"
+        """Full name of its component's module; the component has the stage's id as its name."""
+        return f"rubricworks.components.{self.phase}"
 
     def load(self) -> Any:
         """Import and return the stage's module."""
@@ -176,13 +178,14 @@ _TABLE = (
     # evaluation
     Stage("score", "stages.evaluation", "evaluation", "trainer",
           ("samples", "rubrics", "exams", "model", "peer", "policy"),
+          optional=("rubrics", "exams", "model", "peer", "policy"),
           table="scores", view="reports.views.scores:scores", in_retraining=True, calls_models=True),
     Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples"),
           table="audit", view="methods.rlr3.views:audit", calls_models=True),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
     Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit"),
-          view="reports.views.evaluations:promotion", reusable=False),
+          optional=("audit",), view="reports.views.evaluations:promotion", reusable=False),
     Stage("challenge", "methods.retrain.stages", "release", "cpu", ("found", "scores", "policy", "samples"),
           reusable=False),
     Stage("report", "methods.rubicap.stages", "release", "cpu", ("promotion",),

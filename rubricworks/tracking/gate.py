@@ -96,20 +96,18 @@ class Gate(BaseModel):
 
     accuracy_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """Bound for the lower end of the macro average's gain over the base; for runs that answer questions."""
-    b_capscore_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
+    b_capscore_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """Bound for the lower end of b-CapScore's gain over the base; for BalCapRL runs."""
-    geneval_gain_low_above: float | None = Field(default=None, ge=-1, le=1, exclude_if=lambda bound: bound is None)
+    geneval_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """Bound for the lower end of GenEval's gain over the base; for image generators."""
-    forgetting_at_most: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda bound: bound is None)
+    forgetting_at_most: float | None = Field(default=None, ge=0, le=1)
     """Largest loss of the mean over general benchmarks against the base, by the low end of the difference."""
-    audit_false_positives_at_most: float | None = Field(
-        default=None, ge=0, le=1, exclude_if=lambda bound: bound is None
-    )
+    audit_false_positives_at_most: float | None = Field(default=None, ge=0, le=1)
     """Largest rate of false positives of the run's judge in its audit, in the failure mode where it is worst, by the
     high end; for RLR³ runs, whose audit shows the judge texts as the training does."""
-    no_alarm: bool = Field(default=False, exclude_if=lambda is_on: not is_on)
+    no_alarm: bool = False
     """Refuse a policy if the alarm of reward hacking went off while it was trained, or did not watch."""
-    samples_at_least: int = Field(default=_SAMPLES, ge=1, exclude_if=lambda count: count == _SAMPLES)
+    samples_at_least: int = Field(default=_SAMPLES, ge=1)
     """Fewest judged samples behind each figure that a rule reads."""
 
     @property

@@ -97,7 +97,8 @@ def test_errors_are_told_by_weight_and_verdicts_by_the_identity_beside_them(tell
     assert by_weight[2]["false_negative"]["value"] == 1
     assert (by_weight[1]["labelled"], by_weight[1]["false_positive"]["value"]) == (12, 0)
     (identity,) = report["identities"]
-    assert identity["entries"] == [{"identity": ["strict-7b", "fp"], "prompts": ["judge-2"], "revision": "r2"}]
+    entry = {"identity": ["strict-7b", "fp"], "prompts": ["judge-2"], "revision": "r2", "others": []}
+    assert identity["entries"] == [entry]
     assert "strict answers as strict-7b (fp), revision r2, prompt judge-2" in result.out
     assert "weight 3: credits 100 %" in " ".join(result.out.split())
 

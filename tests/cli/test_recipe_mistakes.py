@@ -124,14 +124,6 @@ def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
     assert "a recipe is a mapping" in line
 
 
-def test_a_field_that_moved_is_answered_with_its_new_place(tmp_path):
-    text = RECIPE.replace("scorers: {rubric: {judge: *judge}, arena: {judge: *judge}}", "pairwise_judge: *judge")
-    assert mistakes(tmp_path, text) == [
-        "17: evaluation.scorers is missing; add it",
-        "18: evaluation.pairwise_judge: no such field any more; write evaluation.scorers.arena.judge",
-    ]
-
-
 def test_an_evaluation_without_scorers_and_an_unknown_one_are_refused(tmp_path):
     scorers = "{rubric: {judge: *judge}, arena: {judge: *judge}}"
     (line,) = mistakes(tmp_path, RECIPE.replace(scorers, "{}"))

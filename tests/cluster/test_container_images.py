@@ -71,9 +71,7 @@ def test_image_of_the_api_holds_what_its_lock_names_and_no_more(api):
 
 def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_imports_a_component(cpu):
     check_contents(cpu, "cpu")
-    program = (
-        "from rubricworks.components.data.prepare.component import prepare; import rubricworks.stages.data.prepare"
-    )
+    program = "from rubricworks.components.data import prepare; import rubricworks.stages.data.prepare"
     assert inside(cpu, f"python3 -c '{program}' && rubricworks recipes list").startswith("balcaprl")
 
 

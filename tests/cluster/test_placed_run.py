@@ -7,7 +7,7 @@ import object_store
 import pytest
 from kfp import dsl
 
-from rubricworks.components.data.prepare.component import prepare
+from rubricworks.components.data import prepare
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments
 from rubricworks.kubeflow.cluster_pipeline import place_pipeline

@@ -1,20 +1,17 @@
 """Tables: what is committed is not made again, what another config made is not mixed in."""
 
 import asyncio
-import hashlib
-import io
 import json
 import tracemalloc
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rubricworks.data.manifest import read_manifest
-from rubricworks.data.schemas import SCHEMAS, fits_schema
+from rubricworks.data.schemas import SCHEMAS
 from rubricworks.data.shards import TableFolder
-from rubricworks.data.tables import build_table, count_rows, read_rows, read_samples, read_shard, shard_paths
+from rubricworks.data.tables import build_table, count_rows, read_rows, read_samples, shard_paths
 from rubricworks.errors import UserError
 
 MADE_BY = {"stage": "prepare", "config": "c1", "inputs": {}, "version": "1"}
@@ -51,6 +48,12 @@ def test_rows_come_back_in_order_over_all_shards(tmp_path):
 def test_columns_can_be_chosen(tmp_path):
     build(tmp_path, Maker())
     assert next(read_rows(tmp_path, columns=["reason"])) == {"reason": "blurred"}
+
+
+def test_column_that_the_table_has_not_is_refused_by_name(tmp_path):
+    commit(tmp_path, [SAMPLE_ROW])
+    with pytest.raises(ValueError, match="no column 'colour'"):
+        list(read_rows(tmp_path, columns=["source", "colour"]))
 
 
 def test_finished_table_is_left_alone(tmp_path):
@@ -256,100 +259,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return files
 
 
-def write_as_before(folder: Path, table: str, schema: pa.Schema, rows: list[dict[str, object]]) -> None:
-    """A finished table of a version whose schema had fewer columns."""
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part-00000.parquet", compression="zstd")
-    digest = hashlib.sha256((folder / "part-00000.parquet").read_bytes()).hexdigest()
-    shards = [{"name": "part-00000.parquet", "rows": len(rows), "sha256": digest}]
-    manifest = {"table": table, "schema_version": 3, "rows": len(rows), "shards": shards, "made_by": MADE_BY}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-ROLLOUTS_BEFORE = pa.schema(
-    [
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("response", pa.string(), nullable=False),
-        pa.field("tokens", pa.int64(), nullable=False),
-        pa.field("reward", pa.float64()),
-        pa.field("advantage", pa.float64()),
-    ]
-)
-"""The table's schema before responses could be images."""
-ROLLOUT = {"step": 1, "sample_id": "s", "response": "a text", "tokens": 3, "reward": 0.5, "advantage": 0.0}
-
-
-def test_a_table_of_a_version_without_a_nullable_column_is_read_with_none_in_it(tmp_path):
-    write_as_before(tmp_path / "t", "rollouts", ROLLOUTS_BEFORE, [ROLLOUT] * 70)
-    assert list(read_rows(tmp_path / "t")) == [{**ROLLOUT, "response_type": None}] * 70
-    columns = ["response_type", "response"]
-    assert list(read_rows(tmp_path / "t", columns=columns)) == [{"response_type": None, "response": "a text"}] * 70
-    assert list(read_rows(tmp_path / "t", columns=["response_type"])) == [{"response_type": None}] * 70
-    assert read_shard(tmp_path / "t", 0) == list(read_rows(tmp_path / "t"))
-
-
-def test_a_column_that_no_version_had_is_refused_by_name(tmp_path):
-    write_as_before(tmp_path / "t", "rollouts", ROLLOUTS_BEFORE, [ROLLOUT])
-    with pytest.raises(ValueError, match="no column 'colour'"):
-        list(read_rows(tmp_path / "t", columns=["response", "colour"]))
-
-
-def test_a_table_that_no_schema_knows_any_more_is_read_as_it_is(tmp_path):
-    write_as_before(tmp_path / "t", "retired", pa.schema([("a", pa.int64())]), [{"a": 1}])
-    assert list(read_rows(tmp_path / "t")) == [{"a": 1}]
-    with pytest.raises(ValueError, match="no column 'b'"):
-        list(read_rows(tmp_path / "t", columns=["b"]))
-
-
-def test_shards_of_an_earlier_version_are_kept_by_a_build_that_goes_on(tmp_path):
-    letters = pa.schema([field for field in SCHEMAS["dead_letters"] if field.name != "response_type"])
-    row = {name: "x" for name in letters.names} | {"attempts": 1}
-    folder = TableFolder(tmp_path, "dead_letters", MADE_BY, 2)
-    with folder.locked():
-        folder.begin()
-    pq.write_table(pa.Table.from_pylist([row], schema=letters), tmp_path / "part-00000.parquet")
-    assert folder.has_shard(0)
-    folder.commit_shard(1, [{**row, "response_type": "image/png"}])
-    folder.finish(2)
-    assert [one["response_type"] for one in read_rows(tmp_path)] == [None, "image/png"]
-
-
-@pytest.mark.parametrize(
-    ("change", "fits"),
-    [
-        (lambda schema: schema, True),
-        (lambda schema: schema.remove(schema.get_field_index("response_type")), True),
-        (lambda schema: schema.remove(schema.get_field_index("tokens")), False),
-        (lambda schema: schema.append(pa.field("colour", pa.string())), False),
-        (lambda schema: schema.set(0, pa.field("step", pa.int64())), False),
-        (lambda schema: schema.set(0, pa.field("step", pa.int32(), nullable=False)), False),
-        (lambda schema: schema.set(5, pa.field("reward", pa.float64(), nullable=False)), True),
-    ],
-)
-def test_a_file_fits_if_each_of_its_rows_is_a_row_of_today(change, fits):
-    assert fits_schema("rollouts", change(SCHEMAS["rollouts"])) is fits
-
-
 SAMPLE_ROW = {"sample_id": "s", "split": "train", "image": b"png", "image_digest": "d", "prompt": "p"} | {
     "references": ["r"],
     "source": "a.png",
 }
-
-
-def test_samples_that_all_have_an_image_are_the_bytes_that_they_were(tmp_path):
-    """Columns `image` and `image_digest` were required in earlier versions."""
-    before = SCHEMAS["samples"]
-    for name in ("image", "image_digest"):
-        before = before.set(before.get_field_index(name), before.field(name).with_nullable(False))
-    commit(tmp_path / "a", [SAMPLE_ROW])
-    parquet = pq.ParquetFile(tmp_path / "a" / "part-00000.parquet")
-    assert parquet.schema_arrow.equals(before)
-    buffer = io.BytesIO()
-    dictionary = [name for name in before.names if name != "image"]
-    table = pa.Table.from_pylist([SAMPLE_ROW], schema=before)
-    pq.write_table(table, buffer, compression="zstd", use_dictionary=dictionary, row_group_size=64)
-    assert (tmp_path / "a" / "part-00000.parquet").read_bytes() == buffer.getvalue()
 
 
 def test_prompts_without_an_image_are_samples_beside_those_with_one(tmp_path):

@@ -40,7 +40,7 @@ def test_everything_that_is_not_code_is_in_the_wheel(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     of_checkout = [
         *(f"rubricworks/recipes/{file.name}" for file in (CHECKOUT / "recipes").glob("*.yaml")),
-        *(f"rubricworks/{file.relative_to(CHECKOUT)}" for file in CHECKOUT.glob("components/*/*/component.py")),
+        *(f"rubricworks/{file.relative_to(CHECKOUT)}" for file in CHECKOUT.glob("components/*.py")),
         *(f"rubricworks/pipelines/{file.name}" for file in (CHECKOUT / "pipelines").glob("*.py")),
         *(
             str(file.relative_to(CHECKOUT))

@@ -1,6 +1,5 @@
 """General benchmarks as scorers: five of the scene world, by question files and by a stand-in of lmms-eval."""
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -171,5 +170,3 @@ def test_a_checkpoint_is_chosen_by_another_set_than_the_reported_one():
     with pytest.raises(ValidationError, match="is the set that is reported"):
         score.Config.model_validate({**config, "select_by": "benchmark_rubicap-9"})
     assert score.Config.model_validate({**config, "select_by": "benchmark_pretrain-9"})
-    dumped = json.loads(Scorers().model_dump_json())
-    assert "benchmarks" not in dumped  # recipes without benchmarks keep their digests

@@ -1,6 +1,6 @@
 """The catalogue of components against the rules of kubeflow/pipelines-components (scripts/validate_metadata)."""
 
-import importlib
+import importlib.util
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from kfp import dsl
 from kfp.components import load_component_from_file
 
 from rubricworks.cli import cli
-from rubricworks.kubeflow.component_export import component_page, export_component
+from rubricworks.kubeflow.component_export import component_of, component_page, export_component
 from rubricworks.runtime.stage_table import STAGES
 
 # The catalogue's required fields in their order, then its optional ones; its versions are semantic ones.
@@ -22,7 +23,7 @@ VERSION = re.compile(r"(>=|<=|==)?\d+\.\d+\.\d+")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("catalogue")
-    for name in ("train_policy", "prepare", "outcome"):
+    for name in ("train_policy", "prepare", "outcome", "score"):
         export_component(STAGES[name], folder, version="0.1.0", verified=date(2026, 5, 4), owners=["octocat"])
     return folder
 
@@ -57,11 +58,29 @@ def test_pages_have_the_headings_of_the_catalogue_and_keep_our_own_after_its_mar
     assert re.findall("^#.*", own, re.M) == ["## Where it runs"]
 
 
-def test_the_source_that_the_catalogue_reads_is_the_components_own(folder):
-    place = folder / "training/train_policy"
-    source = importlib.import_module(STAGES["train_policy"].component).__file__
-    assert (place / "component.py").read_bytes() == Path(source).read_bytes()
-    assert (place / "__init__.py").read_text().startswith("from .component import train_policy\n")
+@pytest.mark.parametrize("place", ["training/train_policy", "data/prepare", "cluster/outcome", "evaluation/score"])
+def test_the_source_that_the_catalogue_reads_compiles_to_the_same_interface(folder, place):
+    stage = Path(place).name
+    spec = importlib.util.spec_from_file_location(stage, folder / place / "component.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = getattr(module, stage).component_spec
+    expected = component_of(STAGES[stage]).component_spec
+    assert (written.name, written.description) == (expected.name, expected.description)
+    assert (written.inputs, written.outputs) == (expected.inputs, expected.outputs)
+    assert (folder / place / "__init__.py").read_text().startswith(f"from .component import {stage}\n")
+
+
+def test_the_source_that_the_catalogue_reads_starts_the_stage(folder, monkeypatch):
+    launched = []
+    monkeypatch.setattr("rubricworks.runtime.launch.launch", lambda *call, **_: launched.append(call) or "file:///out")
+    spec = importlib.util.spec_from_file_location("written", folder / "evaluation/score/component.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    artifacts = {"dataset": dsl.Dataset(), "view": dsl.HTML(uri="gs://a/view"), "metrics": dsl.Metrics()}
+    uris = {name: f"uri of {name}" for name in STAGES["score"].inputs}
+    assert module.score.python_func(config="{}", run="r", **uris, **artifacts) == "file:///out"
+    assert launched == [("score", "{}", "r", uris)]
 
 
 def test_kfp_loads_each_definition_with_the_inputs_of_its_page(folder):
@@ -77,7 +96,7 @@ def test_kfp_loads_each_definition_with_the_inputs_of_its_page(folder):
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.id)
 def test_every_input_and_output_is_described(stage):
-    page = component_page(stage, getattr(importlib.import_module(stage.component), stage.id), {"stability": "beta"})
+    page = component_page(stage, component_of(stage), {"stability": "beta"})
     rows = re.findall(r"^\| (?:`|Output).*\|$", page, re.M)
     assert len(rows) >= 3
     assert [row for row in rows if not row.split("|")[-2].strip()] == []

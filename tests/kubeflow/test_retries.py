@@ -11,7 +11,7 @@ from kfp import dsl
 from kubeflow_driver import BackendRun, KubeflowBackend
 from kubeflow_pods import ForkedPods
 
-from rubricworks.components.training.warm_up.component import warm_up
+from rubricworks.components.training import warm_up
 from rubricworks.kubeflow.compile import compile_pipeline
 from rubricworks.recipe import ClusterConfig
 from rubricworks.runtime.config import canonical_json

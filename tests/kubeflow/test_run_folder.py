@@ -7,7 +7,7 @@ from kfp import dsl
 from kubeflow_driver import KubeflowBackend
 from kubeflow_pods import ForkedPods
 
-from rubricworks.components.data.prepare.component import prepare
+from rubricworks.components.data import prepare
 from rubricworks.kubeflow.compile import compile_pipeline
 from rubricworks.recipe import ClusterConfig
 from rubricworks.runtime.run_uri import RUN_ID

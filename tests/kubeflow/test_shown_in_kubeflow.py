@@ -8,7 +8,7 @@ import pytest
 from kfp import dsl
 from PIL import Image
 
-from rubricworks.components.data.prepare.component import prepare
+from rubricworks.components.data import prepare
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments

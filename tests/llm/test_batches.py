@@ -181,7 +181,3 @@ def test_recaptioning_by_batches_writes_captions_and_dead_letters(batches, tmp_p
     assert len(server.batches) == 1
     assert [row["caption"] for row in read_rows(table)] == ["a caption"] * 3
     assert ["unsafe" in row["message"] for row in read_rows(table / "dead_letters")] == [True]
-
-
-def test_setting_leaves_the_digests_of_other_endpoints_as_they_were():
-    assert "batch" not in str(Endpoint(url="http://a/v1", model="m").model_dump(mode="json"))

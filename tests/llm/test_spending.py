@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import pytest
 from key_search import VARIABLE
@@ -13,8 +11,8 @@ from scripted_server import Said, say
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Budget, ChatClient, ChatError, Endpoint, Spending, read_spending
-from rubricworks.llm.spending import BudgetReached, merge_spending
-from rubricworks.llm.usage import Totals, Usage
+from rubricworks.llm.spending import BudgetReached
+from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
 
 ASK = [{"role": "user", "content": "how many?"}]
@@ -231,29 +229,3 @@ def test_tokens_that_the_provider_had_cached_are_kept_beside_their_price(serve, 
     assert (row["prompt_tokens"], row["cached_tokens"]) == (240, 180)
     assert row["cost"] == pytest.approx(3 * (20 * 1_000 + 60 * 100 + 20 * 3_000) / 1e6)
     assert [reply.usage.cached_tokens for reply in replies] == [60, 60, 60]
-
-
-def test_a_ledger_of_an_earlier_version_is_read_and_goes_on(tmp_path):
-    path = tmp_path / "spending.sqlite"
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute(
-            "CREATE TABLE spending (stage TEXT, purpose TEXT, model TEXT, calls NUMERIC NOT NULL, cached NUMERIC NOT "
-            "NULL, requests NUMERIC NOT NULL, prompt_tokens NUMERIC NOT NULL, completion_tokens NUMERIC NOT NULL, cost "
-            "NUMERIC NOT NULL, seconds NUMERIC NOT NULL, PRIMARY KEY (stage, purpose, model))"
-        )
-        file.execute(
-            "CREATE TABLE failures (stage TEXT, purpose TEXT, model TEXT, class TEXT, count INTEGER NOT NULL, "
-            "PRIMARY KEY (stage, purpose, model, class))"
-        )
-        file.execute("INSERT INTO spending VALUES ('s', 'judge', 'm', 5, 0, 5, 100, 50, 1.5, 2.0)")
-    (before,) = read_spending(path)
-    assert (before["prompt_tokens"], before["cost"], before["cached_tokens"]) == (100, 1.5, 0)
-    spending, totals = Spending(path, "s"), Totals()
-    spending.open_account("judge", "m", totals)
-    totals.count(Usage(10, 5, 0.5, 8), 1, 0.1)
-    spending.close()
-    (after,) = read_spending(path)
-    assert (after["calls"], after["prompt_tokens"], after["cost"], after["cached_tokens"]) == (6, 110, 2.0, 8)
-    del before["cached_tokens"]  # as a pod of the earlier version hands it on
-    merge_spending(path, [{**before, "stage": "other"}])
-    assert [row["cached_tokens"] for row in read_spending(path)] == [8, 0]

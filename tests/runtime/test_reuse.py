@@ -1,6 +1,7 @@
 """Stages taken from another run: real stages on a few photographs, with a captioner on loopback that counts."""
 
 import json
+import re
 import shutil
 import sys
 import types
@@ -8,10 +9,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from cli_fixtures import tell as tell
 from PIL import Image
 from scripted_server import ScriptedServer, say
 
 from rubricworks.data.tables import count_rows, read_rows
+from rubricworks.errors import UserError
 from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import content_digest
@@ -231,3 +234,17 @@ def test_digest_of_a_model_in_several_folders_depends_on_the_weights_in_each(tmp
         trainings.append(model_digest(model))
     for first, second, again in (digests, trainings):
         assert first == again != second
+
+
+def test_a_run_of_an_earlier_version_is_neither_continued_nor_reused(tmp_path, images, server, tell):
+    make(tmp_path / "old", images, server)
+    (tmp_path / "old" / "recipe.yaml").write_text("policy: {of: before}")
+    path = tmp_path / "old" / "prepare" / "made_from.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "record": 1}))
+    message = f"{tmp_path / 'old'}: an earlier version of Rubricworks started this run, and this one cannot continue"
+    with pytest.raises(UserError, match=re.escape(message)):
+        launch("prepare", json.dumps({"source": str(images)}), str(tmp_path / "old"), {})
+    for options in (["--resume", "old"], ["quickstart", "--reuse", "old"]):
+        told = tell("run", *options, "--runs", tmp_path)
+        assert (told.code, told.out) == (2, "")
+        assert told.err.splitlines()[-1].startswith(f"error: {message}")

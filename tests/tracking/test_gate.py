@@ -107,8 +107,3 @@ def test_how_many_samples_are_enough_is_the_recipes_to_say():
     figures = {"win_rate": interval(0.9, 0.7, 1.0, 12)}
     assert Gate(samples_at_least=12).check(figures).passed
     assert not Gate(samples_at_least=13).check(figures).passed
-
-
-def test_default_leaves_the_configurations_of_finished_stages_as_they_were():
-    assert "samples_at_least" not in Gate().model_dump()
-    assert Gate.model_validate(Gate(samples_at_least=5).model_dump()).samples_at_least == 5

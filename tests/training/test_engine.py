@@ -6,7 +6,6 @@ import pytest
 from coloured_squares import PROMPT, squares
 
 from rubricworks.errors import UserError
-from rubricworks.stages.synthesis import caption_student
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.engine import load_engine
 from rubricworks.training.generate import generate_captions, load_model
@@ -26,11 +25,6 @@ def test_vllm_that_is_not_installed_is_one_clear_error(student, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"engine\.kind is vllm, but vllm is not installed: pip install"):
         load_engine(student, EngineOptions(kind="vllm"), batch_size=3)
-
-
-def test_default_engine_leaves_a_stages_digest_as_it_was():
-    assert "engine" not in caption_student.Config().model_dump()
-    assert caption_student.Config(engine={"kind": "vllm"}).model_dump()["engine"]["kind"] == "vllm"
 
 
 def test_prompt_for_an_engine_is_that_of_training_with_one_token_for_the_image(student):

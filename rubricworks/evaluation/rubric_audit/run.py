@@ -5,10 +5,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import not_
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.errors import UserError
@@ -53,10 +52,10 @@ class RubricAudit(BaseModel):
     """Rubrics of the set whose samples have neither a response nor a reference answer to try them on."""
     flips: Interval | None = None
     """Share of verdicts that change between two draws of the same question, if draws were repeated."""
-    identities: tuple[PinnedEntry, ...] = Field(default=(), exclude_if=not_)
+    identities: tuple[PinnedEntry, ...] = ()
     """Models that the judge's answers stated, and versions of its prompts. Several if servers of one name were asked
     into one cache. Empty in a run, whose report has them."""
-    cost: AuditCost | None = Field(default=None, exclude_if=lambda cost: cost is None)
+    cost: AuditCost | None = None
     """Calls, tokens and dollars of the judge; None in a run, whose ledger has them."""
 
     @property

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion, exam_taker_messages
@@ -50,9 +50,9 @@ class CaptionQAScorer(Scorer):
 
     judge: Endpoint
     """A text model that answers the exams from captions."""
-    word_budgets: tuple[int, ...] = Field(default=(), exclude_if=lambda budgets: not budgets)
+    word_budgets: tuple[int, ...] = ()
     """Numbers of words, such as 100 to 600, for the curve of the score over the length."""
-    budget_by: Literal["prompt", "cut"] = Field(default="prompt", exclude_if=lambda way: way == "prompt")
+    budget_by: Literal["prompt", "cut"] = "prompt"
     """`prompt` states the limit in the prompt, and longer captions count as they are; `cut` cuts the response."""
 
     @field_validator("word_budgets")

@@ -1,10 +1,9 @@
 """Rubric reward: a judge grades the response by its sample's rubric, as the training does (RubiCap, section 3.3)."""
 
 from collections.abc import Iterator
-from operator import not_
 from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from rubricworks.evaluation.scorers.scorer import (
     Item,
@@ -31,15 +30,15 @@ class RubricScorer(Scorer):
 
     judge: Endpoint
     """Grades by the rubric, criterion by criterion."""
-    subject: Subject = Field(default="caption", exclude_if=lambda subject: subject == "caption")
+    subject: Subject = "caption"
     """What the responses are; the judge of answers is shown the sample's prompt and reference answer."""
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (RubiCap's paper)."""
-    credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    credits: Credits = "binary"
     """For images: 1 or 0 for a criterion, or a number between."""
-    text_reader: RapidOcr | ImageEndpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    text_reader: RapidOcr | ImageEndpoint | None = None
     """For images: reader of their text, which decides criteria about quoted text; `rapidocr`, or a model."""
-    mask_text: bool = Field(default=False, exclude_if=not_)
+    mask_text: bool = False
     """Blank the text that the reader finds, but for quoted one, before the judge sees an image."""
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
@@ -43,18 +43,18 @@ class Scorers(BaseModel):
     """For evaluation only, like any truth."""
     geneval: GenevalScorer | None = None
     """Images against their prompts; its detector must not be the judge that rewards."""
-    coco: CocoScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
-    capture: CaptureScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
-    specs: SpecsScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
-    caparena: CapArenaScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
-    tournament: TournamentScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
-    blind_ranking: BlindRankingScorer | None = Field(default=None, exclude_if=lambda scorer: scorer is None)
+    coco: CocoScorer | None = None
+    capture: CaptureScorer | None = None
+    specs: SpecsScorer | None = None
+    caparena: CapArenaScorer | None = None
+    tournament: TournamentScorer | None = None
+    blind_ranking: BlindRankingScorer | None = None
     dpg: DpgScorer | None = None
     """Questions about generated images."""
     aesthetic: AestheticScorer | None = None
     painted_order: PaintedOrderScorer | None = None
     """Sway of words painted into images over the judges."""
-    benchmarks: tuple[BenchmarkScorer, ...] = Field(default=(), exclude_if=lambda scorers: not scorers)
+    benchmarks: tuple[BenchmarkScorer, ...] = ()
     """General benchmarks; the first set is the one that is reported."""
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""

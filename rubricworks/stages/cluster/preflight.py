@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
-from operator import not_
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,7 +41,7 @@ class NamedEndpoint(BaseModel):
     where: str
     endpoint: Endpoint
     sees_images: bool = False
-    logprobs_of: Endpoint | None = Field(default=None, exclude_if=not_)
+    logprobs_of: Endpoint | None = None
     """The same endpoint as where its log-probabilities are used, if they are anywhere."""
 
     def require(self) -> str:
@@ -58,14 +57,14 @@ class Config(StageConfig):
     storage: str | None = None
     """URI of the folder of all runs."""
     data: DataSource | None = None
-    files: dict[str, str] = Field(default={}, exclude_if=not_)
+    files: dict[str, str] = Field(default={})
     """Field of the recipe → file that a stage reads beside its samples."""
     endpoints: tuple[NamedEndpoint, ...] = ()
     models: dict[str, str] = Field(default={})
     """Field of the recipe → folder or name of a model to start from."""
     tracking: TrackingConfig = TrackingConfig()
     budget: Budget = Budget()
-    promotes: bool = Field(default=False, exclude_if=not_)
+    promotes: bool = False
     """A stage of the recipe promotes the model, or requests that from the installation's API."""
 
 

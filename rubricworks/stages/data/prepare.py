@@ -8,7 +8,6 @@ from the hosts that the recipe allows.
 
 import asyncio
 import hashlib
-from operator import not_
 from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
@@ -37,16 +36,16 @@ class Config(StageConfig):
     source: str
     """A folder of images, a Parquet file or folder, a Hugging Face dataset on disk, or a WebDataset tar; `urls:` and a
     text file with one URL a line. Parquet and datasets may hold URLs, too."""
-    allowed_hosts: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    allowed_hosts: tuple[str, ...] = ()
     """Hosts that images may be fetched from: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
     prompt: str = CAPTION_PROMPT
     """Prompt for every image."""
-    own_prompts: bool = Field(default=False, exclude_if=not_)
+    own_prompts: bool = False
     """Use the prompt that the source gives with an image, in `prompt` of its metadata line, column or JSON; the images
     without one get `prompt`."""
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
-    train_only: bool = Field(default=False, exclude_if=not_)
+    train_only: bool = False
     """Hold nothing out, as to caption images without training; a single image is then enough."""
     warm_up: int = Field(default=0, ge=0)
     """Samples used for the warm-up alone: no committee, no rubric, no RL."""

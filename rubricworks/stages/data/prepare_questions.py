@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from operator import not_
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -61,7 +60,7 @@ class Config(StageConfig):
     """Name of the corpus in the statistics; the source's own by default."""
     columns: QuestionColumns = QuestionColumns()
     """Columns of the source, where they do not have the expected names."""
-    more: tuple[QuestionSource, ...] = Field(default=(), exclude_if=not_)
+    more: tuple[QuestionSource, ...] = ()
     """Further corpora of the same run, mixed with the first; each has a row of its own in the statistics."""
     templates: Templates = Templates()
     """The prompts of open and of multiple-choice questions."""

@@ -1,8 +1,6 @@
 """Settings of the stage `score`."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import ClassVar
 
 from pydantic import Field, model_validator
 
@@ -13,36 +11,24 @@ from rubricworks.evaluation.scorers.scorer_table import Scorers
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.visual_questions import VisualQuestions
-from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.config import EngineOptions
 from rubricworks.training.generators.config import ImageSampling
 
 
 class Config(StageConfig):
-    moved: ClassVar[Mapping[str, str]] = {
-        "judge": "scorers.rubric.judge or scorers.b_capscore.judge or scorers.answers.judge",
-        "pairwise_judge": "scorers.arena.judge",
-        "arena_judge": "scorers.arena.judge",
-        "order": "scorers.arena.order",
-        "verifier": "scorers.b_capscore.verifier",
-        "pointability": "scorers.b_capscore.pointability",
-        "fact_judge": "scorers.dc_score.judge",
-        "exam_taker": "scorers.caption_qa.judge",
-        "oracle": "scorers.oracle.url",
-    }
-
     scorers: Scorers
     decodings: tuple[Decoding, ...] = Field(default=("greedy",), min_length=1)
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of the sampled decoding."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    guidance: float = Field(default=1.0, ge=0, exclude_if=lambda guidance: guidance == 1)
+    guidance: float = Field(default=1.0, ge=0)
     """Classifier-free guidance of image generators; 1 is none."""
-    rewriter: Endpoint | None = Field(default=None, exclude_if=lambda rewriter: rewriter is None)
+    rewriter: Endpoint | None = None
     """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
-    sampling: ImageSampling = Field(default=ImageSampling(), exclude_if=lambda sampling: sampling == ImageSampling())
+    sampling: ImageSampling = ImageSampling()
     """Sampling of flow-matching image generators; their own by default."""
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
     splits: tuple[str, ...] | None = ("held_out",)
     """Splits to score; None scores all samples."""

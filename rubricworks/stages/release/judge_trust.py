@@ -37,7 +37,7 @@ REPORT_FIELD = "report.agreement"
 class ReportConfig(StageConfig):
     """Base of the configuration of a run's report."""
 
-    agreement: str | None = Field(default=None, min_length=1, exclude_if=lambda file: file is None)
+    agreement: str | None = Field(default=None, min_length=1)
     """File that `rubricworks agreement --json` wrote of this run's judge, for the page: a path, `s3://bucket/file`, or
     `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.noise_correction`, if that names
     one."""

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from rubricworks.data.alarm import ALARM_FILE, read_alarm
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
@@ -52,7 +50,7 @@ class Config(StageConfig):
     """Name in the model registry."""
     gate: Gate = Gate()
     """Thresholds for the policy on the held-out samples: on its greedy captions, or on its answers."""
-    recipe: StagedRecipe | None = Field(default=None, exclude_if=lambda recipe: recipe is None)
+    recipe: StagedRecipe | None = None
     """Recipe of the policy, for the registry's lineage; filled in by the recipe."""
 
 

@@ -5,7 +5,6 @@ A teacher that fails on a sample leaves a dead letter; the sample continues with
 
 import asyncio
 import warnings
-from operator import not_
 
 from pydantic import Field
 
@@ -21,7 +20,7 @@ class Config(StageConfig):
     """The committee, ideally of different families. Their names are hidden from the rubric writer."""
     captions_each: int = Field(default=1, ge=1, le=16)
     """Captions drawn from each teacher; above 1, give the teachers a temperature."""
-    prompt: str | None = Field(default=None, min_length=1, exclude_if=not_)
+    prompt: str | None = Field(default=None, min_length=1)
     """Request to the teachers; by default each sample's own prompt, the one that the student reads (`data.prompt`).
     A tiny student is best given a short one, and its teachers a longer one here."""
     shard_size: int = Field(default=64, ge=1)

@@ -11,7 +11,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.synthesis.caption_committee import SPLITS
 from rubricworks.synthesis.prompts import CAPTION_PROMPT_VERSION
-from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.config import EngineOptions
 
 
 class Config(StageConfig):
@@ -21,7 +21,7 @@ class Config(StageConfig):
     """0 is greedy."""
     max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     """Engine that writes the captions: `{kind: vllm}` on GPUs."""
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from itertools import islice
-from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -36,7 +35,7 @@ from rubricworks.runtime.progress import call_figures
 from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
 from rubricworks.storage import is_remote
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
-from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.config import EngineOptions
 
 if TYPE_CHECKING:
     from rubricworks.data.downloads.fetcher import Fetcher
@@ -57,7 +56,7 @@ class Captioner(BaseModel):
     endpoint: ImageEndpoint | None = None
     model: str | None = Field(default=None, min_length=1)
     """A model directory, or a name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     """Engine of a `model`: `{kind: vllm}` on GPUs."""
     max_new_tokens: int = Field(default=1024, ge=1)
     """Longest caption of a `model`; that of an endpoint is its `max_tokens`."""
@@ -80,14 +79,14 @@ class Captioner(BaseModel):
 class Config(StageConfig):
     sources: tuple[str, ...] = ()
     """Folders of images, Parquet, Hugging Face datasets on disk, WebDataset tars; none where the stage gets samples."""
-    allowed_hosts: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    allowed_hosts: tuple[str, ...] = ()
     """Hosts that images may be fetched from, where a source holds URLs."""
     captioners: tuple[Captioner, ...] = Field(min_length=1)
     prompt: str | None = Field(default=None, min_length=1)
     """Request to the captioners; by default that of the samples, or one for detail."""
-    own_prompts: bool = Field(default=False, exclude_if=not_)
+    own_prompts: bool = False
     """Use the prompt that a source gives with an image, where it gives one."""
-    splits: tuple[str, ...] = Field(default=(), exclude_if=not_)
+    splits: tuple[str, ...] = ()
     """Splits of the samples to caption; all by default."""
     max_side: int = Field(default=1024, ge=16)
     """Larger images are scaled down to this many pixels on their longer side."""

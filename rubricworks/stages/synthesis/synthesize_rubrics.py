@@ -10,7 +10,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from operator import not_
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,7 +38,7 @@ class Config(StageConfig):
     """Number of candidates that must state an element; half of them, rounded up, by default."""
     min_candidates: int = Field(default=2, ge=1)
     """A sample with fewer teacher captions than this gets no rubric."""
-    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    audit: AuditOption | None = None
     """Audit of written rubrics before training, `warn` or `refuse`, by the policy's judges; none by default."""
     shard_size: int = Field(default=64, ge=1)
 

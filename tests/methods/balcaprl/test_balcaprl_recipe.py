@@ -200,29 +200,6 @@ def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, message)
     assert mistake_lines.split(":")[0].isdigit()
 
 
-def test_a_recipe_of_an_older_version_is_told_where_each_judge_belongs_now(path):
-    endpoint = f'{{url: "{URL}", model: one}}'
-    fields = {
-        "judge": "b_capscore.judge",
-        "verifier": "b_capscore.verifier",
-        "pointability": "b_capscore.pointability",
-        "fact_judge": "dc_score.judge",
-        "exam_taker": "caption_qa.judge",
-        "arena_judge": "arena.judge",
-        "order": "arena.order",
-        "oracle": "oracle.url",
-    }
-    values = {"pointability": "strict", "order": "both", "oracle": "http://127.0.0.1:9"}
-    lines = "".join(f"  {field}: {values.get(field, endpoint)}\n" for field in fields)
-    path.write_text(RECIPE[: RECIPE.index("evaluation:")] + "evaluation:\n" + lines)
-    with pytest.raises(UserError) as caught:
-        load_recipe(path)
-    message = str(caught.value).splitlines()
-    for field, place in fields.items():
-        (line,) = (one for one in message if f": evaluation.{field}: " in one)
-        assert f"evaluation.scorers.{place}" in line
-
-
 def test_exams_must_be_there_for_whoever_reads_them(path):
     text = RECIPE.replace(
         "model: strong}}", f'model: strong}}}}\n    caption_qa: {{judge: {{url: "{URL}", model: reader}}}}'

@@ -374,7 +374,7 @@ def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_call
     plain, with_gate = (
         load_recipe(recipe_path("rlr3-laptop"), overrides) for overrides in ([], ["filter.audit=refuse"])
     )
-    assert "audit" not in json.loads(plain.stage_json()["offline_filter"])
+    assert plain.stage_configs()["offline_filter"].audit is None
     audit = with_gate.stage_configs()["offline_filter"].audit
     assert (audit.judges, audit.combine) == ((with_gate.policy.judge,), with_gate.policy.combine)
     (calls,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit"]

@@ -41,7 +41,7 @@ def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
     assert "strong" in [endpoint.model for _, endpoint in recipe.endpoints()]
     calls = {one.endpoint.model: one.count for one in estimate_calls(recipe, 3328) if one.stage == "train_policy"}
     assert calls["cheap"] == calls["strong"] == 200 * 8 * 8
-    assert "escalate_to" not in load_recipe(recipe_path("quickstart")).stage_json()["train_policy"]
+    assert load_recipe(recipe_path("quickstart")).stage_configs()["train_policy"].escalate_to is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_canary_is_planned_and_by_default_there_is_none():
         for recipe in (plain, watched)
     ]
     assert planned[1] - planned[0] == (2 + 4) * 16  # two gradings at the start, and one every 50 of 200 steps
-    assert "canary" not in plain.stage_json()["train_policy"]
+    assert plain.stage_configs()["train_policy"].canary is None
 
 
 def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
@@ -92,7 +92,7 @@ def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
         load_recipe(recipe_path("rubicap-laptop"), one).stage_json() for one in ([], ["policy.contrast={}"])
     )
     assert {stage for stage in own if own[stage] != contrast[stage]} - {"promote"} == {"train_policy"}
-    assert "contrast" not in own["train_policy"]
+    assert json.loads(own["train_policy"])["contrast"] is None
 
 
 @pytest.mark.parametrize(

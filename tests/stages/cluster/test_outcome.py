@@ -8,6 +8,7 @@ from kfp.dsl import PipelineTaskFinalStatus
 from rubricworks.llm import Spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
+from rubricworks.runtime.job import RECORD_VERSION
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.cluster.outcome import with_final_status
 from rubricworks.tracking import TrackingConfig, open_pipeline
@@ -71,7 +72,7 @@ def test_a_branch_that_broke_off_without_a_word_is_a_failure(run, told):
         "FAILED",
         "ended without a word of its own: the branch that the run took",
     )
-    write(run, "warm_up/made_from.json", {})  # its pod was lost
+    write(run, "warm_up/made_from.json", {"record": RECORD_VERSION})  # its pod was lost
     assert tell(run, told, pipeline=RETRAIN)["message"] == "ended without a word of its own: warm_up"
 
 
@@ -86,7 +87,7 @@ def test_a_stage_that_never_began_is_a_failure(run, told):
 @pytest.mark.parametrize("told", ["CANCELED", "CANCELLED"])
 def test_a_run_that_was_stopped_is_cancelled_unless_it_had_ended_well(run, told):
     assert tell(run, told)["state"] == "SUCCEEDED"
-    write(run, "warm_up/made_from.json", {})
+    write(run, "warm_up/made_from.json", {"record": RECORD_VERSION})
     assert tell(run, told)["state"] == "CANCELLED"
 
 
@@ -136,7 +137,7 @@ def test_a_check_that_failed_this_time_is_a_failure_though_it_was_done_before(ru
 
 
 def test_a_failure_that_no_stage_could_report_is_told_in_kubeflows_words(run):
-    write(run, "train_policy/made_from.json", {})
+    write(run, "train_policy/made_from.json", {"record": RECORD_VERSION})
     record = tell(run, "FAILED", "OOMKilled")
     assert (record["stage"], record["message"]) == (None, "OOMKilled")
 
@@ -147,7 +148,7 @@ def test_error_of_an_earlier_attempt_is_not_reported_after_success(run):
 
 
 def test_a_second_attempt_is_told_anew(run):
-    write(run, "train_policy/made_from.json", {})
+    write(run, "train_policy/made_from.json", {"record": RECORD_VERSION})
     assert tell(run, "FAILED", "OOMKilled")["state"] == "FAILED"
     write(run, "train_policy/done.json", {})
     assert tell(run, "SUCCEEDED")["state"] == "SUCCEEDED"

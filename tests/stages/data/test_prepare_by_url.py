@@ -13,7 +13,6 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.recipe.estimate import count_items
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import open_job
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare
@@ -165,8 +164,3 @@ def test_images_of_finished_shards_are_not_fetched_again(tmp_path, server):
     server.asked.clear()
     assert prepare_run(tmp_path / "run", config) == out
     assert server.asked == []
-
-
-def test_recipes_without_allowed_hosts_keep_the_digest_of_their_stage():
-    assert "allowed_hosts" not in canonical_json(prepare.Config(source="photos"))
-    assert '"allowed_hosts":["a.org"]' in canonical_json(prepare.Config(source="photos", allowed_hosts=("a.org",)))

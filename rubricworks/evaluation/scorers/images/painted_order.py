@@ -51,10 +51,10 @@ class PaintedOrderScorer(Scorer):
     more_judges: tuple[ImageEndpoint, ...] = ()
     """Further judges to try."""
     call_per: CallPer = "response"
-    credits: Credits = Field(default="binary", exclude_if=lambda credits: credits == "binary")
+    credits: Credits = "binary"
     every: int = Field(default=8, ge=1)
     """One of so many samples is graded, chosen by its name."""
-    text_reader: RapidOcr | ImageEndpoint | None = Field(default=None, exclude_if=lambda reader: reader is None)
+    text_reader: RapidOcr | ImageEndpoint | None = None
     """Reader of text; with it, painted images are also graded with their text masked."""
 
     def figure_parts(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES
 from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies
@@ -49,7 +49,7 @@ class Details(BaseModel):
     """Model (base, sft, rlvr) → share of criteria that it executes right."""
     audit: dict[str, float] = {}
     """Failure mode → false-positive rate in the default setting."""
-    rubric_audit: dict[str, JsonValue] | None = Field(default=None, exclude_if=lambda audit: audit is None)
+    rubric_audit: dict[str, JsonValue] | None = None
     """Figures of the audit of the checklists before training."""
 
 

@@ -27,7 +27,7 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
-from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.config import EngineOptions
 
 STATISTICS = "statistics.json"
 _SHARD_ROWS = 4_096
@@ -42,7 +42,7 @@ class Config(StageConfig):
     max_new_tokens: int = Field(default=6144, ge=1)
     batch_size: int = Field(default=64, ge=1)
     """Responses per generation batch."""
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     """Engine that writes the responses: `{kind: vllm}` on GPUs."""
     test: int = Field(default=1000, ge=2)
     """Labelled responses of the test split."""

@@ -15,7 +15,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from operator import not_
 from pathlib import Path
 
 from pydantic import Field
@@ -35,7 +34,7 @@ from rubricworks.runtime.job import Job
 from rubricworks.stages.data.prepare_questions import COUNTS
 from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, audit_before_training, drawn_entries
 from rubricworks.storage import write_atomic
-from rubricworks.training.config import EngineOptions, engine_field
+from rubricworks.training.config import EngineOptions
 
 STATISTICS = "statistics.json"
 _AUDITED = "audited_responses"
@@ -57,9 +56,9 @@ class Config(StageConfig):
     long, with 12,288 for responses."""
     batch_size: int = Field(default=64, ge=1)
     """Responses per generation batch."""
-    engine: EngineOptions = engine_field()
+    engine: EngineOptions = EngineOptions()
     """Engine that writes the responses: `{kind: vllm}` on GPUs."""
-    audit: AuditOption | None = Field(default=None, exclude_if=not_)
+    audit: AuditOption | None = None
     """Audit of checklists before training, `warn` or `refuse`, by the policy's judges; none by default."""
     shard_size: int = Field(default=32, ge=1)
     """Samples per commit."""

@@ -36,7 +36,7 @@ class Config(StageConfig):
     """`tiny_ar`, `tiny_flow`, or the folder of a generator: of a model, or of a diffusers pipeline."""
     tiny_ar: TinyArConfig = TinyArConfig()
     """Shape and pretraining of the tiny generator."""
-    tiny_flow: TinyFlowConfig = Field(default=TinyFlowConfig(), exclude_if=lambda shape: shape == TinyFlowConfig())
+    tiny_flow: TinyFlowConfig = TinyFlowConfig()
     """Shape and pretraining of the tiny flow-matching generator."""
     source: str | None = None
     """Captioned pictures of one size for its pretraining: Parquet with `image` and `caption`."""
