@@ -110,7 +110,7 @@ bench-colocate:  ## The quickstart's policy by rollouts of vLLM, beside FINISHED
 coverage: $(VENV)/installed  ## The table of coverage, guards, captions and rules in docs/world.md (an hour)
 	$(RUN) benchmarks.coverage
 
-policy-aware: $(VENV)/installed  ## Weights by contrast, refill and pitfalls beside the plain reward: simulated policies, then students with three seeds (hours)
+policy-aware: $(VENV)/installed  ## Refill and pitfalls beside the plain reward: simulated policies, then students with three seeds (hours)
 	$(RUN) benchmarks.behavioural_policy
 	for seed in 1 2 3; do \
 	  $(RUN) rubricworks.cli arms rubicap-laptop --table policy_aware --seed $$seed --runs runs/policy-aware \

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.policy_aware import LAST, signed, steps_to, target
 from rubricworks.data.tables import Sample
 from rubricworks.metrics.intervals import t_interval
-from rubricworks.rewards import Contrast, contrast_weights, signed_reward
+from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis import add_pitfalls
 from rubricworks.synthesis.pitfalls import PitfallDraft, pitfall_faults, pitfall_messages
@@ -62,7 +62,6 @@ class Variant(NamedTuple):
     """What divides the centred rewards: the group's deviation, or nothing."""
     lenient: bool = False
     """The writer ignores inventions, and its rules pass a caption that contradicts itself."""
-    contrast: Contrast | None = None
     faster: float = 1.0
     """Factor of the learning rate."""
     refill: bool = False
@@ -82,11 +81,8 @@ class Trained(NamedTuple):
 RATES = {"group": 0.3, "none": 1.5}
 VARIANTS = [
     Variant("plain"),
-    Variant("contrast, strength 0.5", contrast=Contrast(strength=0.5)),
-    Variant("contrast, strength 0.9", contrast=Contrast(strength=0.9)),
     Variant("refill, 3 rounds", refill=True),
     Variant("plain", scale="none"),
-    Variant("contrast, strength 0.5", scale="none", contrast=Contrast(strength=0.5)),
     Variant("plain, 1.5 x the learning rate", scale="none", faster=1.5),
     Variant("plain", lenient=True),
     Variant("pitfalls, every 25 steps", lenient=True, pitfalls_every=25),
@@ -194,8 +190,6 @@ def train(seed: int, prompts: Sequence[Prompt], variant: Variant, *, steps: int)
             scores += [score_caption(prompt.scene, text).f1 for text, _ in drawn]
             credits = [credits_of(prompt.rubric, text) for text, _ in drawn]
             weights = prompt.rubric.weights
-            if variant.contrast:
-                weights = contrast_weights(credits, weights, variant.contrast)
             rewards = [signed_reward(row, weights) or 0.0 for row in credits]
             if variant.refill and not has_signal(rewards, None):
                 continue

@@ -25,7 +25,7 @@ from rubricworks.world.scene.scene_index import read_scene_index
 
 WINDOW, FIRST, LAST, SHARE = 10, 5, 20, 0.9
 BESIDE = {
-    **dict.fromkeys(("contrast", "refill", "refreshed", "lenient", "noisy"), ""),
+    **dict.fromkeys(("refill", "refreshed", "lenient", "noisy"), ""),
     **dict.fromkeys(("lenient_pitfalls", "lenient_refreshed"), "lenient"),
     "noisy_corrected": "noisy",
 }

@@ -6,9 +6,9 @@ grader with `subject="answer"` is shown the whole prompt and the column `answer`
 `images` is shown to the judge of a grader with `exposure="image"`, all of them where a row has several. A completion is
 a text or an image, see `rows.completion_response`; of several turns the last reply is graded, or all with
 `view="full_trace"`. The reward of a response that could not be judged is None, which TRL excludes from the baseline and
-the loss; so is that of a row whose image cannot be read. Two rewards depend on the whole group: `ContrastReward`
-weighs criteria by how they separate it, `GroupReward` is RLR³'s. All can be pickled, as AsyncGRPOTrainer needs, which
-scores in a process of its own; the verdicts stand in TRL's table of completions.
+the loss; so is that of a row whose image cannot be read. `GroupReward`, RLR³'s, depends on the whole group. Both can be
+pickled, as AsyncGRPOTrainer needs, which scores in a process of its own; the verdicts are in TRL's table of
+completions.
 
 `score` returns rewards and scorecards. TRL accepts numbers only, so `__call__` returns the rewards and passes the
 scorecards to `sink`.
@@ -34,7 +34,7 @@ from rubricworks.data.rubric_sets.entries import rubric_of_column
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.grading.requests import describe_target
-from rubricworks.rewards import Contrast, contrast_weights, format_mask, group_rewards, signed_reward
+from rubricworks.rewards import format_mask, group_rewards, signed_reward
 from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard
 
 Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
@@ -165,49 +165,6 @@ class RubricReward:
             raise UserError(
                 f"column {self.rubric_column!r}, row {row} of the batch is not a rubric: {reason}"
             ) from None
-
-
-class ContrastReward(RubricReward):
-    """Rubric reward whose weights follow what separates a group's rollouts (`rewards.contrast_weights`, POW3R)."""
-
-    def __init__(
-        self,
-        grader: GradesOne,
-        *,
-        group_size: int,
-        contrast: Contrast = Contrast(),  # noqa: B008 - frozen
-        rubric_column: str = "rubric",
-        reduce: Reduce = signed_reward,
-        criterion: str | None = None,
-        sink: Callable[[list[Scorecard]], object] | None = None,
-        view: View = "last_reply",
-    ) -> None:
-        """
-        Args:
-            group_size: rollouts per sample, at least 2; those of one sample must be adjacent, as in TRL's batches.
-            reduce: as for `RubricReward`; it gets the group's weights instead of the rubric's.
-            rubric_column, criterion, sink, view: as for `RubricReward`.
-        Raises:
-            UserError: group_size is below 2.
-        """
-        if group_size < 2:
-            raise UserError(f"group_size is {group_size}: weights by contrast need groups of at least 2 rollouts")
-        super().__init__(grader, rubric_column=rubric_column, reduce=reduce, criterion=criterion, sink=sink, view=view)
-        self.group_size, self.contrast = group_size, contrast
-
-    def _rewards(
-        self,
-        scorecards: Sequence[Scorecard],
-        rubrics: Sequence[Rubric],
-        samples: Sequence[Sample],
-        columns: Mapping[str, Any],
-    ) -> list[float | None]:
-        rewards: list[float | None] = []
-        for group, rubric in whole_groups(rubrics, self.group_size):
-            credits_GK = [card.credits for card in scorecards[group]]
-            weights_K = contrast_weights(credits_GK, rubric.weights, self.contrast)
-            rewards += [self.reduce(credits_K, weights_K) for credits_K in credits_GK]
-        return rewards
 
 
 class GroupReward(RubricReward):

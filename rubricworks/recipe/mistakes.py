@@ -4,12 +4,14 @@ import difflib
 import json
 from collections.abc import Callable, Sequence
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from rubricworks.errors import UserError
+from rubricworks.llm import Endpoint
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.redaction import HIDDEN, is_secret_name, redact
 
@@ -72,7 +74,7 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         locate: names the place of a field.
         item: one of `mistakes`.
     """
-    loc = [part for part in item["loc"] if not _is_union_member(part)]
+    loc = _without_tags(recipe_class, [part for part in item["loc"] if not _is_union_member(part)])
     field = shorten(".".join(map(str, loc))) or "recipe"
     where = locate(loc)
     if item["type"] == "extra_forbidden":
@@ -80,6 +82,8 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
         return Mistake(where, f"{field}: no such field; {_hint(str(loc[-1]), fields)}", field)
     if item["type"] == "missing":
         return Mistake(where, f"{field} is missing; add it", field)
+    if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return _wrong_tag(where, field, item)
     message = item["msg"].removeprefix("Value error, ")
     first, *inner = message.split(" ", 1)[0].rstrip(":").split(".")
     if first in _fields_at(recipe_class, loc):  # a check of the section that is about this one field
@@ -97,6 +101,21 @@ def shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
+def _wrong_tag(where: str, field: str, item: Any) -> Mistake:
+    """The mistake of a section whose kind is missing or unknown."""
+    tag = str(item["ctx"]["discriminator"]).strip("'")
+    tag = tag if tag.isidentifier() else "type"  # of a union that is told apart by a function
+    if item["type"] == "union_tag_not_found":
+        return Mistake(where, f"{field}.{tag} is missing; add it", field)
+    kinds = [kind.strip("'") for kind in item["ctx"]["expected_tags"].split(", ")]
+    return Mistake(
+        where,
+        f"{field}.{tag}: no such {tag} (given: {json.dumps(shorten(redact(item['ctx']['tag'])))}); "
+        f"{_hint(item['ctx']['tag'], kinds).replace('fields there', f'{tag}s')}",
+        f"{field}.{tag}",
+    )
+
+
 def _hint(name: str, fields: Sequence[str]) -> str:
     """The field that was meant, or those there are: of many, the ones with the most similar names."""
     name = name[:_LONGEST_NAME]
@@ -111,6 +130,34 @@ def _hint(name: str, fields: Sequence[str]) -> str:
 def _is_union_member(part: Any) -> bool:
     """Return True for the name of a union's member, which pydantic puts into error locations."""
     return isinstance(part, str) and (part in ("none", "str") or "[" in part or part[:1].isupper())
+
+
+def _without_tags(recipe: type[Recipe], loc: Sequence[Any]) -> list[Any]:
+    """The location without the tags of unions' members, such as `grpo`, which are no keys of the recipe."""
+    kinds: list[Any] = [recipe]
+    fields: list[Any] = []
+    for part in loc:
+        tagged = [kind for kind in kinds if _tag_of(kind) == part]
+        if tagged and not any(part in _fields_of(kind) for kind in kinds):
+            kinds = tagged
+            continue
+        fields.append(part)
+        kinds = _kinds_below(kinds, part)
+    return fields
+
+
+def _tag_of(kind: Any) -> str:
+    """Tag by which a union tells the kind from others."""
+    if kind is Endpoint:
+        return "endpoint"
+    for field in _fields_of(kind).values():
+        if get_origin(field.annotation) is Literal and len(choices := get_args(field.annotation)) == 1:
+            return str(choices[0])
+    return ""
+
+
+def _fields_of(kind: Any) -> dict[str, FieldInfo]:
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
 def line_of(node: yaml.Node | None, loc: Sequence[Any]) -> int:
@@ -134,16 +181,17 @@ def _fields_at(recipe: type[Recipe], loc: Sequence[Any]) -> list[str]:
     """Names of the fields of the section at a location."""
     kinds: list[Any] = [recipe]
     for part in loc:
-        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        values = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
-        kinds = _unwrap(
-            [*values, *(model.model_fields[part].annotation for model in models if part in model.model_fields)]
-            if isinstance(part, str)
-            else kinds
-        )
-    return sorted(
-        {name for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel) for name in kind.model_fields}
-    )
+        kinds = _kinds_below(kinds, part)
+    return sorted({name for kind in kinds for name in _fields_of(kind)})
+
+
+def _kinds_below(kinds: Sequence[Any], part: Any) -> list[Any]:
+    """Types of the values at a key, or an index, of values of these types."""
+    if not isinstance(part, str):
+        return _unwrap(kinds)
+    values = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
+    fields = [_fields_of(kind)[part].annotation for kind in kinds if part in _fields_of(kind)]
+    return _unwrap([*values, *fields])
 
 
 def _unwrap(kinds: Sequence[Any]) -> list[Any]:

@@ -1,7 +1,6 @@
 """Rewards from scorecards: pure functions without client, trainer or file."""
 
 from rubricworks.rewards.captions import CaptionScores, caption_scores
-from rubricworks.rewards.contrast import Contrast, contrast_weights
 from rubricworks.rewards.format_mask import format_mask
 from rubricworks.rewards.groups import group_rewards
 from rubricworks.rewards.hierarchical import hierarchical_reward
@@ -14,8 +13,6 @@ from rubricworks.rewards.weighted import weighted_reward
 __all__ = [
     "caption_scores",
     "CaptionScores",
-    "Contrast",
-    "contrast_weights",
     "corrected_credit",
     "format_mask",
     "group_rewards",

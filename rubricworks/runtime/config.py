@@ -141,7 +141,7 @@ def _marked_endpoints_in(value: Any, kind: type[Marker], *, marked: bool = False
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             marks = _marks([field.annotation, *field.metadata], kind)
-            inner = any(mark.when(value) for mark in marks)
+            inner = marked or any(mark.when(value) for mark in marks)
             yield from _marked_endpoints_in(getattr(value, name), kind, marked=inner)
     elif isinstance(value, tuple | list):
         for item in value:

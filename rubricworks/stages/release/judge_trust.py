@@ -15,12 +15,6 @@ from pydantic import Field, JsonValue
 from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
-from rubricworks.reports.agreement import errors_text, identity_text, probe_lines
-from rubricworks.reports.rubric_audit import AUDIT_FILE
-from rubricworks.reports.run_folder import read_value
-from rubricworks.rewards import NoiseRates
-from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job
 from rubricworks.policy.rewards.measured_rates import (
     AGREEMENT_FILE,
     OtherJudge,
@@ -29,6 +23,12 @@ from rubricworks.policy.rewards.measured_rates import (
     parse_agreement,
     stated_rates,
 )
+from rubricworks.reports.agreement import errors_text, identity_text, probe_lines
+from rubricworks.reports.rubric_audit import AUDIT_FILE
+from rubricworks.reports.run_folder import read_value
+from rubricworks.rewards import NoiseRates
+from rubricworks.runtime.config import StageConfig
+from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
 
 REPORT_FIELD = "report.agreement"

@@ -17,6 +17,7 @@ from rubricworks.methods.rubicap.report.results import (
     headline,
     shared_criteria,
 )
+from rubricworks.policy.rewards.canary import CANARY_FILE, CanaryRecord
 from rubricworks.reports.charts import LineChart, line_chart
 from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.curves import Step, read_steps
@@ -42,7 +43,6 @@ from rubricworks.reports.settings import (
 )
 from rubricworks.runtime.stage_table import REPORTS
 from rubricworks.stages.release.judge_trust import audit_details, judge_trust_values, read_audit
-from rubricworks.policy.rewards.canary import CANARY_FILE, CanaryRecord
 from rubricworks.training.policy.response_statistics import LENGTH, OBJECTS, REPETITION, TEXT_STATISTICS
 
 RUBICAP_TABLES = (
