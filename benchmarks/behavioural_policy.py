@@ -150,7 +150,7 @@ def credits_of(rubric: Rubric, text: str) -> list[float]:
 
 
 def with_pitfalls(prompt: Prompt, policy: Policy, rng: random.Random) -> Prompt:
-    """Add pitfalls as `rubric.pitfalls` does."""
+    """Add pitfalls as `policy.reward.refresh.pitfalls` does."""
     texts = dict.fromkeys(policy.caption(prompt.scene, rng)[0] for _ in range(DRAWS))
     rubric = prompt.rubric
     failures = sorted(texts, key=lambda text: signed_reward(credits_of(rubric, text), rubric.weights) or 0.0)[:SHOWN]

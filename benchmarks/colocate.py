@@ -5,7 +5,7 @@
     make bench-colocate FINISHED=runs/quickstart-…
 
 Samples, rubrics and the student after its warm-up are the run's own; the policy is trained and scored by the same
-configurations, but for `policy.vllm`. Simulated images and judges, a real student.
+configurations, but for `policy.algorithm.rollouts.vllm`. Simulated images and judges, a real student.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.launch import launch
 from rubricworks.training.policy import grpo
 
-_COLOCATED = ("policy.vllm.mode=colocate", "policy.vllm.max_model_length=128")
+_COLOCATED = ("policy.algorithm.rollouts.vllm.mode=colocate", "policy.algorithm.rollouts.vllm.max_model_length=128")
 _FIGURES = {"win rate": "arena_win", "rubric reward": "rubric_reward", "oracle F1": "oracle_f1"}
 
 
@@ -45,7 +45,7 @@ def colocated_run(finished: Path, out: Path, *changes: str) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="folder of a finished quickstart")
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="a change, such as policy.steps=20")
+    parser.add_argument("--set", dest="changes", action="append", default=[], help="a change, such as policy.algorithm.steps=20")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scores = colocated_run(arguments.run.resolve(), Path(folder) / "colocated", *arguments.changes)

@@ -1,6 +1,6 @@
 """YAML of configuration files: no doubled keys, no aliases that loop or multiply, bounded depth and numbers.
 
-Booleans are those of YAML 1.2, so that `off` is a word, as in `policy.pointability: off`.
+Booleans are those of YAML 1.2, so that `off` is a word, as in `policy.reward.pointability: off`.
 """
 
 import re

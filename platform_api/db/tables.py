@@ -239,7 +239,7 @@ class Submission(Table):
     recipe: Mapped[str] = mapped_column(Text)
     """The text, as it was submitted."""
     overrides: Mapped[list[str] | None] = mapped_column(JSON)
-    """Fields changed beside it, as `policy.steps=50`; None for a submission of the version before."""
+    """Fields changed beside it, as `policy.algorithm.steps=50`; None for a submission of the version before."""
     arm: Mapped[str | None] = mapped_column(String(100))
     service: Mapped[str] = mapped_column(String(100))
     """The process that took the name."""

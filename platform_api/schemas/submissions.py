@@ -23,7 +23,7 @@ class SubmissionRequest(BaseModel):
     run: str | None = Field(
         default=None, max_length=100, description="Name of the run; by default recipe and time", examples=["nightly-7"]
     )
-    overrides: list[Override] = Field(default=[], max_length=MAX_CHANGES, examples=[["policy.steps=50"]])
+    overrides: list[Override] = Field(default=[], max_length=MAX_CHANGES, examples=[["policy.algorithm.steps=50"]])
     arm: str | None = Field(default=None, max_length=100, description="One of the recipe's arms")
     place: Place | None = Field(
         default=None, description="By default here, if the service listens on loopback alone", examples=["here"]
@@ -42,7 +42,7 @@ class SubmissionBody(BaseModel):
     )
     overrides: list[str] | None = Field(
         description="Fields changed beside the recipe; null for a submission of an older version",
-        examples=[["policy.steps=50"]],
+        examples=[["policy.algorithm.steps=50"]],
     )
     arm: str | None
     submitted_by: str = Field(examples=["ada"])

@@ -84,7 +84,7 @@ def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Fields that differ, as `policy.steps: 100 → 4`; a missing field is null."""
+    """Fields that differ, as `policy.algorithm.steps: 100 → 4`; a missing field is null."""
     lines = []
     for name in sorted(before.keys() | after.keys()):
         one, other = before.get(name), after.get(name)

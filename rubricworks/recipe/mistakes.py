@@ -32,7 +32,7 @@ class Mistake(NamedTuple):
     text: str
     """Field and problem, on one line."""
     field: str = ""
-    """Path of the field, `policy.group_size`; empty for the whole recipe."""
+    """Path of the field, `policy.algorithm.rollouts.group_size`; empty for the whole recipe."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"

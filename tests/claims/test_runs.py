@@ -37,9 +37,9 @@ def calls(tmp_path):
 
 
 def test_each_seed_is_one_run_of_the_recipe_as_a_user_types_it(call, tmp_path):
-    lines = call([1, 7], ["policy.steps=4"], at_once=1)
+    lines = call([1, 7], ["policy.algorithm.steps=4"], at_once=1)
     first, second = calls(tmp_path)
-    settings = ["--set", "policy.steps=4", "--set"]
+    settings = ["--set", "policy.algorithm.steps=4", "--set"]
     assert first["words"] == ["run", "rlr3-laptop", "--runs", str(tmp_path), "--run", "seed-1", *settings, "seed=1"]
     assert second["words"][-1] == "seed=7"
     assert first["threads"] == "1"
@@ -93,9 +93,9 @@ def test_finished_seeds_are_not_run_again(call, tmp_path):
 
 def test_stopped_seed_is_resumed_with_the_settings_that_it_has(call, tmp_path):
     with pytest.raises(UserError, match=r"seed 1 failed: no room on / \(log: .*seed-1\.log\).*same command again"):
-        call([1, 2, 3], ["policy.steps=4"], at_once=1, **{"seed-1": "fail"})
+        call([1, 2, 3], ["policy.algorithm.steps=4"], at_once=1, **{"seed-1": "fail"})
     assert [one["run"] for one in calls(tmp_path)] == ["seed-1"]
-    call([1, 2, 3], ["policy.steps=4"], at_once=1, **{"seed-1": "fail"})
+    call([1, 2, 3], ["policy.algorithm.steps=4"], at_once=1, **{"seed-1": "fail"})
     assert calls(tmp_path)[1]["words"] == ["run", "--runs", str(tmp_path), "--resume", "seed-1"]
     assert [one["run"] for one in calls(tmp_path)] == ["seed-1", "seed-1", "seed-2", "seed-3"]
 

@@ -33,12 +33,12 @@ def calls(place):
 
 @pytest.mark.slow
 def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
-    result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.steps=4")
+    result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.algorithm.steps=4")
     assert result.code == 0, result
     runs = calls(place)
     assert runs[0]["words"] == [
         *("run", LAPTOP, "--runs", str(place), "--run", "seed-3"),
-        *("--set", "policy.steps=4", "--set", "seed=3"),
+        *("--set", "policy.algorithm.steps=4", "--set", "seed=3"),
     ]
     assert sorted((one["run"], one["words"][6:10], one["ready"]) for one in runs[1:]) == [
         ("seed-3-linear", ["--arm", "linear", "--reuse", "seed-3"], True),
@@ -46,10 +46,10 @@ def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, pl
     ]
     assert "seed 3, linear: done in" in result.err
     table = ArmTable.model_validate_json((place / "seed-3-table.json").read_bytes())
-    assert (table.seed, table.changed, table.simulated) == (3, ("policy.steps: 120 → 4",), True)
+    assert (table.seed, table.changed, table.simulated) == (3, ("policy.algorithm.steps: 120 → 4",), True)
     assert [row.arm for row in table.rows] == ["base", "own", "no_recall", "linear"]
 
-    again = tell("arms", LAPTOP, "--arm", "no_recall", "--seed", "3", "--set", "policy.steps=4")
+    again = tell("arms", LAPTOP, "--arm", "no_recall", "--seed", "3", "--set", "policy.algorithm.steps=4")
     assert "seed 3; seed 3, no_recall: finished in an earlier call" in again.err
     assert len(calls(place)) == len(runs)
 
@@ -117,11 +117,11 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
         (["--arm", "no_recal"], "no arm 'no_recal'; did you mean no_recall?"),
         (["--arm", "linear", "--set", "policy.stepps=3"], "stepps"),
         (
-            ["--arm", "linear", "--set", "policy.length={control: none}"],
-            "the arm linear is about policy.length.control",
+            ["--arm", "linear", "--set", "policy.reward.length={control: none}"],
+            "the arm linear is about policy.reward.length.control",
         ),
         (["--arm", "linear", "--set", "seed=4"], "follows the seed of each run"),
-        (["--arm", "linear", "--set", "policy.steps=4", "--only-report"], "--only-report makes none"),
+        (["--arm", "linear", "--set", "policy.algorithm.steps=4", "--only-report"], "--only-report makes none"),
         (["--arm", "linear", "--only-report"], "seed-1: there is no run here"),
         (["--table", "everything"], "'everything' is not one of"),
     ],
@@ -162,9 +162,9 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1-linear", "linear", base=BASE | {"length_tokens": 31.0})
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert "its base model does not answer as that of" in result.err
-    write_captions(place / "seed-1-linear", "linear", settings=["policy.steps=20"])
+    write_captions(place / "seed-1-linear", "linear", settings=["policy.algorithm.steps=20"])
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
-    assert "different settings (policy.steps: 120 → 20)" in result.err
+    assert "different settings (policy.algorithm.steps: 120 → 20)" in result.err
     write_captions(place / "seed-1-linear", "no_length")
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert 'different settings (arm: "linear" → "no_length"' in result.err

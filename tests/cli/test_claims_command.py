@@ -29,7 +29,7 @@ def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
 
     report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
     assert report.seeds == (1, 2, 3)
-    assert report.changed == ("policy.group_size: 8 → 2",)
+    assert report.changed == ("policy.algorithm.rollouts.group_size: 8 → 2",)
     findings = {one.claim.name: one for one in report.findings}
     assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
     assert findings["gate-unmasks"].claim.ours
@@ -59,7 +59,7 @@ def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell
     ("words", "message"),
     [
         (["--only-report"], "seed-4: there is no run here"),
-        (["--seeds", "1-3"], "seed-1 was run with other settings (policy.group_size: 2 → 8)"),
+        (["--seeds", "1-3"], "seed-1 was run with other settings (policy.algorithm.rollouts.group_size: 2 → 8)"),
         (["--seeds", "1-3", "--only-report", "--set", PAIRS], "--only-report makes none"),
         (["--seeds", "7", "--set", "policy.stepps=3"], "stepps"),
         (["--seeds", "7", "--set", "seed=3"], "--set seed=3: what is random follows the seed of each run"),
@@ -77,10 +77,10 @@ def test_mistakes_are_told_before_anything_runs(tell, runs, words, message):
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_compared(tell, runs):
-    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.steps=20"])
+    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.algorithm.steps=20"])
     result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
     assert result.code == 2
-    assert re.search(r"different settings \(policy.steps: \d+ → 20\)", result.err)
+    assert re.search(r"different settings \(policy.algorithm.steps: \d+ → 20\)", result.err)
 
 
 def test_a_seed_that_a_section_has_of_its_own_is_a_setting(tell, runs):

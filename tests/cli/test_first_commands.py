@@ -105,7 +105,7 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
     models = [
         *recipe.committee.teachers,
         recipe.rubric.writer,
-        recipe.policy.judge,
+        recipe.policy.reward.judge,
         recipe.evaluation.scorers.arena.judge,
     ]
     assert {(model.url, model.model) for model in models} == {(url, "our-model")}
@@ -152,7 +152,7 @@ def test_init_for_the_tiny_student_leads_to_a_recipe_that_doctor_finds_ready(tel
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.warm_up.sft is not None
     assert not recipe.lora
-    assert recipe.policy.bf16 is False
+    assert recipe.policy.algorithm.optimizer.precision is False
     assert recipe.committee.prompt != recipe.data.prompt
     assert "10 images, 10 with captions" in result.out
     result = tell("doctor", "my-recipe.yaml")
@@ -198,7 +198,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
         assert load_recipe(tmp_path / out).warm_up.student == str(student)
     assert tell("doctor", "small.yaml").code == 0
 
-    on_cpu = ["--set", "policy.bf16=false", "--set", "policy.lora=null"]
+    on_cpu = ["--set", "policy.algorithm.optimizer.precision=false", "--set", "policy.algorithm.optimizer.lora=null"]
     refused = tell("doctor", "large.yaml", *on_cpu)
     assert refused.code == 2
     assert "no GPU is visible" in refused.out
@@ -206,7 +206,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
     assert tell("doctor", "large.yaml", *on_cpu, "--set", "allow_cpu=true").code == 0
     unfit = tell("doctor", "large.yaml", "--set", "allow_cpu=true")
     assert unfit.code == 2
-    assert "policy.bf16: there is no GPU here" in unfit.out
+    assert "policy.algorithm.optimizer.precision: there is no GPU here" in unfit.out
 
 
 def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, serve):
@@ -215,7 +215,7 @@ def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, 
     result = tell("init", "--images", odd, "--endpoint", server_of(serve, "team: a, b"), "--student", "tiny")
     assert result.code == 0, result
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
-    assert (recipe.data.source, recipe.policy.judge.model) == (str(odd), "team: a, b")
+    assert (recipe.data.source, recipe.policy.reward.judge.model) == (str(odd), "team: a, b")
 
 
 def test_init_repeats_no_password_and_leaves_no_file(tell, tmp_path, images):
@@ -258,7 +258,7 @@ def test_doctor_checks_everything_and_its_exit_code_says_whether_anything_is_to_
         "doctor",
         recipe,
         "--set",
-        "policy.judge.url=http://127.0.0.1:9/v1",
+        "policy.reward.judge.url=http://127.0.0.1:9/v1",
         "--set",
         "rubric.writer.url=${NOT_SET_ANYWHERE}",
         "--set",

@@ -13,7 +13,7 @@ CLUSTER = {
     "pools": {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}},
     "stages": {"default": {"pool": "cpu"}, "train_policy": {"pool": "h100", "accelerators": 1}},
 }
-ARMS = {"gentle": {"policy.group_size": 2}}
+ARMS = {"gentle": {"policy.algorithm.rollouts.group_size": 2}}
 
 
 @pytest.fixture

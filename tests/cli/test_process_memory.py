@@ -35,7 +35,7 @@ def test_a_training_on_eight_accelerators_states_the_memory_of_each(planned):
 
 
 def test_bfloat16_weights_halve_it(planned):
-    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}, "policy.master_weights=false"))
+    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}, "policy.algorithm.optimizer.precision=false"))
     assert "6.5 GiB each" in line
     assert "13 GiB of host memory" in line
 
@@ -120,7 +120,7 @@ def test_on_a_volume_nothing_is_asked_of_the_node(planned, change):
     assert "ephemeral-storage" not in resources(pod)["requests"]
 
 
-NO_LIMIT = "policy.vllm.max_model_length=null"
+NO_LIMIT = "policy.algorithm.rollouts.vllm.max_model_length=null"
 
 
 def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planned):
@@ -134,7 +134,7 @@ def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planne
 
 @pytest.mark.parametrize(
     "change",
-    ["policy.vllm.max_model_length=8192", "policy.vllm.mode=off", "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct"],
+    ["policy.algorithm.rollouts.vllm.max_model_length=8192", "policy.algorithm.rollouts.vllm.mode=off", "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct"],
 )
 def test_with_a_limit_elsewhere_or_small_it_starts(planned, change):
     assert colocate_warning(planned("rubicap", {}, NO_LIMIT, change)) == ""

@@ -11,10 +11,10 @@ from rubricworks.recipe.files import load_recipe
 
 ARMS = """\
 arms:
-  no_gate: {policy.gate: false}
+  no_gate: {policy.reward.gate: false}
   plain:
-    policy.gate: false
-    policy.remap: false
+    policy.reward.gate: false
+    policy.reward.remap: false
   others: {policy.more_judges.0.model: third, checklists.verifiers: {"*": [text_verify]}}
 """
 
@@ -50,8 +50,8 @@ def test_an_arm_reaches_into_lists_and_replaces_sections(path):
 
 
 def test_what_the_command_line_sets_wins_over_the_arm(path):
-    arm = load_recipe(path, ["policy.remap=true"], arm="plain")
-    assert (arm.policy.gate, arm.policy.remap) == (False, True)
+    arm = load_recipe(path, ["policy.reward.remap=true"], arm="plain")
+    assert (arm.policy.reward.gate, arm.policy.reward.remap) == (False, True)
 
 
 def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
@@ -66,13 +66,13 @@ def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
 def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
     first = len(RECIPE.splitlines()) + 1
     mistake_lines = mistakes(
-        path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.gate: false\n    policy.beta: 0.1\n"
+        path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.reward.gate: false\n    policy.algorithm.beta: 0.1\n"
     )
     assert mistake_lines[0] == f"{first + 6}: arms.a: policy.gatee: no such field; did you mean gate?"
-    assert mistake_lines[1].startswith(f"{first + 7}: arms.b: policy.loss_type group_token_mean has no KL penalty")
+    assert mistake_lines[1].startswith(f"{first + 7}: arms.b: policy.algorithm.loss group_token_mean has no KL penalty")
     assert len(mistake_lines) == 2
-    (mistake,) = mistakes(path, ARMS + "  c:\n    policy.gate: false\n    policy.steps: many\n")
-    assert mistake.startswith(f"{first + 8}: arms.c: policy.steps: ")
+    (mistake,) = mistakes(path, ARMS + "  c:\n    policy.reward.gate: false\n    policy.algorithm.steps: many\n")
+    assert mistake.startswith(f"{first + 8}: arms.c: policy.algorithm.steps: ")
     assert '(given: "many")' in mistake
 
 
@@ -81,9 +81,9 @@ def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
     [
         ("  a: {polcy.gate: true}", "arms.a: polcy: no such field; did you mean policy?"),
         ("  a: {policy.more_judges.3.model: x}", "arms.a: policy.more_judges.3.model: no '3' here; this is a list"),
-        ("  a: [policy.gate]", "arms.a: Input should be a valid dictionary"),
-        ("  Big Name: {policy.gate: true}", "String should match pattern"),
-        ("  a: {policy.milestone_every: 7}", "arms.a: policy.milestone_every 7 does not divide policy.steps 20"),
+        ("  a: [policy.reward.gate]", "arms.a: Input should be a valid dictionary"),
+        ("  Big Name: {policy.reward.gate: true}", "String should match pattern"),
+        ("  a: {policy.algorithm.milestone_every: 7}", "arms.a: policy.algorithm.milestone_every 7 does not divide policy.algorithm.steps 20"),
     ],
 )
 def test_a_mistake_in_an_arm_is_one_line_before_anything_runs(path, arm, message):
@@ -97,13 +97,13 @@ def test_a_mistake_in_the_recipe_itself_is_told_once_and_not_for_every_arm(path)
     with pytest.raises(UserError) as caught:
         load_recipe(path)
     assert str(caught.value).count("\n") == 0
-    assert "policy.steps" in str(caught.value)
+    assert "policy.algorithm.steps" in str(caught.value)
     assert "arms" not in str(caught.value)
 
 
 def test_an_override_that_an_arm_could_not_have_is_no_hindrance_to_other_runs(path):
-    path.write_text(RECIPE + "arms:\n  often: {policy.milestone_every: 5}\n")
-    assert load_recipe(path, ["policy.steps=12", "policy.milestone_every=4"]).policy.steps == 12
+    path.write_text(RECIPE + "arms:\n  often: {policy.algorithm.milestone_every: 5}\n")
+    assert load_recipe(path, ["policy.algorithm.steps=12", "policy.algorithm.milestone_every=4"]).policy.algorithm.steps == 12
 
 
 def test_a_plan_is_that_of_the_arm(path, tell, tmp_path):

@@ -98,15 +98,15 @@ def test_a_value_that_cannot_work_is_refused_in_one_line(tmp_path, old, new, mes
 
 def test_group_size_one_names_the_section_and_its_line(tmp_path):
     (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  steps: 2\n  group_size: 1"))
-    assert line == "17: policy.group_size is 1; a group needs at least 2 rollouts"
+    assert line == "17: policy.algorithm.rollouts.group_size is 1; a group needs at least 2 rollouts"
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("policy.stepz=3", "policy.stepz: no such field; did you mean steps?"),
-        ("policy.group_size=1", "policy.group_size is 1"),
-        ("policy.steps", "write it as section.field=value"),
+        ("policy.algorithm.rollouts.group_size=1", "policy.algorithm.rollouts.group_size is 1"),
+        ("policy.algorithm.steps", "write it as section.field=value"),
         ("committee.teachers.0.model=[", "is not a YAML value"),
         ("committee.teachers.9.model=x", "no '9' here; this is a list, numbered 0 to 1"),
         ("committee.teachers.x=1", "no 'x' here; this is a list, numbered 0 to 1"),
@@ -135,22 +135,22 @@ def test_an_evaluation_without_scorers_and_an_unknown_one_are_refused(tmp_path):
 def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    recipe = load_recipe(path, ["committee.teachers.1.model=three", "policy.steps=null", "policy.epochs=1.5"])
+    recipe = load_recipe(path, ["committee.teachers.1.model=three", "policy.algorithm.steps=null", "policy.algorithm.epochs=1.5"])
     assert [teacher.model for teacher in recipe.committee.teachers] == ["one", "three"]
-    assert (recipe.policy.steps, recipe.policy.epochs) == (None, 1.5)
+    assert (recipe.policy.algorithm.steps, recipe.policy.algorithm.epochs) == (None, 1.5)
 
 
 def test_an_override_of_one_place_does_not_reach_its_aliases(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    recipe = load_recipe(path, ["policy.judge.model=other"])
-    assert (recipe.policy.judge.model, recipe.evaluation.scorers.rubric.judge.model) == ("other", "judge")
+    recipe = load_recipe(path, ["policy.reward.judge.model=other"])
+    assert (recipe.policy.reward.judge.model, recipe.evaluation.scorers.rubric.judge.model) == ("other", "judge")
 
 
 def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    recipe = load_recipe(path, ["rubric.refresh_every=5"])
+    recipe = load_recipe(path, ["policy.reward.refresh.every=5"])
     saved = tmp_path / "recipe.yaml"
     saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))
     assert load_recipe(saved) == recipe
@@ -158,11 +158,11 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
 
 
 def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
-    mistake_lines = mistakes(tmp_path, RECIPE, "policy.steps=none", "data.heldout=3", "warm_up.sft.learning_rate=-1")
+    mistake_lines = mistakes(tmp_path, RECIPE, "policy.algorithm.steps=none", "data.heldout=3", "warm_up.sft.optimizer.learning_rate=-1")
     assert sorted(line.split(": ")[:2] for line in mistake_lines) == [
         ["--set data.heldout=3", "data.heldout"],
-        ["--set policy.steps=none", "policy.steps"],
-        ["--set warm_up.sft.learning_rate=-1", "warm_up.sft.learning_rate"],
+        ["--set policy.algorithm.steps=none", "policy.algorithm.steps"],
+        ["--set warm_up.sft.optimizer.learning_rate=-1", "warm_up.sft.optimizer.learning_rate"],
     ]
 
 
@@ -180,9 +180,9 @@ def test_a_mistake_of_the_file_stays_the_files(tmp_path):
 def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text((recipe_path("balcaprl-laptop")).read_text().replace("pointability: strict", "pointability: off"))
-    assert load_recipe(path).policy.pointability == "off"
-    recipe = load_recipe(recipe_path("balcaprl-laptop"), ["policy.pointability=off", "policy.bf16=no"])
-    assert (recipe.policy.pointability, recipe.policy.bf16) == ("off", False)
+    assert load_recipe(path).policy.reward.pointability == "off"
+    recipe = load_recipe(recipe_path("balcaprl-laptop"), ["policy.reward.pointability=off", "policy.algorithm.optimizer.precision=no"])
+    assert (recipe.policy.reward.pointability, recipe.policy.algorithm.optimizer.precision) == ("off", False)
 
 
 def test_of_a_thousand_mistakes_the_first_are_listed_and_the_others_counted(tmp_path):
@@ -218,7 +218,7 @@ def test_a_path_deeper_than_any_field_is_refused(tmp_path, place):
     assert "parts; a field has at most 64" in line
 
 
-@pytest.mark.parametrize("field", ["policy.learning_rate", "policy.length.upper", "policy.weights.recall"])
+@pytest.mark.parametrize("field", ["policy.algorithm.optimizer.learning_rate", "policy.reward.length.upper", "policy.reward.weights.recall"])
 @pytest.mark.parametrize("number", [".inf", ".nan"])
 def test_numbers_are_finite(field, number):
     with pytest.raises(UserError, match=f"--set {field}={number}: {field}: .*finite"):
@@ -262,7 +262,7 @@ def test_yaml_that_means_two_things_or_too_much_is_one_line(tell, tmp_path, text
 
 @pytest.mark.parametrize("value", ["[" * 20_000, "[" * 20_000 + "]" * 20_000, "9" * 4_401, "&a [*a]", "{a: 1, a: 2}"])
 def test_value_of_set_is_held_to_the_same_bounds(tell, value):
-    result = tell("run", "quickstart", "--dry-run", "--set", f"policy.steps={value}")
+    result = tell("run", "quickstart", "--dry-run", "--set", f"policy.algorithm.steps={value}")
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert "is not a YAML value" in result.err
     assert len(result.err) < 600
@@ -280,9 +280,9 @@ def test_anchors_aliases_and_merges_are_read_as_before(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "where"),
     [
-        ("  steps: 2", "  steps: true", "16: policy.steps: "),
-        ("  steps: 2", "  steps: 2\n  learning_rate: true", "17: policy.learning_rate: "),
-        ("  steps: 2", "  steps: 2\n  adam_betas: [0.9, true]", "17: policy.adam_betas.1: "),
+        ("  steps: 2", "  steps: true", "16: policy.algorithm.steps: "),
+        ("  steps: 2", "  steps: 2\n  learning_rate: true", "17: policy.algorithm.optimizer.learning_rate: "),
+        ("  steps: 2", "  steps: 2\n  adam_betas: [0.9, true]", "17: policy.algorithm.optimizer.betas.1: "),
         ("model: writer", "model: writer, max_tokens: True", "13: rubric.writer.max_tokens: "),
         ("name: mine", "name: mine\nbudget: {tokens: true}", "2: budget.tokens: "),
         ("name: mine", "name: mine\nprices: {judge: {price_in: true, price_out: 1}}", "2: prices.judge.price_in: "),

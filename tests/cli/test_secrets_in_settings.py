@@ -38,12 +38,12 @@ def recipe(tmp_path) -> Path:
         (f"tracking.uri={URL}", "tracking.uri: the user or password of a URL"),
         (f"data.source={URL}/list.json", "data.source: the user or password of a URL"),
         (f"cluster.kubeflow.url={URL}", "cluster.kubeflow.url: the user or password of a URL"),
-        (f"policy.judge.url={URL}", "policy.judge.url: holds a user or password"),
-        (f"policy.judge.url=https://host/v1?api_key={SECRET}", "policy.judge.url: holds a user or password"),
-        (f"policy.judge.extra_body={{x: [sk-{SECRET}]}}", "policy.judge.extra_body.x.0: a key"),
+        (f"policy.reward.judge.url={URL}", "policy.reward.judge.url: holds a user or password"),
+        (f"policy.reward.judge.url=https://host/v1?api_key={SECRET}", "policy.reward.judge.url: holds a user or password"),
+        (f"policy.reward.judge.extra_body={{x: [sk-{SECRET}]}}", "policy.reward.judge.extra_body.x.0: a key"),
         (f"seed={URL}", "seed: Input should be a valid integer"),
         (f"cluster.nonsense.api_key={SECRET}", "cluster.nonsense: no such field"),
-        (f"policy.judge={{url: {URL}", "is not a YAML value"),
+        (f"policy.reward.judge={{url: {URL}", "is not a YAML value"),
     ],
 )
 @pytest.mark.parametrize("on", [(), ("--on", "kubeflow")], ids=["here", "kubeflow"])

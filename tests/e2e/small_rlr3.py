@@ -31,12 +31,12 @@ TINY_RLR3 = {
     "genrm.rlvr.prompts_per_step": 2,
     "audit.per_category": 2,
     "audit.shard_size": 1,
-    "policy.steps": 4,
-    "policy.milestone_every": 2,
-    "policy.save_every": 1,
-    "policy.prompts_per_step": 4,
-    "policy.group_size": 4,
-    "policy.learning_rate": 1e-3,
+    "policy.algorithm.steps": 4,
+    "policy.algorithm.milestone_every": 2,
+    "policy.algorithm.save_every": 1,
+    "policy.algorithm.rollouts.prompts_per_step": 4,
+    "policy.algorithm.rollouts.group_size": 4,
+    "policy.algorithm.optimizer.learning_rate": 1e-3,
 }
 """Every stage does something, the trainings have several checkpoints, and the rate is high enough to move weights."""
 

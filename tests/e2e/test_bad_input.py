@@ -76,8 +76,8 @@ def test_dead_endpoint_is_named_by_its_field_with_a_test_command(tmp_path, photo
 
 
 def test_a_model_that_is_not_served_is_named_with_those_that_are(tmp_path, recipe):
-    outcome = rubricworks("run", recipe, "--set", "policy.judge.model=jugde", cwd=tmp_path)
-    one_line(outcome, "endpoint policy.judge", "jugde at ", "it serves captioner-1")
+    outcome = rubricworks("run", recipe, "--set", "policy.reward.judge.model=jugde", cwd=tmp_path)
+    one_line(outcome, "endpoint policy.reward.judge", "jugde at ", "it serves captioner-1")
 
 
 def test_no_mlflow_server_at_the_uri(tmp_path, recipe):

@@ -306,9 +306,9 @@ def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, 
     ("change", "message"),
     [
         ({"prompts_per_step": 5}, "4 prompts with a rubric"),
-        ({"temperature": 0.5}, "policy.temperature is for models that write tokens"),
+        ({"temperature": 0.5}, "policy.algorithm.rollouts.temperature is for models that write tokens"),
         ({"milestone_every": 1}, "milestone_every"),
-        ({"lora": LoraOptions(targets=("nowhere",))}, "policy.lora"),
+        ({"lora": LoraOptions(targets=("nowhere",))}, "policy.algorithm.optimizer.lora"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_the_first_step(flow, tmp_path, change, message):

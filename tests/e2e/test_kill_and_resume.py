@@ -14,15 +14,15 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 # Rubrics that ask for what the student misses, and a student that moves: each rewriting differs from the one before.
 REFRESH = {
-    "rubric.refresh_every": 2,
+    "policy.reward.refresh.every": 2,
     "rubric.coverage": "discriminative",
     "rubric.guards": False,
     "warm_up.sft.steps": 60,
     "warm_up.sft.batch_size": 32,
     "warm_up.sft.save_every": 30,
     "student.max_new_tokens": 24,
-    "policy.max_new_tokens": 24,
-    "policy.learning_rate": 3e-3,
+    "policy.algorithm.rollouts.max_new_tokens": 24,
+    "policy.algorithm.optimizer.learning_rate": 3e-3,
 }
 RUBRICS = "train_policy/refreshed_rubrics"
 

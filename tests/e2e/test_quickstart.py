@@ -110,7 +110,7 @@ def test_stages_are_nested_in_the_runs_mlflow_run(finished):
     assert {"warm_up", "train_policy", "promote"} <= nested.keys()
     assert {run.info.status for run in (pipeline, *nested.values())} == {"FINISHED"}
     curve = connection.client.get_metric_history(nested["train_policy"].info.run_id, "reward")
-    assert [point.step for point in curve] == list(range(1, TINY["policy.steps"] + 1))
+    assert [point.step for point in curve] == list(range(1, TINY["policy.algorithm.steps"] + 1))
 
 
 def test_only_a_promoted_model_is_champion(finished, promoted):
@@ -169,7 +169,7 @@ def test_what_is_made_from_the_same_is_taken_and_the_rest_is_made(finished):
 
 def test_in_another_world_nothing_is_the_same(finished):
     runs = finished.run.parent
-    small = {**TINY, "policy.steps": 2, "world.seed": 5}
+    small = {**TINY, "policy.algorithm.steps": 2, "world.seed": 5}
     finish_run(runs, "quickstart", *settings(small), "--run", "elsewhere", "--reuse", "main")
     assert not any("reused" in line for line in read_ledger(runs / "elsewhere"))
 

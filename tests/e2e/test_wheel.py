@@ -71,7 +71,7 @@ def test_the_installed_wheel_runs_a_recipe_from_another_folder(place, tmp_path, 
     assert str(CHECKOUT) not in where[1:]
 
     command = [python, "-m", "rubricworks.cli"]
-    small = settings({**TINY, "policy.steps": 2})
+    small = settings({**TINY, "policy.algorithm.steps": 2})
     run = Run(tmp_path / "runs", "quickstart", *small, "--run", "wheel", command=command, cwd=tmp_path)
     run.finish()
     assert (tmp_path / "runs" / "wheel" / "report.html").stat().st_size > 10_000

@@ -235,7 +235,7 @@ def test_a_body_without_a_length_is_not_read_beyond_the_limit(url, method, path)
 
 
 def test_half_a_surrogate_pair_in_an_override_is_a_problem_of_its_field(url):
-    body = b'{"recipe": "name: quickstart\\n", "overrides": ["policy.steps=\\ud800"]}'
+    body = b'{"recipe": "name: quickstart\\n", "overrides": ["policy.algorithm.steps=\\ud800"]}'
     status, _, answer = exchange(f"{url}/api/v1/submissions", method="POST", body=body, **bearer())
     assert (status, json.loads(answer)["fields"][0]["field"]) == (422, "body.overrides.0")
 

@@ -275,7 +275,7 @@ PROBLEM = "/runs/nobody"
 SHORT_CHILD = """
     import sys
     print("started", flush=True)
-    sys.exit("error: policy.judge: the endpoint does not answer; start it, and resume the run")
+    sys.exit("error: policy.reward.judge: the endpoint does not answer; start it, and resume the run")
 """
 
 
@@ -466,7 +466,7 @@ def test_a_form_with_mistakes_fits_its_screen_and_can_be_read_by_everybody(brows
     inspector = Inspector(browser, pages, width, scheme, rules)
     page = inspector.page
     page.goto(f"{pages.pages}/new-run")
-    page.get_by_label("Changes, one a line").fill("policy.group_size=1\npolicy.no_such_field=1")
+    page.get_by_label("Changes, one a line").fill("policy.algorithm.rollouts.group_size=1\npolicy.no_such_field=1")
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("alert")).to_contain_text("group_size")
     inspector.look("new-run-mistakes")

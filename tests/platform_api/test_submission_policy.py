@@ -21,7 +21,7 @@ def reached(*overrides, policy=ADMITTED):
 
 
 def judge(url, key="null"):
-    return f'policy.judge={{url: "{url}", model: judge, api_key_env: {key}}}'
+    return f'policy.reward.judge={{url: "{url}", model: judge, api_key_env: {key}}}'
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_admitted_servers_and_keys_are_reached(url, key):
     ],
 )
 def test_other_servers_and_keys_are_refused_beside_the_field(url, key):
-    assert "policy.judge.url" in " ".join(reached(judge(url, key)))
+    assert "policy.reward.judge.url" in " ".join(reached(judge(url, key)))
 
 
 @pytest.mark.parametrize("begin", ["https://evil.example\\\\@api.example.org", "${JUDGE_URL}@evil.example"])
@@ -79,8 +79,8 @@ def test_other_places_are_refused(source):
 def test_functions_hosts_of_images_arms_and_clusters_are_checked():
     assert reached("data.allowed_hosts=[images.example.org]") == []
     assert reached("data.allowed_hosts=[evil.example]") == ["data.allowed_hosts"]
-    arm = {"bad": {"policy.judge.url": "https://evil.example/v1"}}
-    assert reached(f"arms={yaml.safe_dump(arm, default_flow_style=True)}") == ["arms.bad.policy.judge.url"]
+    arm = {"bad": {"policy.reward.judge.url": "https://evil.example/v1"}}
+    assert reached(f"arms={yaml.safe_dump(arm, default_flow_style=True)}") == ["arms.bad.policy.reward.judge.url"]
     assert reached('tracking.uri="https://evil.example"') == ["tracking.uri"]
     assert reached("world=null", 'cluster={storage: "s3://mine/runs", images: {cpu: evil}}')[-1] == "cluster"
 
@@ -108,10 +108,10 @@ def test_recipes_in_the_scene_world_need_no_admission(name):
         ),
         ("new_samples.changes={prepare.source: org/name}", "new_samples.changes.prepare.source"),
         (
-            'new_samples.changes={train_policy.judge.url: "https://api.example.org"}',
-            "new_samples.changes.train_policy.judge.url",
+            'new_samples.changes={train_policy.reward.judge.url: "https://api.example.org"}',
+            "new_samples.changes.train_policy.reward.judge.url",
         ),
-        ("new_samples.changes={train_policy.vllm.mode: server}", "new_samples.changes.train_policy.vllm.mode"),
+        ("new_samples.changes={train_policy.algorithm.rollouts.vllm.mode: server}", "new_samples.changes.train_policy.algorithm.rollouts.vllm.mode"),
     ],
 )
 def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(override, field):
@@ -124,8 +124,8 @@ def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(overri
     [
         "new_samples.admit={hosts: {api.example.org: [KEY_OF_API]}, functions: ['rewards:brevity']}",
         "new_samples.admit={places: [s3://datasets/photographs/2026, /data/images]}",
-        "new_samples.changes={train_policy.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
-        "new_samples.changes={train_policy.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
+        "new_samples.changes={train_policy.algorithm.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
+        "new_samples.changes={train_policy.reward.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
         "new_samples.changes={prepare.source: s3://datasets/photographs/2026}",
     ],
 )
@@ -134,17 +134,17 @@ def test_a_retraining_may_admit_and_change_what_is_admitted(override):
 
 
 def test_a_key_that_an_arm_sends_to_an_admitted_server_is_refused():
-    dotted = {"policy.judge.url": "https://api.example.org", "policy.judge.api_key_env": "AWS_SECRET_ACCESS_KEY"}
+    dotted = {"policy.reward.judge.url": "https://api.example.org", "policy.reward.judge.api_key_env": "AWS_SECRET_ACCESS_KEY"}
     assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") != []
-    dotted["policy.judge.api_key_env"] = "KEY_OF_API"
+    dotted["policy.reward.judge.api_key_env"] = "KEY_OF_API"
     assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") == []
 
 
 def test_a_default_address_is_reached_too():
-    assert reached("policy.vllm={mode: server}") == ["policy.vllm.url"]
-    assert reached("policy.vllm={mode: colocate}") == []
-    for host, refused in (("127.0.0.1:8000", []), ("127.0.0.1", ["policy.vllm.url"])):
-        assert reached("policy.vllm={mode: server}", policy=SubmissionPolicy(hosts={host: ()})) == refused
+    assert reached("policy.algorithm.rollouts.vllm={mode: server}") == ["policy.algorithm.rollouts.vllm.url"]
+    assert reached("policy.algorithm.rollouts.vllm={mode: colocate}") == []
+    for host, refused in (("127.0.0.1:8000", []), ("127.0.0.1", ["policy.algorithm.rollouts.vllm.url"])):
+        assert reached("policy.algorithm.rollouts.vllm={mode: server}", policy=SubmissionPolicy(hosts={host: ()})) == refused
 
 
 def test_tasks_of_lmms_eval_are_admitted_as_code_and_not_as_a_place():

@@ -108,7 +108,7 @@ def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
     with served(settings(stand_in)) as url:
         changes = ["world.scenes=2400", "description=<i>small</i>"]
         # The last one counts, so that the secret is in no recipe that would be refused for it.
-        secret = ["policy.judge.url=https://me:hunter2@host/v1", "policy.judge.url=${RUBRICWORKS_WORLD_URL}"]
+        secret = ["policy.reward.judge.url=https://me:hunter2@host/v1", "policy.reward.judge.url=${RUBRICWORKS_WORLD_URL}"]
         status, body = submit(url, "first", overrides=[*changes, *secret])
         assert (status, body["overrides"][:2], body["overrides"][3:], body["arm"]) == (201, changes, secret[1:], None)
         assert "hunter2" not in json.dumps(body)
@@ -181,13 +181,13 @@ def test_mistakes_are_told_by_field_and_line(stand_in):
         lines = {one["field"]: one["line"] for one in body["fields"]}
         assert lines == {
             "data.heldout": text[: text.index("heldout")].count("\n") + 1,
-            "policy.group_size": text[: text.index("group_size")].count("\n") + 1,
+            "policy.algorithm.rollouts.group_size": text[: text.index("group_size")].count("\n") + 1,
         }
         assert "did you mean held_out?" in str(body["fields"])
         form = f"recipe={text}&run=x".replace("\n", "%0A").replace("&judge", "%26judge").replace("+", "%2B").encode()
         head = {"Content-Type": "application/x-www-form-urlencoded"}
         status, _, page = exchange(f"{url}/new-run", method="POST", body=form, **head, **bearer())
-        assert (status, page.count(b"policy.group_size is 1;"), b'class="wrong"' in page) == (422, 2, True)
+        assert (status, page.count(b"policy.algorithm.rollouts.group_size is 1;"), b'class="wrong"' in page) == (422, 2, True)
         assert not (stand_in / "x").exists()
 
 
@@ -197,13 +197,13 @@ def test_what_is_not_admitted_is_told_with_its_line_or_its_change(quiet_url):
     _, body = submit(quiet_url, "x", text)
     (mistake,) = body["fields"]
     assert mistake["line"] == text[: text.index("http://10.0.0.1:99")].count("\n") + 1
-    change = "policy.judge={url: http://10.0.0.1:99, model: m}"
+    change = "policy.reward.judge={url: http://10.0.0.1:99, model: m}"
     _, body = submit(quiet_url, "x", overrides=[change])
-    assert [(one["field"], one["line"]) for one in body["fields"]] == [("policy.judge.url", None)]
-    text = QUICKSTART + "arms:\n  away:\n    policy.judge: {url: 'http://10.0.0.1:99', model: m}\n"
+    assert [(one["field"], one["line"]) for one in body["fields"]] == [("policy.reward.judge.url", None)]
+    text = QUICKSTART + "arms:\n  away:\n    policy.reward.judge: {url: 'http://10.0.0.1:99', model: m}\n"
     _, body = submit(quiet_url, "x", text, arm="away")
     lines = {one["field"]: one["line"] for one in body["fields"]}
-    assert lines["policy.judge.url"] == text.count("\n")
+    assert lines["policy.reward.judge.url"] == text.count("\n")
 
 
 def test_a_model_without_a_commit_is_refused_by_line_and_no_hub_is_asked(stand_in, tmp_path, serve, monkeypatch):
@@ -221,14 +221,14 @@ def test_a_model_without_a_commit_is_refused_by_line_and_no_hub_is_asked(stand_i
 
 
 def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
-    form = urlencode({"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.steps=1", "arm": "x"})
+    form = urlencode({"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.algorithm.steps=1", "arm": "x"})
     head = {"Content-Type": "application/x-www-form-urlencoded"}
     status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form.encode(), **head, **bearer())
     assert status == 422
     for kept in (
         "<option selected>retrain</option>",
         'value="mine"',
-        "policy.steps=1</textarea>",
+        "policy.algorithm.steps=1</textarea>",
         'name="arm" id="arm" value="x"',
     ):
         assert kept in page.decode()
@@ -285,7 +285,7 @@ def test_a_form_that_is_too_large_is_refused_on_a_page(quiet_url):
 
 def test_first_of_many_unadmitted_places_are_listed_and_the_rest_counted(quiet_url):
     away = "{url: 'http://10.0.0.1:99', model: m}"
-    arms = [f"  a{number}: {{policy.judge: {away}, rubric.writer: {away}}}\n" for number in range(30)]
+    arms = [f"  a{number}: {{policy.reward.judge: {away}, rubric.writer: {away}}}\n" for number in range(30)]
     _, body = submit(quiet_url, "x", f"{QUICKSTART}arms:\n{''.join(arms)}")
     problems = [one["problem"] for one in body["fields"]]
     assert (len(problems), problems[-1]) == (51, "10 more mistakes are not listed; mend these first")

@@ -27,10 +27,10 @@ def without(monkeypatch, *packages):
 @pytest.mark.parametrize(
     ("settings", "package", "reason", "extra"),
     [
-        ("policy.vllm.mode=colocate", "vllm", "vllm.mode: colocate", "gpu"),
+        ("policy.algorithm.rollouts.vllm.mode=colocate", "vllm", "vllm.mode: colocate", "gpu"),
         ("student.engine.kind=vllm", "vllm", "engine.kind: vllm", "gpu"),
-        ("policy.lora.rank=8", "peft", "lora", "train"),
-        ("warm_up.sft.lora.rank=8", "peft", "lora", "train"),
+        ("policy.algorithm.optimizer.lora.rank=8", "peft", "lora", "train"),
+        ("warm_up.sft.optimizer.lora.rank=8", "peft", "lora", "train"),
     ],
 )
 def test_a_missing_package_is_one_line_before_any_call(
@@ -51,7 +51,7 @@ def test_a_missing_package_is_one_line_before_any_call(
 
 
 def test_a_reader_of_text_asks_for_its_package_and_a_model_for_the_comparison_alone(monkeypatch):
-    reader = "policy.text_reader=rapidocr"
+    reader = "policy.reward.text_reader=rapidocr"
     needs = optional_packages(load_recipe(recipe_path("rubricrl-ar-laptop"), [reader]).model_dump(mode="json"))
     assert set(needs) == {"rapidocr_onnxruntime", "rapidfuzz", "opencc"}
     without(monkeypatch, "rapidocr_onnxruntime")
@@ -61,7 +61,7 @@ def test_a_reader_of_text_asks_for_its_package_and_a_model_for_the_comparison_al
     needs = optional_packages(load_recipe(recipe_path("rubricrl-ar-laptop"), [model]).model_dump(mode="json"))
     assert set(needs) == {"rapidfuzz", "opencc"}
     with pytest.raises(UserError, match="mask_text needs a text_reader"):
-        load_recipe(recipe_path("rubricrl-ar-laptop"), ["policy.mask_text=true"])
+        load_recipe(recipe_path("rubricrl-ar-laptop"), ["policy.reward.mask_text=true"])
 
 
 def test_a_flow_needs_diffusers():

@@ -61,7 +61,7 @@ def test_stages_are_nested_in_the_pipeline_with_their_curves_settings_and_tables
     assert runs.keys() == {"demo", "train_policy"}
     pipeline, stage = runs["demo"], runs["train_policy"]
     assert pipeline.data.params == {
-        "policy.steps": "200",
+        "policy.algorithm.steps": "200",
         "policy.betas": "[0.9, 0.99]",
         "teachers.0.model": "a",
         "teachers.1.model": "b",

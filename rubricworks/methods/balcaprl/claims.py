@@ -26,7 +26,7 @@ ARMS = (
     *JUDGES,
     "sft",
 )
-SETTINGS = ("world.scenes=2800", "data.held_out=192", "warm_up.sft.steps=400", "policy.steps=45")
+SETTINGS = ("world.scenes=2800", "data.held_out=192", "warm_up.sft.steps=400", "policy.algorithm.steps=45")
 """Smaller than the recipe: five seeds with fourteen arms each take 40 minutes on two idle cores."""
 NOTES = (
     "Arena is the share of comparisons with the base model that the policy wins, which takes the place of CapArena's "

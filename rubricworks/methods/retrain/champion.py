@@ -166,7 +166,7 @@ def apply_changes(recipe: StagedRecipe, changes: Mapping[str, Any]) -> StagedRec
     """Return the recipe with some fields changed, after validating every stage's configuration.
 
     Args:
-        changes: `stage.field` → value; fields may be nested, as in `train_policy.judge.concurrency`.
+        changes: `stage.field` → value; fields may be nested, as in `train_policy.reward.judge.concurrency`.
     Raises:
         UserError: there is no such stage, or its configuration would be invalid.
     """

@@ -1,4 +1,4 @@
-"""Error rates of a policy's judge from a file of `rubricworks agreement --json` (`policy.noise_correction`).
+"""Error rates of a policy's judge from a file of `rubricworks agreement --json` (`policy.reward.noise_correction`).
 
 Rates hold for the judge that they were measured on: its name, its revision, what its answers state as its model, and
 the version of its prompt. All of that stands in the file. A training with another judge is refused, and a report that

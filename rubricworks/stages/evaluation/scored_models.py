@@ -28,7 +28,7 @@ def scored_models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
         if config.milestones and name != BASE:
             steps = cast(Mapping[int | None, Path], milestone_dirs(folder))
             if not steps:
-                raise UserError(f"{folder} kept no milestones; set policy.milestone_every")
+                raise UserError(f"{folder} kept no milestones; set policy.algorithm.milestone_every")
         for step, path in steps.items():
             for decoding in config.decodings:
                 source = ModelSource(folder=str(path))

@@ -39,7 +39,7 @@ class ReportConfig(StageConfig):
 
     agreement: str | None = Field(default=None, min_length=1)
     """File that `rubricworks agreement --json` wrote of this run's judge, for the page: a path, `s3://bucket/file`, or
-    `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.noise_correction`, if that names
+    `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.reward.noise_correction`, if that names
     one."""
 
     @cached_property

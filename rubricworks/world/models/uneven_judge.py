@@ -1,7 +1,7 @@
 """The scripted uneven judge: right about objects, often wrong about details, 15 % of its verdicts in all.
 
 Its error rates differ by what a criterion asks for, and so by weight: correcting rewards for them changes what is
-rewarded (`policy.noise_correction`), which one rate for all criteria does not.
+rewarded (`policy.reward.noise_correction`), which one rate for all criteria does not.
 """
 
 from rubricworks.world.models.judge import NOTHING_TO_JUDGE, judge_criterion, read_task, write_verdicts

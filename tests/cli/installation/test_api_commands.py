@@ -92,8 +92,8 @@ def test_runs_are_those_of_the_installation_that_is_named(url, home, monkeypatch
     (home / "runs").mkdir()
     assert "no runs" in invoke("runs", "list", "--runs", str(home / "runs"))[1]
     assert "stop it where it was started" in str(invoke("runs", "stop", "today-1")[2])
-    refused = str(invoke("runs", "submit", "quickstart", "--set", "policy.group_size=1")[2])
-    assert "policy.group_size" in refused
+    refused = str(invoke("runs", "submit", "quickstart", "--set", "policy.algorithm.rollouts.group_size=1")[2])
+    assert "policy.algorithm.rollouts.group_size" in refused
     (home / "latin.yaml").write_bytes("name: caf\xe9".encode("latin-1"))
     (home / "empty.yaml").write_text("\n")
     for name, words in (("latin", "cannot be read ('utf-8' codec"), ("empty", "empty.yaml is empty")):

@@ -83,9 +83,9 @@ def test_each_claim_compares_runs_that_differ_in_one_thing():
         changed = {field for field, value in (equal | arms[arm]).items() if equal.get(field) != value}
         assert len(changed) == 1, arm
     assert {field: value for field, value in arms["gate_05_3"].items() if field not in equal} == {
-        "policy.length.upper": 3
+        "policy.reward.length.upper": 3
     }
-    assert set(arms["gate_0_3"].items()) - set(arms["gate_05_3"].items()) == {("policy.length.lower", 0)}
+    assert set(arms["gate_0_3"].items()) - set(arms["gate_05_3"].items()) == {("policy.reward.length.lower", 0)}
 
 
 @pytest.mark.slow

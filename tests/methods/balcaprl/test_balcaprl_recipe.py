@@ -51,8 +51,8 @@ def test_both_recipes_are_listed_with_what_they_are(tell):
 
 
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
-    small = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
-    small += ["policy.prompts_per_step=3", "policy.group_size=4"]
+    small = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.algorithm.steps=5"]
+    small += ["policy.algorithm.rollouts.prompts_per_step=3", "policy.algorithm.rollouts.group_size=4"]
     result = tell("run", "balcaprl-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
     assert result.code == 0, result
     assert calls(result.out) == {
@@ -76,7 +76,7 @@ def calls(plan: str) -> dict[tuple[str, str], int]:
 
 def test_a_plan_follows_the_arm(tell):
     def trained(*options: str) -> dict[tuple[str, str], int]:
-        sizes = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.steps=5"]
+        sizes = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.algorithm.steps=5"]
         result = tell(
             "run", "balcaprl-laptop", "--dry-run", *(part for one in sizes for part in ("--set", one)), *options
         )
@@ -93,7 +93,7 @@ def test_a_plan_follows_the_arm(tell):
     assert trained("--arm", "caprl")["train_balcaprl", "exam-taker"] == 320 * 5
     rubicap = trained("--arm", "rubicap")
     assert rubicap["train_balcaprl", "judge"] == 320
-    each = trained("--arm", "rubicap", "--set", "policy.call_per=criterion")
+    each = trained("--arm", "rubicap", "--set", "policy.reward.call_per=criterion")
     assert each["train_balcaprl", "judge"] == 320 * CRITERIA_PER_RUBRIC
     # Held-out samples need no rubrics.
     expected = {("peer_rubrics", model): 150 for model in (*(f"teacher-{n}" for n in range(1, 6)), "rubric-writer")}
@@ -141,12 +141,12 @@ def test_no_two_arms_are_the_same():
 def test_the_papers_settings():
     recipe = load_recipe(recipe_path("balcaprl"))
     policy = recipe.policy
-    assert (policy.weights.precision, policy.weights.recall, policy.weights.linguistic) == (0.1, 0.3, 0.3)
-    assert (policy.length.control, policy.length.lower, policy.length.upper) == ("gate", 0.5, 2.0)
-    assert (policy.objective, policy.pointability, policy.beta, policy.delta) == ("c-gdpo", "strict", 0.0, 3.0)
-    assert (policy.group_size, policy.prompts_per_step, policy.epochs, policy.steps) == (8, 256, 1, None)
-    assert (policy.learning_rate, policy.lr_schedule, policy.loss_type) == (5e-6, "cosine", "dr_grpo")
-    assert (policy.judge.model, recipe.recap.captioner.model, recipe.evaluation.scorers.b_capscore.judge.model) == (
+    assert (policy.reward.weights.precision, policy.reward.weights.recall, policy.reward.weights.linguistic) == (0.1, 0.3, 0.3)
+    assert (policy.reward.length.control, policy.reward.length.lower, policy.reward.length.upper) == ("gate", 0.5, 2.0)
+    assert (policy.algorithm.advantages, policy.reward.pointability, policy.algorithm.beta, policy.algorithm.delta) == ("c-gdpo", "strict", 0.0, 3.0)
+    assert (policy.algorithm.rollouts.group_size, policy.algorithm.rollouts.prompts_per_step, policy.algorithm.epochs, policy.algorithm.steps) == (8, 256, 1, None)
+    assert (policy.algorithm.optimizer.learning_rate, policy.algorithm.optimizer.schedule, policy.algorithm.loss) == (5e-6, "cosine", "dr_grpo")
+    assert (policy.reward.judge.model, recipe.recap.captioner.model, recipe.evaluation.scorers.b_capscore.judge.model) == (
         "gpt-4o-mini",
         "gpt-5-mini",
         "gpt-5.4",
@@ -158,7 +158,7 @@ def test_the_papers_settings():
 def test_peer_rubicap_asks_one_criterion_at_a_time_as_rubicap_does():
     rubicap = load_recipe(recipe_path("rubicap"))
     peer = load_recipe(recipe_path("balcaprl"), arm="rubicap")
-    assert [rubicap.policy.call_per, rubicap.evaluation.scorers.rubric.call_per, peer.policy.call_per] == [
+    assert [rubicap.policy.reward.call_per, rubicap.evaluation.scorers.rubric.call_per, peer.policy.reward.call_per] == [
         "criterion"
     ] * 3
 
@@ -179,11 +179,11 @@ def test_without_a_recap_section_the_images_own_captions_are_the_references(path
         ("name: mine", "name: mine\nworld: {scenes: 4}", "data.held_out and data.warm_up take 4: nothing is left"),
         ("  held_out: 4", "  heldout: 4", "data.heldout: no such field; did you mean held_out?"),
         ("name: mine", "name: mine\nrecap: {captoner: x}", "recap.captoner: no such field; did you mean captioner?"),
-        ("  steps: 10", "  steps: 10\n  pointability: loose", "policy.pointability"),
+        ("  steps: 10", "  steps: 10\n  pointability: loose", "policy.reward.pointability"),
         (
             "  steps: 10",
             "  steps: 10\n  weights: {precison: 1}",
-            "policy.weights.precison: no such field; did you mean",
+            "policy.reward.weights.precison: no such field; did you mean",
         ),
         ("model: writer}", "model: writer}\n  splits: [train]\n", None),
     ],

@@ -287,7 +287,7 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
     ("config", "message"),
     [
         ({"model_name": "other"}, r"no champion of 'other' in the registry .*\(models there: captioner\)"),
-        ({"changes": {"policy.steps": 1}}, "write stage.field; the champion's stages are prepare, promote"),
+        ({"changes": {"policy.algorithm.steps": 1}}, "write stage.field; the champion's stages are prepare, promote"),
         ({"changes": {"prepare.held_out": 0}}, "prepare.held_out: .*greater than or equal to 1"),
         ({"changes": {"prepare.source": "/nowhere/at/all"}}, "/nowhere/at/all: no such file or folder"),
     ],

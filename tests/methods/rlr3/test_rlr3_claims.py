@@ -145,6 +145,6 @@ def test_arm_or_model_that_was_not_measured_is_refused(tmp_path):
 
 
 def test_scorecards_that_are_not_whole_groups_are_refused(tmp_path):
-    run = write_run(tmp_path / "run", settings=["policy.group_size=4"], pairs=[((0, 1), (1, 0))])
+    run = write_run(tmp_path / "run", settings=["policy.algorithm.rollouts.group_size=4"], pairs=[((0, 1), (1, 0))])
     with pytest.raises(UserError, match=r"step 1: .* not one group of 4"):
         rlr3_findings({1: run})

@@ -28,7 +28,7 @@ def test_the_laptop_recipe_is_listed_with_what_it_is(tell):
 
 
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
-    small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.steps=40"]
+    small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.algorithm.steps=40"]
     small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
     result = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
     assert result.code == 0, result
@@ -107,7 +107,7 @@ def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
     assert priced == {
         "filter.judge": (1.0, 2.0),
         "audit.judge": (1.0, 2.0),
-        "policy.judge": (1.0, 2.0),
+        "policy.reward.judge": (1.0, 2.0),
         "policy.more_judges.0": (7.0, 1.0),
     }
 
@@ -125,7 +125,7 @@ def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
 
 
 def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
-    recipe = load_recipe(path, ["policy.learning_rate=0.5", "seed=9"])
+    recipe = load_recipe(path, ["policy.algorithm.optimizer.learning_rate=0.5", "seed=9"])
     rlvr, rlr3 = (json.loads(recipe.stage_json()[stage]) for stage in ("train_rlvr", "train_rlr3"))
     assert rlvr.items() <= rlr3.items()
     assert rlr3.keys() - rlvr.keys() == {"judge", "more_judges", "combine", "exposure", "remap", "gate", "mask"}
@@ -133,7 +133,7 @@ def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
 
 
 def test_a_recipe_as_it_is_saved_with_a_run_says_the_same_and_takes_another_override(path, tmp_path):
-    recipe = load_recipe(path, ["policy.remap=false"])
+    recipe = load_recipe(path, ["policy.reward.remap=false"])
     saved = save(recipe, tmp_path / "run")
     assert load_recipe(saved) == recipe
     other = load_recipe(saved, ["evaluation.scorers.answers.judge.model=other"])
@@ -152,13 +152,13 @@ def save(recipe: Recipe, run: Path) -> Path:
 
 def test_resuming_with_a_wrong_override_or_name_is_refused(tell, tmp_path):
     run = tmp_path / "runs" / "mine"
-    save(load_recipe(recipe_path("rlr3-laptop"), ["policy.steps=100"]), run)
-    result = tell("run", "--resume", "mine", "--set", "policy.milestone_every=30")
+    save(load_recipe(recipe_path("rlr3-laptop"), ["policy.algorithm.steps=100"]), run)
+    result = tell("run", "--resume", "mine", "--set", "policy.algorithm.milestone_every=30")
     assert (result.code, result.err.count("\n")) == (2, 1)
-    assert result.err.startswith("error: --set policy.milestone_every=30: policy.milestone_every 30 does not divide")
-    assert "policy.milestone_every 30 does not divide policy.steps 100" in result.err
+    assert result.err.startswith("error: --set policy.algorithm.milestone_every=30: policy.algorithm.milestone_every 30 does not divide")
+    assert "policy.algorithm.milestone_every 30 does not divide policy.algorithm.steps 100" in result.err
     assert "there are mine" in tell("run", "--resume", "other").err
-    planned = tell("run", "--resume", "mine", "--set", "policy.steps=20", "--dry-run")
+    planned = tell("run", "--resume", "mine", "--set", "policy.algorithm.steps=20", "--dry-run")
     assert planned.code == 0
     assert ["train_rlr3", "1,280"] in [line.split()[:2] for line in planned.out.splitlines()]
     assert sorted(path.name for path in run.iterdir()) == ["recipe.yaml"]

@@ -38,8 +38,8 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("every: 10", "every: 15", "milestone_every", "milestone_every 15 does not divide policy.steps 20"),
-        ("every: 10", "every: 0", "milestone_every", "policy.milestone_every is 0: the arms are compared by"),
+        ("every: 10", "every: 15", "milestone_every", "milestone_every 15 does not divide policy.algorithm.steps 20"),
+        ("every: 10", "every: 0", "milestone_every", "policy.algorithm.milestone_every is 0: the arms are compared by"),
         ("name: mine", "name: mine\nworld: {scenes: 9}", "world", "world.questions is 0: RLR³ trains on questions"),
         ("name: mine", "name: mine\nworld: {scenes: 2, questions: 2}", "world", "nothing is left to train on"),
         ("  held_out: 4", "  heldout: 4", "heldout", "data.heldout: no such field; did you mean held_out?"),

@@ -174,4 +174,4 @@ def test_a_peer_takes_no_other_reward_and_no_refreshed_rubrics():
     with pytest.raises(UserError, match=r"reward and peer are both set"):
         load_recipe(path, ["policy.reward.function=a:b"], arm="rouge_l")
     with pytest.raises(UserError, match=r"refresh_every is 5, and policy.peer is caprl"):
-        load_recipe(path, ["rubric.refresh_every=5"], arm="caprl")
+        load_recipe(path, ["policy.reward.refresh.every=5"], arm="caprl")

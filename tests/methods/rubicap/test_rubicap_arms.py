@@ -94,7 +94,7 @@ def test_arms_of_another_start_are_not_compared(tmp_path):
 def test_noisy_arms_differ_in_the_correction_only():
     noisy, corrected = (load_recipe(recipe_path(LAPTOP), arm=arm) for arm in TABLES["noise"][1:])
     assert set(TABLES["noise"]) <= set(LABELS)
-    assert noisy.policy.judge.model == "uneven-judge"
+    assert noisy.policy.reward.judge.model == "uneven-judge"
     assert noisy.evaluation.scorers.rubric.judge.model == "judge"
-    assert corrected.policy.noise_correction.by_weight
+    assert corrected.policy.reward.noise_correction.by_weight
     assert corrected.policy.model_copy(update={"noise_correction": None}) == noisy.policy

@@ -32,7 +32,7 @@ def test_the_laptops_peer_of_balcaprl_is_given_the_same_rubrics_conditions():
     )
 
 
-CHEAP = "policy.judge={url: 'http://gpu/v1', model: cheap}"
+CHEAP = "policy.reward.judge={url: 'http://gpu/v1', model: cheap}"
 STRONG = "policy.escalate_to={judge: {url: 'http://gpu/v1', model: strong}, below: 0.8}"
 
 
@@ -49,12 +49,12 @@ def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
     [
         ([STRONG, "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"], "escalate_to takes one judge"),
         (
-            ["policy.credits=logprob", "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"],
+            ["policy.reward.credits=logprob", "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"],
             "logprob takes one judge",
         ),
-        (["policy.credits=logprob", STRONG], "choose one"),
+        (["policy.reward.credits=logprob", STRONG], "choose one"),
         ([STRONG.replace("0.8", "0.3")], r"policy.escalate_to.below"),
-        (["policy.credits=words"], "policy.credits"),
+        (["policy.reward.credits=words"], "policy.reward.credits"),
     ],
 )
 def test_judges_that_do_not_go_together_are_refused(overrides, message):
@@ -63,7 +63,7 @@ def test_judges_that_do_not_go_together_are_refused(overrides, message):
 
 
 def test_a_canary_is_planned_and_by_default_there_is_none():
-    plain, watched = (load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.canary={every: 50}"]))
+    plain, watched = (load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.reward.canary={every: 50}"]))
     planned = [
         sum(one.count for one in estimate_calls(recipe, 3328) if (one.stage, one.purpose) == ("train_policy", "judge"))
         for recipe in (plain, watched)
@@ -73,7 +73,7 @@ def test_a_canary_is_planned_and_by_default_there_is_none():
 
 
 def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
-    recipe = load_recipe(recipe_path("rubicap-laptop"), ["rubric.refresh_every=50"])
+    recipe = load_recipe(recipe_path("rubicap-laptop"), ["policy.reward.refresh.every=50"])
     scenes, held_out, warm_up = recipe.world.scenes, recipe.data.held_out, recipe.data.warm_up
     (planned,) = [
         one
@@ -84,7 +84,7 @@ def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
 
 
 REWARD = "policy.reward={function: 'my_rewards:brevity'}"
-RATES = "policy.noise_correction={3: {false_positive: 0.1, false_negative: 0.1}}"
+RATES = "policy.reward.noise_correction={3: {false_positive: 0.1, false_negative: 0.1}}"
 
 
 def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
@@ -102,7 +102,7 @@ def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
         ([], "caprl", "contrast weighs a rubric's criteria, and peer caprl gives rewards without"),
         ([RATES], None, "contrast changes the weights by which noise_correction tells its rates apart"),
         (["policy.contrast={strength: 1}"], None, r"policy.contrast.strength"),
-        (["policy.group_size=1"], None, "a group needs at least 2 rollouts"),
+        (["policy.algorithm.rollouts.group_size=1"], None, "a group needs at least 2 rollouts"),
     ],
 )
 def test_contrast_is_refused_where_there_are_no_criteria_or_no_group(overrides, arm, message):
@@ -110,7 +110,7 @@ def test_contrast_is_refused_where_there_are_no_criteria_or_no_group(overrides, 
         load_recipe(recipe_path("rubicap-laptop"), ["policy.contrast={}", *overrides], arm=arm)
 
 
-PITFALLS = ["rubric.refresh_every=50", "rubric.pitfalls={draws: 6}"]
+PITFALLS = ["policy.reward.refresh.every=50", "policy.reward.refresh.pitfalls={draws: 6}"]
 
 
 def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
@@ -123,7 +123,7 @@ def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
     graded = sum(
         one.count
         for one in estimate_calls(recipe, scenes)
-        if one.stage == "train_policy" and one.endpoint == recipe.policy.judge
+        if one.stage == "train_policy" and one.endpoint == recipe.policy.reward.judge
     )
     # 200 steps of 8 x 8 rollouts; 3 refreshes, 6 draws, the worst 2 again and 5 teachers' captions.
     assert graded == 200 * 64 + 3 * trained * (6 + 2 + 5)
@@ -132,10 +132,10 @@ def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["rubric.pitfalls={}"], "rubric.pitfalls are written at each refresh; set rubric.refresh_every"),
+        (["policy.reward.refresh.pitfalls={}"], "policy.reward.refresh.pitfalls are written at each refresh; set policy.reward.refresh.every"),
         ([*PITFALLS, REWARD], "are tested by the judges, and policy.reward.function my_rewards:brevity asks none"),
-        ([*PITFALLS, RATES], "no rates for -3, -2, -1, weights of rubric.pitfalls"),
-        ([*PITFALLS, "rubric.pitfalls.draws=1"], r"rubric.pitfalls.draws"),
+        ([*PITFALLS, RATES], "no rates for -3, -2, -1, weights of policy.reward.refresh.pitfalls"),
+        ([*PITFALLS, "policy.reward.refresh.pitfalls.draws=1"], r"policy.reward.refresh.pitfalls.draws"),
     ],
 )
 def test_pitfalls_are_refused_where_nothing_writes_or_tests_them(overrides, message):
@@ -144,12 +144,12 @@ def test_pitfalls_are_refused_where_nothing_writes_or_tests_them(overrides, mess
 
 
 def test_rates_of_a_file_are_looked_for_before_a_run_starts(tmp_path):
-    rates = f"policy.noise_correction={{agreement: '{tmp_path}/none.json'}}"
+    rates = f"policy.reward.noise_correction={{agreement: '{tmp_path}/none.json'}}"
     (check,) = load_recipe(recipe_path("quickstart"), [rates]).method_checks(tmp_path)
     assert check.name == "noise_correction"
     assert "none.json cannot be read" in check.problem
-    for of_file_or_given in (rates, "policy.noise_correction={false_positive: 0.1, false_negative: 0.1}"):
+    for of_file_or_given in (rates, "policy.reward.noise_correction={false_positive: 0.1, false_negative: 0.1}"):
         with pytest.raises(UserError, match="credits: logprob gives what lies between; leave one out"):
-            load_recipe(recipe_path("quickstart"), [of_file_or_given, "policy.credits=logprob"])
+            load_recipe(recipe_path("quickstart"), [of_file_or_given, "policy.reward.credits=logprob"])
     with pytest.raises(UserError, match=r"noise_correction\.agreement tells the errors of one judge"):
         load_recipe(recipe_path("quickstart"), [rates, STRONG])

@@ -16,18 +16,18 @@ DIFFUSION = "rubricrl-diffusion"
 def test_the_papers_settings():
     recipe = load_recipe(recipe_path(NAME))
     policy = recipe.policy
-    assert (policy.group_size, policy.selection.keep, policy.selection.strategy) == (16, 4, "hybrid")
-    assert (policy.selection.normalise, policy.guidance, recipe.evaluation.guidance) == ("kept", 1.0, 7.5)
+    assert (policy.algorithm.rollouts.group_size, policy.algorithm.selection.keep, policy.algorithm.selection.strategy) == (16, 4, "hybrid")
+    assert (policy.algorithm.selection.normalise, policy.algorithm.rollouts.guidance, recipe.evaluation.guidance) == ("kept", 1.0, 7.5)
     assert (recipe.rubric.per_query, recipe.rubric.select, recipe.data.max_train) == (10, 10, 11_000)
-    assert recipe.rubric.writer.model == policy.judge.model == "o4-mini"
+    assert recipe.rubric.writer.model == policy.reward.judge.model == "o4-mini"
 
 
 def test_the_papers_settings_for_flow_matching():
     flux = load_recipe(recipe_path(DIFFUSION))
-    assert (flux.policy.guidance, flux.evaluation.guidance) == (3.5, 3.5)
-    assert flux.policy.lora is not None
+    assert (flux.policy.algorithm.rollouts.guidance, flux.evaluation.guidance) == (3.5, 3.5)
+    assert flux.policy.algorithm.optimizer.lora is not None
     qwen = load_recipe(recipe_path(DIFFUSION), arm="qwen_image")
-    assert (qwen.policy.guidance, qwen.evaluation.guidance) == (1.0, 7.5)
+    assert (qwen.policy.algorithm.rollouts.guidance, qwen.evaluation.guidance) == (1.0, 7.5)
     assert flux.rubric == load_recipe(recipe_path(NAME)).rubric
 
 

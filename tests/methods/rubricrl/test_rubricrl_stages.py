@@ -51,8 +51,8 @@ def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace
     from rubricworks.recipe.files import load_recipe
 
     overrides = [
-        "policy.steps=80",
-        "policy.group_size=8",
+        "policy.algorithm.steps=80",
+        "policy.algorithm.rollouts.group_size=8",
         "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]",
     ]
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", overrides)
@@ -533,6 +533,6 @@ def test_the_plan_of_a_gate_by_images_counts_its_calls():
     from rubricworks.methods.rubricrl.estimate import estimate_calls
     from rubricworks.recipe.files import load_recipe
 
-    recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", ["policy.audit=warn"])
+    recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", ["policy.reward.audit=warn"])
     (audit,) = [one for one in estimate_calls(recipe, 400) if one.purpose == "audit"]
     assert (audit.stage, audit.count, audit.endpoint.model) == ("train_generator", 100 * 11, "picture-judge")

@@ -98,7 +98,7 @@ def test_run_opens_once_complete_and_is_asked_again_in_the_next_attempt(recipe, 
 
 def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, bucket, run, tmp_path):
     file, tracking = f"{bucket}/judges/a.json", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db"
-    rates = f"policy.noise_correction={{agreement: '{file}'}}"
+    rates = f"policy.reward.noise_correction={{agreement: '{file}'}}"
     in_bucket = recipe(tracking, "cluster.images.pull_policy=Never", rates)
     compile_pipeline(rubicap, tmp_path / "rubicap.yaml", in_bucket.cluster)
     arguments = run_arguments(in_bucket, in_bucket.cluster, "one")
@@ -110,7 +110,7 @@ def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, buc
     launch("preflight", arguments["preflight_config"], run, {})
     trained = STAGES["train_policy"].load_config().model_validate_json(arguments["train_policy_config"])
     assert trained.versions() == {"noise_rates": hashlib.sha256(b"rates").hexdigest()}
-    here = recipe(tracking, f"policy.noise_correction={{agreement: '{tmp_path}/a.json'}}")
+    here = recipe(tracking, f"policy.reward.noise_correction={{agreement: '{tmp_path}/a.json'}}")
     with pytest.raises(UserError, match=r"a\.json: no file is there; pods read a place such as s3://"):
         preflight(here, tmp_path / "run")
 

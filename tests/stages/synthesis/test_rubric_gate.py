@@ -169,7 +169,7 @@ def test_a_gate_that_can_try_nothing_refuses_and_warns_only_where_that_is_asked(
 def test_a_recipe_takes_the_policys_judge_and_its_plan_counts_the_calls():
     plain, gated = (load_recipe(recipe_path("quickstart"), overrides) for overrides in ([], ["rubric.audit=refuse"]))
     assert plain.stage_configs()["synthesize_rubrics"].audit is None
-    assert gated.stage_configs()["synthesize_rubrics"].audit.judges == (gated.policy.judge,)
+    assert gated.stage_configs()["synthesize_rubrics"].audit.judges == (gated.policy.reward.judge,)
     changed = {name for name, text in gated.stage_json().items() if text != plain.stage_json()[name]}
     assert changed - {"promote"} == {"synthesize_rubrics"}
     (audit,) = [one for one in estimate_calls(gated, 3328) if one.purpose == "audit"]

@@ -112,7 +112,7 @@ def test_a_file_in_a_bucket_is_fetched_once_whatever_happens_to_it(measured, run
 
 def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp_path):
     store, file = open_bucket(f"{bucket}/judges"), f"{bucket}/judges/a.json"
-    recipe = load_recipe(recipe_path("quickstart"), [f"policy.noise_correction={{agreement: '{file}'}}"])
+    recipe = load_recipe(recipe_path("quickstart"), [f"policy.reward.noise_correction={{agreement: '{file}'}}"])
 
     def opened():
         config = STAGES["train_policy"].load_config().model_validate_json(recipe.stage_json()["train_policy"])

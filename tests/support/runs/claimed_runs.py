@@ -17,7 +17,7 @@ from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
-PAIRS = "policy.group_size=2"
+PAIRS = "policy.algorithm.rollouts.group_size=2"
 """Groups of two, whose means one can tell at sight."""
 RUBRIC = Rubric(
     criteria=(

@@ -46,7 +46,7 @@ class Config(StageConfig):
     needed: int = Field(default=500, ge=1)
     """Fewest new samples that justify a retraining."""
     changes: dict[str, Any] = Field(default={})
-    """Changes to the champion's recipe, `stage.field` → value, such as `train_policy.steps: 100`."""
+    """Changes to the champion's recipe, `stage.field` → value, such as `train_policy.algorithm.steps: 100`."""
     admit: Admission = Admission()
     """What the champion's recipe, which comes from the registry, may reach: hosts with the environment variables that
     are sent to each, and Python functions. Not asked of a recipe that is signed with RUBRICWORKS_LINEAGE_KEY."""

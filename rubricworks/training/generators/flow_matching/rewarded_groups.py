@@ -1,7 +1,7 @@
 """Groups of images that a flow-matching generator draws, their rewards and advantages.
 
 A group is of one prompt. Groups that teach nothing, since all their images have the same reward, may be replaced by
-groups of other prompts (`policy.refill`).
+groups of other prompts (`policy.algorithm.refill`).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class RewardedGroups(NamedTuple):
     components: dict[str, list[float | None]]
     """Reward function → its values."""
     passes: list[bool | None] | None
-    """Passes of the criterion that `policy.refill` names."""
+    """Passes of the criterion that `policy.algorithm.refill` names."""
 
     def joined(self, more: "RewardedGroups") -> "RewardedGroups":
         """These groups, then `more`."""
@@ -152,7 +152,7 @@ class GroupDraws:
 def group_advantages(
     rewards: Sequence[float | None], trained: Sequence[int], config: DiffusionNftConfig, step: int, *, seed: int
 ) -> list[float | None]:
-    """Advantages of the rows that are trained on and kept (`policy.selection`), None for the others.
+    """Advantages of the rows that are trained on and kept (`policy.algorithm.selection`), None for the others.
 
     Args:
         rewards: whole groups of rows.

@@ -164,7 +164,7 @@ def _add_adapters(transformer: Any, lora: LoraOptions, seed: int) -> None:
             for name in (TRAINED, SAMPLING):
                 transformer.add_adapter(config, adapter_name=name)
         except ValueError as error:
-            raise UserError(f"policy.lora: {str(error).splitlines()[0]}") from error
+            raise UserError(f"policy.algorithm.optimizer.lora: {str(error).splitlines()[0]}") from error
     # Adapters are trained in float32, whatever the precision of what they adapt.
     for name, parameter in transformer.named_parameters():
         if f".{TRAINED}." in name or f".{SAMPLING}." in name:
