@@ -33,7 +33,9 @@ def calls(place):
 
 @pytest.mark.slow
 def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, place):
-    result = tell("arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.algorithm.steps=4")
+    result = tell(
+        "arms", LAPTOP, "--arm", "no_recall", "--arm", "linear", "--seed", "3", "--set", "policy.algorithm.steps=4"
+    )
     assert result.code == 0, result
     runs = calls(place)
     assert runs[0]["words"] == [

@@ -58,7 +58,9 @@ def test_models_that_servers_answer_for_and_folders_need_no_commit(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     for folder in ("mine", str(tmp_path / "nowhere"), "./nowhere", "${STUDENT}"):
-        recipe = load_recipe(recipe_path("rubicap"), [f"warm_up.student={folder}", "policy.reward.judge.model=org/judge"])
+        recipe = load_recipe(
+            recipe_path("rubicap"), [f"warm_up.student={folder}", "policy.reward.judge.model=org/judge"]
+        )
         assert unpinned_models(recipe, ask=False) == {}
     assert (
         unpinned_models(load_recipe(recipe_path("rubricrl-ar"), ["warm_up.generator=mine/generator"]), ask=False) == {}
@@ -87,7 +89,9 @@ def test_a_run_that_was_begun_without_a_commit_is_continued(tell, tmp_path, imag
     (folder / "recipe.yaml").write_text(
         text.replace(load_recipe(recipe_path("one-endpoint")).warm_up.student, "org/mine")
     )
-    done = tell("run", "--resume", "old", "--set", "policy.algorithm.optimizer.precision=false", "--set", "allow_cpu=true")
+    done = tell(
+        "run", "--resume", "old", "--set", "policy.algorithm.optimizer.precision=false", "--set", "allow_cpu=true"
+    )
     assert done.code == 2
     assert "RUBRICWORKS_ENDPOINT" in done.err
     assert "COMMIT" not in done.err

@@ -134,7 +134,11 @@ def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planne
 
 @pytest.mark.parametrize(
     "change",
-    ["policy.algorithm.rollouts.vllm.max_model_length=8192", "policy.algorithm.rollouts.vllm.mode=off", "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct"],
+    [
+        "policy.algorithm.rollouts.vllm.max_model_length=8192",
+        "policy.algorithm.rollouts.vllm.mode=off",
+        "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct",
+    ],
 )
 def test_with_a_limit_elsewhere_or_small_it_starts(planned, change):
     assert colocate_warning(planned("rubicap", {}, NO_LIMIT, change)) == ""

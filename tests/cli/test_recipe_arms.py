@@ -83,7 +83,10 @@ def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
         ("  a: {policy.more_judges.3.model: x}", "arms.a: policy.more_judges.3.model: no '3' here; this is a list"),
         ("  a: [policy.reward.gate]", "arms.a: Input should be a valid dictionary"),
         ("  Big Name: {policy.reward.gate: true}", "String should match pattern"),
-        ("  a: {policy.algorithm.milestone_every: 7}", "arms.a: policy.algorithm.milestone_every 7 does not divide policy.algorithm.steps 20"),
+        (
+            "  a: {policy.algorithm.milestone_every: 7}",
+            "arms.a: policy.algorithm.milestone_every 7 does not divide policy.algorithm.steps 20",
+        ),
     ],
 )
 def test_a_mistake_in_an_arm_is_one_line_before_anything_runs(path, arm, message):
@@ -103,7 +106,10 @@ def test_a_mistake_in_the_recipe_itself_is_told_once_and_not_for_every_arm(path)
 
 def test_an_override_that_an_arm_could_not_have_is_no_hindrance_to_other_runs(path):
     path.write_text(RECIPE + "arms:\n  often: {policy.algorithm.milestone_every: 5}\n")
-    assert load_recipe(path, ["policy.algorithm.steps=12", "policy.algorithm.milestone_every=4"]).policy.algorithm.steps == 12
+    assert (
+        load_recipe(path, ["policy.algorithm.steps=12", "policy.algorithm.milestone_every=4"]).policy.algorithm.steps
+        == 12
+    )
 
 
 def test_a_plan_is_that_of_the_arm(path, tell, tmp_path):

@@ -135,7 +135,9 @@ def test_an_evaluation_without_scorers_and_an_unknown_one_are_refused(tmp_path):
 def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    recipe = load_recipe(path, ["committee.teachers.1.model=three", "policy.algorithm.steps=null", "policy.algorithm.epochs=1.5"])
+    recipe = load_recipe(
+        path, ["committee.teachers.1.model=three", "policy.algorithm.steps=null", "policy.algorithm.epochs=1.5"]
+    )
     assert [teacher.model for teacher in recipe.committee.teachers] == ["one", "three"]
     assert (recipe.policy.algorithm.steps, recipe.policy.algorithm.epochs) == (None, 1.5)
 
@@ -158,7 +160,9 @@ def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
 
 
 def test_a_mistake_of_an_override_is_told_of_the_override(tmp_path):
-    mistake_lines = mistakes(tmp_path, RECIPE, "policy.algorithm.steps=none", "data.heldout=3", "warm_up.sft.optimizer.learning_rate=-1")
+    mistake_lines = mistakes(
+        tmp_path, RECIPE, "policy.algorithm.steps=none", "data.heldout=3", "warm_up.sft.optimizer.learning_rate=-1"
+    )
     assert sorted(line.split(": ")[:2] for line in mistake_lines) == [
         ["--set data.heldout=3", "data.heldout"],
         ["--set policy.algorithm.steps=none", "policy.algorithm.steps"],
@@ -181,7 +185,9 @@ def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text((recipe_path("balcaprl-laptop")).read_text().replace("pointability: strict", "pointability: off"))
     assert load_recipe(path).policy.reward.pointability == "off"
-    recipe = load_recipe(recipe_path("balcaprl-laptop"), ["policy.reward.pointability=off", "policy.algorithm.optimizer.precision=no"])
+    recipe = load_recipe(
+        recipe_path("balcaprl-laptop"), ["policy.reward.pointability=off", "policy.algorithm.optimizer.precision=no"]
+    )
     assert (recipe.policy.reward.pointability, recipe.policy.algorithm.optimizer.precision) == ("off", False)
 
 
@@ -218,7 +224,9 @@ def test_a_path_deeper_than_any_field_is_refused(tmp_path, place):
     assert "parts; a field has at most 64" in line
 
 
-@pytest.mark.parametrize("field", ["policy.algorithm.optimizer.learning_rate", "policy.reward.length.upper", "policy.reward.weights.recall"])
+@pytest.mark.parametrize(
+    "field", ["policy.algorithm.optimizer.learning_rate", "policy.reward.length.upper", "policy.reward.weights.recall"]
+)
 @pytest.mark.parametrize("number", [".inf", ".nan"])
 def test_numbers_are_finite(field, number):
     with pytest.raises(UserError, match=f"--set {field}={number}: {field}: .*finite"):

@@ -39,7 +39,10 @@ def recipe(tmp_path) -> Path:
         (f"data.source={URL}/list.json", "data.source: the user or password of a URL"),
         (f"cluster.kubeflow.url={URL}", "cluster.kubeflow.url: the user or password of a URL"),
         (f"policy.reward.judge.url={URL}", "policy.reward.judge.url: holds a user or password"),
-        (f"policy.reward.judge.url=https://host/v1?api_key={SECRET}", "policy.reward.judge.url: holds a user or password"),
+        (
+            f"policy.reward.judge.url=https://host/v1?api_key={SECRET}",
+            "policy.reward.judge.url: holds a user or password",
+        ),
         (f"policy.reward.judge.extra_body={{x: [sk-{SECRET}]}}", "policy.reward.judge.extra_body.x.0: a key"),
         (f"seed={URL}", "seed: Input should be a valid integer"),
         (f"cluster.nonsense.api_key={SECRET}", "cluster.nonsense: no such field"),

@@ -10,8 +10,8 @@ from hub_stand_in import COMMIT, Hub
 from rubricworks.data.hub import hub_files, hub_folder, hub_source
 from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.errors import TransientError, UserError
-from rubricworks.runtime.store.source_files import local_source
 from rubricworks.policy.rewards.measured_rates import MeasuredRates
+from rubricworks.runtime.store.source_files import local_source
 
 RAR = (Path(__file__).parent / "rubric_files" / "rar.jsonl").read_bytes()
 FILES = {"README.md": b"# RaR", "data/train-0.jsonl": RAR}

@@ -9,12 +9,13 @@ import torch
 from diffusers import DiffusionPipeline
 from safetensors.torch import load_file
 from tiny_pipelines import save_flux, save_qwen_image
+from training_configs import nft_config
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
-from rubricworks.training.config import LoraOptions, PolicyConfig
+from rubricworks.training.config import LoraOptions
 from rubricworks.training.generators.autoregressive import pixels_of
-from rubricworks.training.generators.config import DiffusionOptions, ImageSampling
+from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
 from rubricworks.training.generators.image_generators import is_image_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
@@ -89,12 +90,12 @@ def test_trained_pipeline_is_a_pipeline_of_diffusers_again(folder, tmp_path):
         return [float(len(one.image)) for one in completions]
 
     rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(PROMPTS)]
-    config = PolicyConfig(
+    config = nft_config(
         steps=2, group_size=2, prompts_per_step=2, rows_per_pass=2, learning_rate=1e-2, lora=ADAPTERS, save_every=1,
-        gradient_checkpointing=True,
+        gradient_checkpointing=True, sampling=SAMPLING, guidance=3.5,
     )  # fmt: skip
     result = train_diffusion_policy(
-        folder, rows, [likes_bright], tmp_path, config, diffusion=DiffusionOptions(sampling=SAMPLING), guidance=3.5,
+        folder, rows, [likes_bright], tmp_path, config,
         statistics=IMAGE_STATISTICS,
     )  # fmt: skip
     assert result.steps == 2

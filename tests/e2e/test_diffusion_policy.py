@@ -17,12 +17,13 @@ from support_paths import SUPPORT_PATHS
 from tiny_flow_generator import TINY_FLOW
 from tiny_generator import captioned_pictures
 from torch import nn
+from training_configs import nft_config, sft_config
 
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import open_run
-from rubricworks.training.config import LoraOptions, PolicyConfig, RefillOptions, SelectionOptions, SftConfig
+from rubricworks.training.config import LoraOptions, RefillOptions, SelectionOptions
 from rubricworks.training.generators.autoregressive import pixels_of
-from rubricworks.training.generators.config import DiffusionOptions, ImageSampling, TinyFlowConfig
+from rubricworks.training.generators.config import ImageSampling, TinyFlowConfig
 from rubricworks.training.generators.flow_matching.diffusion_policy import (
     DiffusionPolicyTrainer,
     train_diffusion_policy,
@@ -36,8 +37,9 @@ from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 pytestmark = pytest.mark.slow
 
 ROWS = [{"sample_id": f"s{at}", "prompt": "a red circle", "rubric": "{}"} for at in range(4)]
-FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 3e-4, "log_every": 1, "save_every": 1000}
-FAST = DiffusionOptions(beta=0.3, clip=2.0, kl_weight=0.0, decay_rate=1.0, levels="stratified", levels_per_image=3)
+FAST = {"beta": 0.3, "clip": 2.0, "kl_weight": 0.0, "decay_rate": 1.0, "levels": "stratified", "levels_per_image": 3}
+FEW = {"group_size": 8, "prompts_per_step": 2, "learning_rate": 3e-4, "log_every": 1, "save_every": 1000, **FAST}
+PLAIN = {"kl_weight": 0.0, "beta": 1.0, "clip": 5.0, "decay_rate": 0.001, "levels": "sampled", "levels_per_image": None}
 ADAPTERS = LoraOptions(rank=4, alpha=8, targets=("to_q", "to_k", "to_v"))
 
 
@@ -56,21 +58,19 @@ def flow(tmp_path_factory):
     return pretrain_tiny_flow(*captioned_pictures(128), tmp_path_factory.mktemp("flow"), TINY_FLOW, seed=1)
 
 
-def train(model, out, config, reward=likes_blue, diffusion=FAST, **more):
-    return train_diffusion_policy(
-        model, ROWS, [reward], out, config, diffusion=diffusion, statistics=IMAGE_STATISTICS, **more
-    )
+def train(model, out, config, reward=likes_blue, **more):
+    return train_diffusion_policy(model, ROWS, [reward], out, config, statistics=IMAGE_STATISTICS, **more)
 
 
-def trainer_of(flow, out, config, diffusion, on_rollouts=lambda step: None, reward=likes_blue):
+def trainer_of(flow, out, config, on_rollouts=lambda step: None, reward=likes_blue):
     return DiffusionPolicyTrainer(
-        PixelFlow.load(flow), [reward], ROWS, config, diffusion, out_dir=out, guidance=1.0, on_rollouts=on_rollouts
+        PixelFlow.load(flow), [reward], ROWS, config, seed=0, out_dir=out, on_rollouts=on_rollouts
     )
 
 
 def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(flow, tmp_path):
     steps = []
-    result = train(flow, tmp_path, PolicyConfig(steps=25, **FEW), on_step=steps.append)
+    result = train(flow, tmp_path, nft_config(steps=25, **FEW), on_step=steps.append)
     before, after = (
         np.mean(
             [
@@ -89,8 +89,8 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(flow
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
 def test_gradient_is_proportional_to_2r_minus_1_at_the_sampling_policy(flow, tmp_path, lora):
-    config = PolicyConfig(steps=1, lora=lora, **FEW)
-    trainer = trainer_of(flow, tmp_path, config, DiffusionOptions(kl_weight=0.0, beta=0.7))
+    config = nft_config(steps=1, lora=lora, **{**FEW, "kl_weight": 0.0, "beta": 0.7})
+    trainer = trainer_of(flow, tmp_path, config)
     torch.manual_seed(0)
     latents = trainer.generator.sample(["a red circle"] * 2, generator=torch.Generator().manual_seed(0)).latents
     noise, levels = torch.randn_like(latents), torch.tensor([0.5, 0.9])
@@ -118,9 +118,8 @@ def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_pa
     async def thirds(prompts, completions, **columns):
         return [float(at % 3 == 0) for at in range(len(completions))]
 
-    config = PolicyConfig(steps=1, rows_per_pass=8, **FEW)
-    options = DiffusionOptions(kl_weight=0.0, beta=1.0, clip=5.0)
-    trainer = trainer_of(flow, tmp_path, config, options, reward=thirds)
+    config = nft_config(steps=1, rows_per_pass=8, **{**FEW, **PLAIN})
+    trainer = trainer_of(flow, tmp_path, config, reward=thirds)
     (part,) = trainer._draw(ROWS[:2])
     rewards = np.array([float(at % 3 == 0) for at in range(16)])
     groups = rewards.reshape(2, 8)
@@ -154,9 +153,9 @@ def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_pa
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
 def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
-    decays = [DiffusionOptions(decay_rate=0.3, decay_cap=0.5, decay_start=1).decay_at(step) for step in (1, 2, 3, 9)]
+    decays = [nft_config(decay_rate=0.3, decay_cap=0.5, decay_start=1).decay_at(step) for step in (1, 2, 3, 9)]
     assert decays == pytest.approx([0.0, 0.3, 0.5, 0.5])
-    trainer = trainer_of(flow, tmp_path, PolicyConfig(steps=1, lora=lora, **FEW), FAST)
+    trainer = trainer_of(flow, tmp_path, nft_config(steps=1, lora=lora, **FEW))
     start = {name: weight.clone() for name, weight in trainer.forms.tensors().items()}
     for one in trainer.forms.parameters():
         if one.requires_grad:
@@ -169,9 +168,8 @@ def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
 def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora):
-    config = PolicyConfig(steps=5, lora=lora, **{**FEW, "save_every": 2})
-    options = FAST.model_copy(update={"kl_weight": 0.01})
-    whole = train(flow, tmp_path / "whole", config, diffusion=options)
+    config = nft_config(steps=5, lora=lora, **{**FEW, "save_every": 2, "kl_weight": 0.01})
+    whole = train(flow, tmp_path / "whole", config)
 
     class Killed(Exception):
         pass
@@ -181,8 +179,8 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
             raise Killed
 
     with pytest.raises(Killed):
-        train(flow, tmp_path / "killed", config, diffusion=options, on_step=kill)
-    resumed = train(flow, tmp_path / "killed", config, diffusion=options)
+        train(flow, tmp_path / "killed", config, on_step=kill)
+    resumed = train(flow, tmp_path / "killed", config)
     name = "transformer/diffusion_pytorch_model.safetensors"
     first, second, start = (load_file(one / name) for one in (whole.model_dir, resumed.model_dir, flow))
     assert all(first[name].equal(second[name]) for name in first)
@@ -202,8 +200,8 @@ TRAINED_BY_ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-from test_diffusion_policy import FAST, FEW, PolicyConfig, train
-config = PolicyConfig(steps=6, **{**FEW, "save_every": 2})
+from test_diffusion_policy import FEW, nft_config, train
+config = nft_config(steps=6, **{**FEW, "save_every": 2})
 train(Path(sys.argv[1]), Path(sys.argv[2]), config)
 """
 
@@ -224,7 +222,7 @@ def test_training_that_is_killed_by_sigkill_ends_with_the_same_weights(flow, tmp
     killed.wait()
     assert not (tmp_path / "killed" / "model").exists()
     assert start(tmp_path / "killed").wait() == 0
-    whole = train(flow, tmp_path / "whole", PolicyConfig(steps=6, **{**FEW, "save_every": 2}))
+    whole = train(flow, tmp_path / "whole", nft_config(steps=6, **{**FEW, "save_every": 2}))
     name = "transformer/diffusion_pytorch_model.safetensors"
     first, second = (load_file(one / name) for one in (whole.model_dir, tmp_path / "killed" / "model"))
     assert all(first[name].equal(second[name]) for name in first)
@@ -235,8 +233,8 @@ def test_rollouts_that_could_not_be_judged_or_were_not_kept_are_left_out(flow, t
         return [None if at % 4 == 0 else at / 16 for at in range(len(completions))]
 
     steps = []
-    config = PolicyConfig(steps=1, selection=SelectionOptions(keep=4, strategy="vanilla"), **FEW)
-    trainer = trainer_of(flow, tmp_path, config, FAST, on_rollouts=steps.append, reward=partly)
+    config = nft_config(steps=1, selection=SelectionOptions(keep=4, strategy="vanilla"), **FEW)
+    trainer = trainer_of(flow, tmp_path, config, on_rollouts=steps.append, reward=partly)
     (part,) = trainer._draw(ROWS[:2])
     assert [row for row, value in enumerate(steps[0].advantages) if value is not None] == [1, 2, 3, 5, 9, 10, 11, 13]
     assert part.prompt_N.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
@@ -250,8 +248,8 @@ def test_prompts_without_a_signal_give_way_to_others_and_stay_in_the_tables(flow
         return [1.0 if name in ("s0", "s2") else at % 2 / 2 for at, name in enumerate(sample_id)]
 
     steps = []
-    config = PolicyConfig(steps=1, refill=RefillOptions(rounds=2), **FEW)
-    trainer = trainer_of(flow, tmp_path, config, FAST, on_rollouts=steps.append, reward=solved)
+    config = nft_config(steps=1, refill=RefillOptions(rounds=2), **FEW)
+    trainer = trainer_of(flow, tmp_path, config, on_rollouts=steps.append, reward=solved)
     (part,) = trainer._draw(ROWS[:2])
     (step,) = steps
     drawn = [step.sample_ids[at] for at in range(0, len(step.sample_ids), 8)]
@@ -267,14 +265,14 @@ def test_prompts_without_a_signal_give_way_to_others_and_stay_in_the_tables(flow
         return [at / 100 for at in range(len(completions))]
 
     passes.criterion = "object_count"
-    config = PolicyConfig(steps=1, refill=RefillOptions(rounds=1, criterion="object_count"), **FEW)
-    trainer = trainer_of(flow, tmp_path / "named", config, FAST, on_rollouts=steps.append, reward=passes)
+    config = nft_config(steps=1, refill=RefillOptions(rounds=1, criterion="object_count"), **FEW)
+    trainer = trainer_of(flow, tmp_path / "named", config, on_rollouts=steps.append, reward=passes)
     trainer._draw(ROWS[:2])
     assert {one for one, value in zip(steps[-1].sample_ids, steps[-1].advantages, strict=True) if value is None} == {
         "s0"
     }
-    with pytest.raises(UserError, match=r"policy\.refill\.criterion object_count"):
-        trainer_of(flow, tmp_path / "unnamed", config, FAST)
+    with pytest.raises(UserError, match=r"policy\.algorithm\.refill\.criterion object_count"):
+        trainer_of(flow, tmp_path / "unnamed", config)
 
 
 def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, tmp_path):
@@ -284,9 +282,9 @@ def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, 
     targets = FlowPeer(PixelFlow.load(flow), 1.0).encode(blue)
 
     def fit(out):
-        config = SftConfig(steps=12, batch_size=16, learning_rate=1e-3, save_every=4)
+        config = sft_config(steps=12, batch_size=16, learning_rate=1e-3, save_every=4)
         peer = FlowPeer(PixelFlow.load(flow), 1.0)
-        return peer.train(["a red circle"] * 32, targets, out, config, checkpoint=open_run(out, "blue"))
+        return peer.train(["a red circle"] * 32, targets, out, config, seed=0, checkpoint=open_run(out, "blue"))
 
     whole = fit(tmp_path / "whole")
     before, after = (
@@ -306,14 +304,12 @@ def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, 
     ("change", "message"),
     [
         ({"prompts_per_step": 5}, "4 prompts with a rubric"),
-        ({"temperature": 0.5}, "policy.algorithm.rollouts.temperature is for models that write tokens"),
-        ({"milestone_every": 1}, "milestone_every"),
         ({"lora": LoraOptions(targets=("nowhere",))}, "policy.algorithm.optimizer.lora"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_the_first_step(flow, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
-        train(flow, tmp_path, PolicyConfig(steps=1, **{**FEW, **change}))
+        train(flow, tmp_path, nft_config(steps=1, **{**FEW, **change}))
 
 
 def test_generator_draws_its_own_size_alone(flow):
@@ -363,7 +359,7 @@ def test_generator_of_codes_is_read_again_and_trained(tmp_path):
     codes = generator.encode(images)
     assert codes.shape == (64, 9, 2)
     assert np.array_equal(pixels_of(generator.decode(codes)), images)  # a red or a blue circle: two components
-    trained = train(model, tmp_path / "run", PolicyConfig(steps=1, **FEW)).model_dir
+    trained = train(model, tmp_path / "run", nft_config(steps=1, **FEW)).model_dir
     assert load_image_generator(trained).generate(["a red circle"], seed=2)[0].shape == (36, 36, 3)
     (model / "patches.safetensors").unlink()
     with pytest.raises(UserError, match="cannot load the generator"):

@@ -130,7 +130,7 @@ def test_refused_key_and_server_without_batches_fail_the_calls(serve):
 
 
 def test_policy_is_not_trained_by_a_judge_in_batches():
-    with pytest.raises(UserError, match=r"policy\.judge\.batch: a step of training waits"):
+    with pytest.raises(UserError, match=r"policy\.reward\.judge\.batch: a step of training waits"):
         load_recipe(recipe_path("quickstart"), ["policy.reward.judge.batch=true"])
     recipe = load_recipe(recipe_path("quickstart"), ["rubric.writer.batch=true"])
     assert [field for field, one in recipe.endpoints() if one.batch] == ["rubric.writer"]

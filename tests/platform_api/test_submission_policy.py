@@ -111,7 +111,10 @@ def test_recipes_in_the_scene_world_need_no_admission(name):
             'new_samples.changes={train_policy.reward.judge.url: "https://api.example.org"}',
             "new_samples.changes.train_policy.reward.judge.url",
         ),
-        ("new_samples.changes={train_policy.algorithm.rollouts.vllm.mode: server}", "new_samples.changes.train_policy.algorithm.rollouts.vllm.mode"),
+        (
+            "new_samples.changes={train_policy.algorithm.rollouts.vllm.mode: server}",
+            "new_samples.changes.train_policy.algorithm.rollouts.vllm.mode",
+        ),
     ],
 )
 def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(override, field):
@@ -125,7 +128,7 @@ def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(overri
         "new_samples.admit={hosts: {api.example.org: [KEY_OF_API]}, functions: ['rewards:brevity']}",
         "new_samples.admit={places: [s3://datasets/photographs/2026, /data/images]}",
         "new_samples.changes={train_policy.algorithm.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
-        "new_samples.changes={train_policy.reward.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
+        "new_samples.changes={train_policy.reward.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY}}",
         "new_samples.changes={prepare.source: s3://datasets/photographs/2026}",
     ],
 )
@@ -134,7 +137,10 @@ def test_a_retraining_may_admit_and_change_what_is_admitted(override):
 
 
 def test_a_key_that_an_arm_sends_to_an_admitted_server_is_refused():
-    dotted = {"policy.reward.judge.url": "https://api.example.org", "policy.reward.judge.api_key_env": "AWS_SECRET_ACCESS_KEY"}
+    dotted = {
+        "policy.reward.judge.url": "https://api.example.org",
+        "policy.reward.judge.api_key_env": "AWS_SECRET_ACCESS_KEY",
+    }
     assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") != []
     dotted["policy.reward.judge.api_key_env"] = "KEY_OF_API"
     assert reached(f"arms={yaml.safe_dump({'a': dotted}, default_flow_style=True)}") == []
@@ -144,7 +150,10 @@ def test_a_default_address_is_reached_too():
     assert reached("policy.algorithm.rollouts.vllm={mode: server}") == ["policy.algorithm.rollouts.vllm.url"]
     assert reached("policy.algorithm.rollouts.vllm={mode: colocate}") == []
     for host, refused in (("127.0.0.1:8000", []), ("127.0.0.1", ["policy.algorithm.rollouts.vllm.url"])):
-        assert reached("policy.algorithm.rollouts.vllm={mode: server}", policy=SubmissionPolicy(hosts={host: ()})) == refused
+        assert (
+            reached("policy.algorithm.rollouts.vllm={mode: server}", policy=SubmissionPolicy(hosts={host: ()}))
+            == refused
+        )
 
 
 def test_tasks_of_lmms_eval_are_admitted_as_code_and_not_as_a_place():

@@ -108,7 +108,10 @@ def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
     with served(settings(stand_in)) as url:
         changes = ["world.scenes=2400", "description=<i>small</i>"]
         # The last one counts, so that the secret is in no recipe that would be refused for it.
-        secret = ["policy.reward.judge.url=https://me:hunter2@host/v1", "policy.reward.judge.url=${RUBRICWORKS_WORLD_URL}"]
+        secret = [
+            "policy.reward.judge.url=https://me:hunter2@host/v1",
+            "policy.reward.judge.url=${RUBRICWORKS_WORLD_URL}",
+        ]
         status, body = submit(url, "first", overrides=[*changes, *secret])
         assert (status, body["overrides"][:2], body["overrides"][3:], body["arm"]) == (201, changes, secret[1:], None)
         assert "hunter2" not in json.dumps(body)
@@ -187,7 +190,11 @@ def test_mistakes_are_told_by_field_and_line(stand_in):
         form = f"recipe={text}&run=x".replace("\n", "%0A").replace("&judge", "%26judge").replace("+", "%2B").encode()
         head = {"Content-Type": "application/x-www-form-urlencoded"}
         status, _, page = exchange(f"{url}/new-run", method="POST", body=form, **head, **bearer())
-        assert (status, page.count(b"policy.algorithm.rollouts.group_size is 1;"), b'class="wrong"' in page) == (422, 2, True)
+        assert (status, page.count(b"policy.algorithm.rollouts.group_size is 1;"), b'class="wrong"' in page) == (
+            422,
+            2,
+            True,
+        )
         assert not (stand_in / "x").exists()
 
 
@@ -221,7 +228,9 @@ def test_a_model_without_a_commit_is_refused_by_line_and_no_hub_is_asked(stand_i
 
 
 def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
-    form = urlencode({"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.algorithm.steps=1", "arm": "x"})
+    form = urlencode(
+        {"recipe": "a: [", "begin": "retrain", "run": "mine", "overrides": "policy.algorithm.steps=1", "arm": "x"}
+    )
     head = {"Content-Type": "application/x-www-form-urlencoded"}
     status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form.encode(), **head, **bearer())
     assert status == 422

@@ -84,7 +84,7 @@ def test_examples_of_a_table_are_its_images_and_first_references(stored):
 
 
 def test_stage_one_trains_the_projector_alone_and_later_stages_the_whole_model(tiny, stored, tmp_path):
-    config = VlmConfig(steps=3, batch_size=4, learning_rate=1e-2, save_every=50)
+    config = VlmConfig(steps=3, batch_size=4, optimizer={"learning_rate": 1e-2}, save_every=50)
     aligned = train_sft(tiny, stored, tmp_path / "1", config, modules=ModuleRates((PROJECTOR,)))
     whole = train_sft(aligned, stored, tmp_path / "2", config)
     start, first, second = weights(tiny), weights(aligned), weights(whole)
@@ -95,7 +95,7 @@ def test_stage_one_trains_the_projector_alone_and_later_stages_the_whole_model(t
 
 def test_vision_tower_learns_at_its_own_rate(tiny, stored, tmp_path):
     """Adam's first step moves a weight by its learning rate, whatever the gradient."""
-    config = VlmConfig(steps=1, batch_size=12, learning_rate=1e-3, warmup=0, save_every=50)
+    config = VlmConfig(steps=1, batch_size=12, optimizer={"learning_rate": 1e-3, "warmup": 0}, save_every=50)
     modules = ModuleRates(rates={VISION_TOWER: 1e-5})
     trained = weights(train_sft(tiny, stored, tmp_path, config, modules=modules))
     moved = {name: (trained[name] - tensor).abs().max().item() for name, tensor in weights(tiny).items()}
@@ -116,7 +116,7 @@ class Killed(Exception):
 
 @pytest.mark.slow
 def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, stored, tmp_path):
-    config = VlmConfig(steps=8, batch_size=5, learning_rate=1e-2, save_every=3, log_every=1)
+    config = VlmConfig(steps=8, batch_size=5, optimizer={"learning_rate": 1e-2}, save_every=3, log_every=1)
     modules = ModuleRates(rates={VISION_TOWER: 1e-3})
 
     def kill(line) -> None:

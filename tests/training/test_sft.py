@@ -5,12 +5,12 @@ import pytest
 import torch
 from coloured_squares import PROMPT, square, squares
 from safetensors.torch import load_file
+from training_configs import sft_config
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig
+from rubricworks.training.config import LoraOptimizer, LoraOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.lora import save_plain_model
-from rubricworks.training.machine import autocasts
 from rubricworks.training.sft import CaptionCollator, Example, train_sft
 
 
@@ -29,7 +29,7 @@ def kill_at(step):
 @pytest.mark.slow
 def test_warm_up_teaches_the_student_to_see(student, tmp_path):
     losses = []
-    config = SftConfig(steps=120, batch_size=12, learning_rate=1e-2, save_every=1000, log_every=20)
+    config = sft_config(steps=120, batch_size=12, learning_rate=1e-2, save_every=1000, log_every=20)
     model_dir = train_sft(
         student, squares(), tmp_path, config, on_log=lambda log: losses.append(log.metrics.get("loss", 0.0))
     )
@@ -45,7 +45,7 @@ def test_warm_up_teaches_the_student_to_see(student, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2, dropout=0.1)])
 def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path, lora):
-    config = SftConfig(steps=8, batch_size=5, save_every=3, log_every=1, lora=lora)
+    config = sft_config(steps=8, batch_size=5, save_every=3, log_every=1, lora=lora)
     whole = train_sft(student, squares(), tmp_path / "whole", config)
     with pytest.raises(Killed):
         train_sft(student, squares(), tmp_path / "cut", config, on_log=kill_at(5))
@@ -58,7 +58,7 @@ def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path
 
 
 def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tmp_path):
-    config = SftConfig(steps=3, batch_size=4, log_every=1)
+    config = sft_config(steps=3, batch_size=4, log_every=1)
     model_dir = train_sft(student, squares(), tmp_path, config)
     expected = load_file(model_dir / "model.safetensors")
     shutil.rmtree(model_dir)
@@ -67,7 +67,7 @@ def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tm
 
 
 def test_half_written_checkpoint_is_passed_over(student, tmp_path):
-    config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
+    config = sft_config(steps=4, batch_size=4, save_every=2, log_every=1)
     with pytest.raises(Killed):
         train_sft(student, squares(), tmp_path, config, on_log=kill_at(3))
     (tmp_path / "checkpoint-3").mkdir()
@@ -79,7 +79,7 @@ def test_half_written_checkpoint_is_passed_over(student, tmp_path):
 
 @pytest.mark.slow
 def test_training_continues_in_a_moved_folder_and_not_from_another_model(student, tmp_path):
-    config = SftConfig(steps=4, batch_size=4, save_every=2, log_every=1)
+    config = sft_config(steps=4, batch_size=4, save_every=2, log_every=1)
     before = shutil.copytree(student, tmp_path / "before" / "model")
     with pytest.raises(Killed):
         train_sft(before, squares(), tmp_path / "before" / "trained", config, on_log=kill_at(3))
@@ -95,9 +95,9 @@ def test_training_continues_in_a_moved_folder_and_not_from_another_model(student
 
 
 def test_checkpoints_of_another_config_are_not_continued(student, tmp_path):
-    train_sft(student, squares(), tmp_path, SftConfig(steps=2, batch_size=4, log_every=1))
+    train_sft(student, squares(), tmp_path, sft_config(steps=2, batch_size=4, log_every=1))
     calls = []
-    config = SftConfig(steps=3, batch_size=4, log_every=1, learning_rate=1e-4)
+    config = sft_config(steps=3, batch_size=4, log_every=1, learning_rate=1e-4)
     train_sft(student, squares(), tmp_path, config, on_log=lambda log: calls.append(log.step))
     assert calls[0] == 1
 
@@ -115,7 +115,7 @@ def test_merged_lora_model_is_plain_and_says_what_the_adapted_one_said(student, 
 
     save_plain_model = lora.save_plain_model
     monkeypatch.setattr(lora, "save_plain_model", save)
-    config = SftConfig(steps=20, batch_size=12, learning_rate=1e-2, lora=LoraOptions(rank=8), save_every=100)
+    config = sft_config(steps=20, batch_size=12, learning_rate=1e-2, lora=LoraOptions(rank=8), save_every=100)
     model_dir = train_sft(student, squares(), tmp_path, config)
     names = {file.name for file in model_dir.iterdir()}
     assert "model.safetensors" in names
@@ -145,24 +145,24 @@ def test_labels_cover_the_caption_and_its_end_token_only(student):
 
 def test_rows_per_pass_must_divide_the_batch(student, tmp_path):
     with pytest.raises(UserError, match="rows_per_pass"):
-        train_sft(student, squares(), tmp_path, SftConfig(batch_size=8, rows_per_pass=3))
+        train_sft(student, squares(), tmp_path, sft_config(batch_size=8, rows_per_pass=3))
 
 
 def test_no_examples_is_one_clear_error(student, tmp_path):
     with pytest.raises(UserError, match="no examples"):
-        train_sft(student, [], tmp_path, SftConfig())
+        train_sft(student, [], tmp_path, sft_config())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_bf16_without_a_gpu_is_refused_at_the_start(student, tmp_path):
-    with pytest.raises(UserError, match="bf16"):
-        train_sft(student, squares(), tmp_path, SftConfig(bf16=True))
+    with pytest.raises(UserError, match=r"optimizer\.precision is bfloat16: there is no GPU here"):
+        train_sft(student, squares(), tmp_path, sft_config(precision="bfloat16"))
 
 
 def test_one_process_that_sees_several_gpus_is_refused(student, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     with pytest.raises(UserError, match=r"^one process sees 8 GPUs, and would train on all of them at 8 times the"):
-        train_sft(student, squares(), tmp_path, SftConfig(steps=1))
+        train_sft(student, squares(), tmp_path, sft_config(steps=1))
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_one_process_that_sees_several_gpus_is_refused(student, tmp_path, monkey
 def test_batch_that_the_processes_cannot_share_is_refused(student, tmp_path, monkeypatch, processes, options, message):
     monkeypatch.setenv("WORLD_SIZE", processes)
     with pytest.raises(UserError, match=message):
-        train_sft(student, squares(), tmp_path, SftConfig(steps=1, batch_size=4, **options))
+        train_sft(student, squares(), tmp_path, sft_config(steps=1, batch_size=4, **options))
 
 
-@pytest.mark.parametrize(("config", "trained"), [({"bf16": True}, "bfloat16"), ({}, "float32")])
+@pytest.mark.parametrize(("config", "trained"), [({"precision": "bfloat16"}, "bfloat16"), ({}, "float32")])
 def test_weights_are_trained_and_saved_in_the_precision_of_the_config(student, tmp_path, monkeypatch, config, trained):
     from rubricworks.training import sft
 
@@ -190,9 +190,9 @@ def test_weights_are_trained_and_saved_in_the_precision_of_the_config(student, t
         precisions.update(str(one.dtype) for one in model.parameters())
         return model, processor
 
-    monkeypatch.setattr(sft, "check_bf16", lambda bf16: None)  # this machine has no bf16 arithmetic of its own
+    monkeypatch.setattr(sft, "check_precision", lambda optimizer: None)  # bf16 is missing here
     monkeypatch.setattr(sft, "load_model", loaded)
-    model_dir = train_sft(student, squares(), tmp_path, SftConfig(steps=2, batch_size=4, **config))
+    model_dir = train_sft(student, squares(), tmp_path, sft_config(steps=2, batch_size=4, **config))
     assert precisions == {f"torch.{trained}"}
     weights = load_file(model_dir / "model.safetensors")
     assert weights.keys() == load_file(student / "model.safetensors").keys()
@@ -201,12 +201,17 @@ def test_weights_are_trained_and_saved_in_the_precision_of_the_config(student, t
     assert str(model.dtype) == f"torch.{trained}"
 
 
-@pytest.mark.parametrize("kind", [SftConfig, PolicyConfig])
-def test_float32_weights_are_kept_only_where_they_are_asked_for(kind):
-    assert not autocasts(kind(bf16=True))
-    assert autocasts(kind(bf16=True, master_weights=True))
-    assert autocasts(kind(bf16=True, lora=LoraOptions()))
-    assert not autocasts(kind(master_weights=True))
+@pytest.mark.parametrize(
+    ("options", "autocasts"),
+    [
+        ({"precision": "bfloat16"}, False),
+        ({"precision": "mixed"}, True),
+        ({"precision": "bfloat16", "lora": LoraOptions()}, True),
+        ({"precision": "float32"}, False),
+    ],
+)
+def test_arithmetic_is_bfloat16_around_float32_weights_or_adapters(options, autocasts):
+    assert LoraOptimizer(**options).autocasts is autocasts
 
 
 def test_master_weights_are_saved_in_bfloat16(student, tmp_path):

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from safetensors.torch import load_file
+from training_configs import grpo_config, sft_config
 
 from rubricworks.errors import UserError
-from rubricworks.training.config import LoraOptions, PolicyConfig, SftConfig
+from rubricworks.training.config import LoraOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.policy.grpo import train_policy
@@ -36,7 +37,7 @@ def text_student(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def taught(text_student, tmp_path_factory):
-    config = SftConfig(steps=60, batch_size=10, learning_rate=1e-2, save_every=1000)
+    config = sft_config(steps=60, batch_size=10, learning_rate=1e-2, save_every=1000)
     return train_sft(text_student, EXAMPLES, tmp_path_factory.mktemp("taught"), config)
 
 
@@ -83,7 +84,7 @@ def test_prompts_are_padded_on_the_left(text_student):
 
 @pytest.mark.slow
 def test_killed_and_resumed_sft_ends_with_the_same_weights(text_student, tmp_path):
-    config = SftConfig(steps=9, batch_size=6, save_every=3, log_every=1)  # 25 examples: batches of three epochs
+    config = sft_config(steps=9, batch_size=6, save_every=3, log_every=1)  # 25 examples: batches of three epochs
 
     def kill(log):
         if log.step == 8:
@@ -101,7 +102,7 @@ def test_killed_and_resumed_sft_ends_with_the_same_weights(text_student, tmp_pat
 
 @pytest.mark.slow
 def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
-    config = PolicyConfig(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
+    config = grpo_config(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
     result = train_policy(taught, ROWS, says_blue, tmp_path, config)
     start, end = (sum(stats.reward for stats in part) / 5 for part in (result.history[:5], result.history[-5:]))
     assert end > start + 0.3
@@ -113,7 +114,7 @@ def test_policy_learns_from_rewards_of_text_alone(taught, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
 def test_killed_and_resumed_policy_ends_with_the_same_weights(taught, tmp_path, lora):
-    config = PolicyConfig(steps=5, save_every=2, learning_rate=1e-3, lora=lora, **FEW)
+    config = grpo_config(steps=5, save_every=2, learning_rate=1e-3, lora=lora, **FEW)
 
     def kill(step):
         if step.step == 4:
@@ -128,7 +129,7 @@ def test_killed_and_resumed_policy_ends_with_the_same_weights(taught, tmp_path, 
 
 
 def test_other_labels_are_another_training(taught, tmp_path):
-    config = PolicyConfig(steps=2, save_every=1, **FEW)
+    config = grpo_config(steps=2, save_every=1, **FEW)
     train_policy(taught, ROWS, says_blue, tmp_path, config)
     steps = []
     changed = [{**row, "label": "other"} for row in ROWS]
@@ -138,15 +139,15 @@ def test_other_labels_are_another_training(taught, tmp_path):
 
 def test_images_for_a_text_model_are_one_clear_error(text_student, tmp_path):
     with pytest.raises(UserError, match="cannot read images"):
-        train_sft(text_student, [(b"image", "say red", "red")], tmp_path / "sft", SftConfig(batch_size=1))
+        train_sft(text_student, [(b"image", "say red", "red")], tmp_path / "sft", sft_config(batch_size=1))
     rows = [{**row, "image": b"image"} for row in ROWS]
     with pytest.raises(UserError, match="cannot read images"):
-        train_policy(text_student, rows, says_blue, tmp_path / "policy", PolicyConfig(**FEW))
+        train_policy(text_student, rows, says_blue, tmp_path / "policy", grpo_config(**FEW))
 
 
 def test_vision_language_model_learns_from_text_too(student, tmp_path):
     prompts = [("describe the image .", "a red square ."), ("at top-left", "a blue square .")]
-    config = SftConfig(steps=30, batch_size=2, learning_rate=1e-2, save_every=1000)
+    config = sft_config(steps=30, batch_size=2, learning_rate=1e-2, save_every=1000)
     folder = train_sft(student, [(None, *pair) for pair in prompts], tmp_path, config)
     model, processor = load_model(folder)
     captions = generate_captions(model, processor, [None] * 2, [prompt for prompt, _ in prompts], max_new_tokens=6)

@@ -11,8 +11,8 @@ from gloo_training import generator as train_generator
 from gloo_training import genrm as train_genrm
 from gloo_training import policy as train_on_squares
 from safetensors.torch import load_file
+from training_configs import sft_config
 
-from rubricworks.training.config import SftConfig
 from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 SFT = {"steps": 6, "batch_size": 4, "learning_rate": 1e-2, "save_every": 2, "log_every": 1}
 POLICY = {"steps": 2, "group_size": 4, "prompts_per_step": 2, "max_new_tokens": 12, "learning_rate": 1e-3}
-GENRM = POLICY | {"max_new_tokens": 96, "loss_type": "group_token_mean", "prompts_per_step": 4}
+GENRM = POLICY | {"max_new_tokens": 96, "loss": "group_token_mean", "prompts_per_step": 4}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def assert_same_model(actual, expected, start) -> None:
 
 def test_sft_under_fsdp_ends_in_the_model_of_one_process(students, sharded, tmp_path):
     folder, results = sharded
-    whole = train_sft(students["student"], squares(), tmp_path, SftConfig(**SFT))
+    whole = train_sft(students["student"], squares(), tmp_path, sft_config(**SFT))
     assert_same_model(folder / "sft" / "model", whole, Path(students["student"]))
     assert results[0]["sft"]["steps"] == list(range(1, SFT["steps"] + 1))
 

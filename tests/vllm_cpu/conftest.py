@@ -5,8 +5,9 @@ import importlib.util
 import pytest
 import torch
 from coloured_squares import SMALL, squares
+from training_configs import sft_config
 
-from rubricworks.training.config import SftConfig, TinyLlavaConfig
+from rubricworks.training.config import TinyLlavaConfig
 from rubricworks.training.llava.assembly import build_tiny_llava
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
@@ -30,7 +31,7 @@ def taught(tmp_path_factory):
     texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
     images = [image for image, _, _ in squares()]
     student = build_student(texts, folder / "student", config=SHAPE, images=images, seed=1)
-    return train_sft(student, squares(), folder / "sft", SftConfig(steps=60, batch_size=12, learning_rate=1e-2))
+    return train_sft(student, squares(), folder / "sft", sft_config(steps=60, batch_size=12, learning_rate=1e-2))
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +44,4 @@ def pretrained(tmp_path_factory):
         hidden=64, layers=1, heads=2, intermediate=128, vision_hidden=64, vision_heads=2, patch=8, image_side=32
     )
     student = build_tiny_llava(texts, folder / "student", config=shape, images=images, seed=1)
-    return train_sft(student, squares(), folder / "sft", SftConfig(steps=150, batch_size=12, learning_rate=5e-3))
+    return train_sft(student, squares(), folder / "sft", sft_config(steps=150, batch_size=12, learning_rate=5e-3))

@@ -2,6 +2,7 @@
 
 import pytest
 from coloured_squares import policy_rows
+from training_configs import grpo_config
 from vllm_on_cpu import make_vllm_fit_cpu
 
 from rubricworks.errors import UserError
@@ -23,7 +24,7 @@ def colocated(monkeypatch):
 
 
 def config(*, steps=STEPS, **vllm) -> PolicyConfig:
-    return PolicyConfig(
+    return grpo_config(
         steps=steps, prompts_per_step=4, group_size=4, max_new_tokens=10, learning_rate=2e-3, log_every=1,
         save_every=100, vllm={"mode": "colocate", "max_model_length": 128, **vllm},
     )  # fmt: skip

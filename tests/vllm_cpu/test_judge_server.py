@@ -9,6 +9,7 @@ import pytest
 import torch
 from answer_schemas import answer_models
 from coloured_squares import squares
+from training_configs import sft_config
 from vllm_on_cpu import served
 
 from rubricworks.data import Sample
@@ -17,7 +18,6 @@ from rubricworks.grading.prompts import judge_messages
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.request import RequestFrame, strict_schema
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
-from rubricworks.training.config import SftConfig
 from rubricworks.training.generate import generate_captions, load_model, load_model_processor
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.text_config import TinyTextConfig
@@ -45,7 +45,7 @@ def judge(tmp_path_factory):
     examples = [(None, judge_messages(caption, RUBRIC.criteria), judgment(caption)) for caption in CAPTIONS]
     texts = [turn["content"] for _, turns, _ in examples for turn in turns] + [answer for *_, answer in examples]
     student = build_text_student(texts, folder / "student", config=SHAPE, seed=1)
-    return train_sft(student, examples, folder / "sft", SftConfig(steps=40, batch_size=4, learning_rate=5e-3))
+    return train_sft(student, examples, folder / "sft", sft_config(steps=40, batch_size=4, learning_rate=5e-3))
 
 
 @pytest.fixture(scope="module")

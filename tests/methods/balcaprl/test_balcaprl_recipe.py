@@ -141,12 +141,34 @@ def test_no_two_arms_are_the_same():
 def test_the_papers_settings():
     recipe = load_recipe(recipe_path("balcaprl"))
     policy = recipe.policy
-    assert (policy.reward.weights.precision, policy.reward.weights.recall, policy.reward.weights.linguistic) == (0.1, 0.3, 0.3)
+    assert (policy.reward.weights.precision, policy.reward.weights.recall, policy.reward.weights.linguistic) == (
+        0.1,
+        0.3,
+        0.3,
+    )
     assert (policy.reward.length.control, policy.reward.length.lower, policy.reward.length.upper) == ("gate", 0.5, 2.0)
-    assert (policy.algorithm.advantages, policy.reward.pointability, policy.algorithm.beta, policy.algorithm.delta) == ("c-gdpo", "strict", 0.0, 3.0)
-    assert (policy.algorithm.rollouts.group_size, policy.algorithm.rollouts.prompts_per_step, policy.algorithm.epochs, policy.algorithm.steps) == (8, 256, 1, None)
-    assert (policy.algorithm.optimizer.learning_rate, policy.algorithm.optimizer.schedule, policy.algorithm.loss) == (5e-6, "cosine", "dr_grpo")
-    assert (policy.reward.judge.model, recipe.recap.captioner.model, recipe.evaluation.scorers.b_capscore.judge.model) == (
+    assert (policy.algorithm.advantages, policy.reward.pointability, policy.algorithm.beta, policy.algorithm.delta) == (
+        "c-gdpo",
+        "strict",
+        0.0,
+        3.0,
+    )
+    assert (
+        policy.algorithm.rollouts.group_size,
+        policy.algorithm.rollouts.prompts_per_step,
+        policy.algorithm.epochs,
+        policy.algorithm.steps,
+    ) == (8, 256, 1, None)
+    assert (policy.algorithm.optimizer.learning_rate, policy.algorithm.optimizer.schedule, policy.algorithm.loss) == (
+        5e-6,
+        "cosine",
+        "dr_grpo",
+    )
+    assert (
+        policy.reward.judge.model,
+        recipe.recap.captioner.model,
+        recipe.evaluation.scorers.b_capscore.judge.model,
+    ) == (
         "gpt-4o-mini",
         "gpt-5-mini",
         "gpt-5.4",
@@ -158,9 +180,11 @@ def test_the_papers_settings():
 def test_peer_rubicap_asks_one_criterion_at_a_time_as_rubicap_does():
     rubicap = load_recipe(recipe_path("rubicap"))
     peer = load_recipe(recipe_path("balcaprl"), arm="rubicap")
-    assert [rubicap.policy.reward.call_per, rubicap.evaluation.scorers.rubric.call_per, peer.policy.reward.call_per] == [
-        "criterion"
-    ] * 3
+    assert [
+        rubicap.policy.reward.call_per,
+        rubicap.evaluation.scorers.rubric.call_per,
+        peer.policy.reward.call_per,
+    ] == ["criterion"] * 3
 
 
 def test_without_a_recap_section_the_images_own_captions_are_the_references(path):

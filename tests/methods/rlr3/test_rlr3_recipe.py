@@ -28,7 +28,13 @@ def test_the_laptop_recipe_is_listed_with_what_it_is(tell):
 
 
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
-    small = ["world.scenes=300", "data.held_out=60", "data.warm_up=200", "data.max_train=100", "policy.algorithm.steps=40"]
+    small = [
+        "world.scenes=300",
+        "data.held_out=60",
+        "data.warm_up=200",
+        "data.max_train=100",
+        "policy.algorithm.steps=40",
+    ]
     small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
     result = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
     assert result.code == 0, result
@@ -155,7 +161,9 @@ def test_resuming_with_a_wrong_override_or_name_is_refused(tell, tmp_path):
     save(load_recipe(recipe_path("rlr3-laptop"), ["policy.algorithm.steps=100"]), run)
     result = tell("run", "--resume", "mine", "--set", "policy.algorithm.milestone_every=30")
     assert (result.code, result.err.count("\n")) == (2, 1)
-    assert result.err.startswith("error: --set policy.algorithm.milestone_every=30: policy.algorithm.milestone_every 30 does not divide")
+    assert result.err.startswith(
+        "error: --set policy.algorithm.milestone_every=30: policy.algorithm.milestone_every 30 does not divide"
+    )
     assert "policy.algorithm.milestone_every 30 does not divide policy.algorithm.steps 100" in result.err
     assert "there are mine" in tell("run", "--resume", "other").err
     planned = tell("run", "--resume", "mine", "--set", "policy.algorithm.steps=20", "--dry-run")

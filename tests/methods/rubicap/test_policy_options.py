@@ -16,8 +16,8 @@ from synthetic_run import write_recipe
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.runtime.launch import launch
 from rubricworks.policy.rewards.canary import CanaryRecord
+from rubricworks.runtime.launch import launch
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow

@@ -63,7 +63,9 @@ def test_judges_that_do_not_go_together_are_refused(overrides, message):
 
 
 def test_a_canary_is_planned_and_by_default_there_is_none():
-    plain, watched = (load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.reward.canary={every: 50}"]))
+    plain, watched = (
+        load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.reward.canary={every: 50}"])
+    )
     planned = [
         sum(one.count for one in estimate_calls(recipe, 3328) if (one.stage, one.purpose) == ("train_policy", "judge"))
         for recipe in (plain, watched)
@@ -132,7 +134,10 @@ def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["policy.reward.refresh.pitfalls={}"], "policy.reward.refresh.pitfalls are written at each refresh; set policy.reward.refresh.every"),
+        (
+            ["policy.reward.refresh.pitfalls={}"],
+            "policy.reward.refresh.pitfalls are written at each refresh; set policy.reward.refresh.every",
+        ),
         ([*PITFALLS, REWARD], "are tested by the judges, and policy.reward.function my_rewards:brevity asks none"),
         ([*PITFALLS, RATES], "no rates for -3, -2, -1, weights of policy.reward.refresh.pitfalls"),
         ([*PITFALLS, "policy.reward.refresh.pitfalls.draws=1"], r"policy.reward.refresh.pitfalls.draws"),

@@ -131,7 +131,9 @@ def test_two_processes_that_were_stopped_go_on_with_the_rubrics_in_force(inputs,
 @pytest.mark.long
 def test_a_policy_that_is_sharded_refuses_to_be_asked_for_captions(inputs, serve, tmp_path, two_processes, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(UserError, match=r"the rubric refresh needs the policy whole; set policy.reward.refresh.every to 0"):
+    with pytest.raises(
+        UserError, match=r"the rubric refresh needs the policy whole; set policy.reward.refresh.every to 0"
+    ):
         train(tmp_path, inputs, serve(write).url, serve(grade).url)
 
 

@@ -16,8 +16,16 @@ DIFFUSION = "rubricrl-diffusion"
 def test_the_papers_settings():
     recipe = load_recipe(recipe_path(NAME))
     policy = recipe.policy
-    assert (policy.algorithm.rollouts.group_size, policy.algorithm.selection.keep, policy.algorithm.selection.strategy) == (16, 4, "hybrid")
-    assert (policy.algorithm.selection.normalise, policy.algorithm.rollouts.guidance, recipe.evaluation.guidance) == ("kept", 1.0, 7.5)
+    assert (
+        policy.algorithm.rollouts.group_size,
+        policy.algorithm.selection.keep,
+        policy.algorithm.selection.strategy,
+    ) == (16, 4, "hybrid")
+    assert (policy.algorithm.selection.normalise, policy.algorithm.rollouts.guidance, recipe.evaluation.guidance) == (
+        "kept",
+        1.0,
+        7.5,
+    )
     assert (recipe.rubric.per_query, recipe.rubric.select, recipe.data.max_train) == (10, 10, 11_000)
     assert recipe.rubric.writer.model == policy.reward.judge.model == "o4-mini"
 

@@ -520,7 +520,9 @@ def test_rubrics_are_tried_on_images_of_the_generator_before_it_is_trained(run, 
     with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), tmp_path / "world"):
         config = {"judge": endpoint("picture-judge"), "steps": 1, "group_size": 2, "prompts_per_step": 2}
         strict = json.dumps(config | {"audit": {"action": "refuse", "flagged": 0, "sample": 6}})
-        with pytest.raises(UserError, match=r"policy\.audit: .* of 6 audited rubrics .*set policy\.audit to warn"):
+        with pytest.raises(
+            UserError, match=r"policy\.reward\.audit: .* of 6 audited rubrics .*set policy\.reward\.audit to warn"
+        ):
             launch("train_generator", strict, str(tmp_path / "run"), inputs)
     out = tmp_path / "run" / "train_generator"
     audit = RubricAudit.model_validate_json((out / "audit.json").read_text())

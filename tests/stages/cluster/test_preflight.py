@@ -16,6 +16,7 @@ from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.llm.usage import Totals
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.policy.rewards.measured_rates import AGREEMENT_FIELD
 from rubricworks.recipe.cluster_configs import cluster_only_configs
 from rubricworks.recipe.files import load_recipe
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV, NODE_ENV, require_accelerators
@@ -23,7 +24,6 @@ from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.preflight_checks import require_budget, require_model
 from rubricworks.runtime.stage_table import STAGES
-from rubricworks.policy.rewards.measured_rates import AGREEMENT_FIELD
 from rubricworks.storage import open_bucket
 from rubricworks.world.scene.export import export_scenes
 

@@ -209,7 +209,7 @@ def test_reference_that_cannot_be_read_is_missing_with_a_dead_letter(inputs, tmp
 
 def test_training_without_milestones_is_refused_with_what_to_set(inputs, tmp_path):
     bare = trained(tmp_path / "other", "train_rlr3", {})
-    with pytest.raises(UserError, match=r"kept no milestones; set policy\.milestone_every"):
+    with pytest.raises(UserError, match=r"kept no milestones; set policy\.algorithm\.milestone_every"):
         score(tmp_path / "run", inputs | {"policy": bare}, None)
 
 

@@ -12,8 +12,8 @@ from synthetic_run import write_table
 
 from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import ChatClient
-from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.policy.rewards.canary import Canary, CanaryConfig, CanaryRecord
+from rubricworks.rubrics import Criterion, Rubric
 
 RUBRIC = Rubric(criteria=tuple(Criterion(criterion=f"word-{at}", weight=1) for at in range(6))).model_dump_json()
 NAMES = [f"s{at:02}" for at in range(20)]

@@ -10,11 +10,11 @@ from rated import card, write_labels, write_parquet
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.llm.identity import Identity, IdentityPin
+from rubricworks.policy.rewards.measured_rates import MeasuredRates, read_measurement
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.job import open_job
 from rubricworks.runtime.stage_table import STAGES
-from rubricworks.policy.rewards.measured_rates import MeasuredRates, read_measurement
 from rubricworks.storage import open_bucket
 
 JUDGE = Endpoint(url="http://gpu/v1", model="small", revision="r1")

@@ -10,10 +10,10 @@ from rubricworks.data.response_images import ResponseImages, response_of
 from rubricworks.data.tables import read_rows
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatError
+from rubricworks.policy.step_tables import StepTables, scorecard_table
 from rubricworks.rubrics import ErrorClass, Response, Scorecard, Verdict
 from rubricworks.runtime.call_table import grading_dead_letters
 from rubricworks.runtime.job import Job, close_job, set_aside
-from rubricworks.policy.step_tables import StepTables, scorecard_table
 
 
 def job_in(folder) -> Job:

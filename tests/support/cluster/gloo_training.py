@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from training_configs import code_grpo_config, grpo_config, sft_config
+
 RESULT = "result-{rank}.json"
 _MAX_SECONDS = 240.0
 """Seconds after which a process shows where it stands and ends; an operation that one of them misses waits for ever."""
@@ -60,11 +62,10 @@ def run_processes(
 def sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     from coloured_squares import squares
 
-    from rubricworks.training.config import SftConfig
     from rubricworks.training.sft import train_sft
 
     steps: list[int] = []
-    train_sft(model, squares(), folder / "sft", SftConfig(**config), on_log=lambda log: steps.append(log.step))
+    train_sft(model, squares(), folder / "sft", sft_config(**config), on_log=lambda log: steps.append(log.step))
     return {"steps": steps}
 
 
@@ -88,7 +89,6 @@ def policy(folder: Path, model: str, config: dict[str, Any], recorded: bool = Tr
     """Policy training on squares; a recorded group says the colours in turn, and red pays."""
     from coloured_squares import policy_rows
 
-    from rubricworks.training.config import PolicyConfig
     from rubricworks.training.policy.grpo import train_policy
 
     async def says_red(prompts: Any, completions: Any, **columns: Any) -> list[float]:
@@ -98,14 +98,13 @@ def policy(folder: Path, model: str, config: dict[str, Any], recorded: bool = Tr
         answers = [f"at top-left a {colour} square ." for colour in ("red", "green", "blue", "red")]
         _record_rollouts({row["sample_id"]: answers for row in policy_rows()})
     folder = folder / ("policy" if recorded else "drawn")
-    result = train_policy(model, policy_rows(), says_red, folder, PolicyConfig(**config))
+    result = train_policy(model, policy_rows(), says_red, folder, grpo_config(**config))
     return {"rewards": [step.reward for step in result.history]}
 
 
 def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     """RLVR of a GenRM on labels; a recorded group is right twice, wrong once and malformed once."""
     from rubricworks.adapters.genrm import ExecutionReward
-    from rubricworks.training.config import PolicyConfig
     from rubricworks.training.policy.grpo import train_policy
 
     rows = [
@@ -114,7 +113,7 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
         for number in range(8)
     ]
     _record_rollouts({row["sample_id"]: [LABEL, WRONG, LABEL[:20], LABEL] for row in rows})
-    result = train_policy(model, rows, ExecutionReward(), folder / "genrm", PolicyConfig(**config))
+    result = train_policy(model, rows, ExecutionReward(), folder / "genrm", grpo_config(**config))
     return {"rewards": [step.reward for step in result.history]}
 
 
@@ -122,7 +121,6 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
     """Policy training of an image generator whose images are recorded; some prompts have no signal and give way."""
     import torch
 
-    from rubricworks.training.config import PolicyConfig
     from rubricworks.training.generators.autoregressive import CodeGenerator, SampledCodes
     from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
     from rubricworks.training.generators.policy import train_image_policy
@@ -142,7 +140,7 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
     rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(words)]
     steps: list[Any] = []
     result = train_image_policy(
-        model, rows, [rewards], folder / "generator", PolicyConfig(**config), statistics=IMAGE_STATISTICS,
+        model, rows, [rewards], folder / "generator", code_grpo_config(**config), statistics=IMAGE_STATISTICS,
         on_step=steps.append,
     )  # fmt: skip
     trained = [

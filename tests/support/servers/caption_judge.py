@@ -11,6 +11,7 @@ from typing import Any
 from audited import write_stage_table
 from coloured_squares import SMALL, squares
 from scripted_server import Said, ScriptedServer, fail, say
+from training_configs import sft_config
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import close_job, open_job
@@ -103,7 +104,7 @@ def train(run: Path, inputs: dict[str, str], server: ScriptedServer, **config: A
 
 
 def _student(run: Path) -> Path:
-    from rubricworks.training.config import SftConfig
+
     from rubricworks.training.sft import train_sft
     from rubricworks.training.tiny.student import build_student
 
@@ -120,6 +121,6 @@ def _student(run: Path) -> Path:
         seed=1,
     )
     job = open_job("warm_up", StageConfig(), run, {})
-    train_sft(untrained, taught, job.out, SftConfig(steps=60, batch_size=20, learning_rate=1e-2, save_every=1000))
+    train_sft(untrained, taught, job.out, sft_config(steps=60, batch_size=20, learning_rate=1e-2, save_every=1000))
     close_job(job, 0.0)
     return job.out

@@ -8,6 +8,7 @@ from typing import Any
 from audited import write_stage_table
 from coloured_squares import PROMPT, SMALL, squares
 from scripted_server import Said, say
+from training_configs import sft_config
 
 from rubricworks.evaluation.scorers.caption_prompts import CANNOT_ANSWER, Exam, ExamQuestion
 from rubricworks.runtime.config import StageConfig
@@ -21,13 +22,13 @@ EXAM = Exam(questions=(COLOUR, WHERE, COLOUR, WHERE))
 
 def make_inputs(folder: Path) -> dict[str, str]:
     """Six held-out squares with references; a base that knows nothing, and a policy that has learnt to see them."""
-    from rubricworks.training.config import SftConfig
+
     from rubricworks.training.sft import train_sft
     from rubricworks.training.tiny.student import build_student
 
     texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
     untrained = build_student(texts, folder / "untrained", config=SMALL, images=[one[0] for one in squares()], seed=1)
-    configs = {"model": SftConfig(steps=1, learning_rate=1e-6, save_every=1000), "policy": SftConfig(steps=120)}
+    configs = {"model": sft_config(steps=1, learning_rate=1e-6, save_every=1000), "policy": sft_config(steps=120)}
     models = {}
     for name, config in configs.items():
         job = open_job("warm_up", StageConfig(), folder / name, {})

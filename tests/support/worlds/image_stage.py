@@ -19,13 +19,13 @@ from image_judge import COLOUR_RUBRIC, COLOURS, noisy_image
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import Grader
 from rubricworks.llm import Endpoint, messages
+from rubricworks.policy.step_tables import StepTables, scorecard_table
+from rubricworks.policy.training import DeadLetters
 from rubricworks.rubrics import Response
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.stage_table import STAGES, Stage
-from rubricworks.policy.training import DeadLetters
-from rubricworks.policy.step_tables import StepTables, scorecard_table
 
 GROUP = 4
 BROKEN = b"\x89PNG\r\n\x1a\n and nothing that a decoder reads"

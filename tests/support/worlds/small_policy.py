@@ -8,6 +8,7 @@ from asked_questions import prepare_questions, rubrics_table
 from audited import write_stage_table
 from coloured_squares import SMALL
 from scripted_server import Said, say
+from training_configs import sft_config
 
 from rubricworks.data.tables import Sample, read_samples
 from rubricworks.rubrics import Criterion, Rubric
@@ -93,7 +94,7 @@ def _filtered(number: int, sample: Sample) -> dict[str, object]:
 
 
 def _student(run: Path, samples: list[Sample]) -> Path:
-    from rubricworks.training.config import SftConfig
+
     from rubricworks.training.sft import train_sft
     from rubricworks.training.tiny.student import build_student
 
@@ -106,6 +107,6 @@ def _student(run: Path, samples: list[Sample]) -> Path:
         seed=1,
     )
     job = open_job("warm_up", StageConfig(), run, {})
-    train_sft(untrained, examples, job.out, SftConfig(steps=80, batch_size=16, learning_rate=1e-2, save_every=1000))
+    train_sft(untrained, examples, job.out, sft_config(steps=80, batch_size=16, learning_rate=1e-2, save_every=1000))
     close_job(job, 0.0)
     return job.out

@@ -5,12 +5,14 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from tiny_generator import TINY, captioned_pictures
+from training_configs import code_grpo_config
 
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
-from rubricworks.training.config import LoraOptions, PolicyConfig, RefillOptions, SelectionOptions
+from rubricworks.training.config import LoraOptions, RefillOptions, SelectionOptions
 from rubricworks.training.generators.autoregressive import VocabularyGenerator
 from rubricworks.training.generators.config import TinyArConfig
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
@@ -44,7 +46,7 @@ def train(model, out, config, reward=likes_the_left, **more):
 
 def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(pretrained, tmp_path):
     steps = []
-    result = train(pretrained, tmp_path, PolicyConfig(steps=25, **FEW), on_step=steps.append)
+    result = train(pretrained, tmp_path, code_grpo_config(steps=25, **FEW), on_step=steps.append)
     assert result.history[0].reward < 0.6
     assert sum(one.reward for one in result.history[-5:]) / 5 > 0.85
     images = VocabularyGenerator.load(result.model_dir).generate(["a circle"] * 20, seed=1)
@@ -61,8 +63,9 @@ def test_probe_draws_the_same_prompts_and_leaves_the_training_unchanged(pretrain
         calls.append((step, images, draw(["a circle", "a circle"])))
         return 0.25 + step
 
-    plain = train(pretrained, tmp_path / "plain", PolicyConfig(steps=3, **FEW))
-    probed = train(pretrained, tmp_path / "probed", PolicyConfig(steps=3, probe_every=2, **FEW), probe=probe)
+    plain = train(pretrained, tmp_path / "plain", code_grpo_config(steps=3, **FEW))
+    probe.every = 2
+    probed = train(pretrained, tmp_path / "probed", code_grpo_config(steps=3, **FEW), probe=probe)
     assert [step for step, *_ in calls] == [0, 2]
     assert all(images == again and images[0].is_image for _, images, again in calls)
     assert [one.held_out for one in probed.history if one.held_out == one.held_out] == [0.25, 2.25]
@@ -72,7 +75,7 @@ def test_probe_draws_the_same_prompts_and_leaves_the_training_unchanged(pretrain
 
 def test_selection_trains_on_some_and_logs_all(pretrained, tmp_path):
     steps = []
-    config = PolicyConfig(steps=2, selection=SelectionOptions(keep=2), **FEW)
+    config = code_grpo_config(steps=2, selection=SelectionOptions(keep=2), **FEW)
     train(pretrained, tmp_path, config, on_step=steps.append)
     for step in steps:
         assert len(step.responses) == 16
@@ -85,7 +88,7 @@ def test_prompts_without_a_signal_give_way_and_their_images_are_logged_too(pretr
         return [reward if name in ("s0", "s1") else 1.0 for name, reward in zip(sample_id, drawn, strict=True)]
 
     steps = []
-    config = PolicyConfig(steps=2, refill=RefillOptions(rounds=2), **FEW)
+    config = code_grpo_config(steps=2, refill=RefillOptions(rounds=2), **FEW)
     train(pretrained, tmp_path, config, likes_the_left_of_two, on_step=steps.append)
     names = set()
     for step in steps:
@@ -96,12 +99,12 @@ def test_prompts_without_a_signal_give_way_and_their_images_are_logged_too(pretr
 
 
 def test_every_optimizer_step_counts_where_rollouts_serve_two(pretrained, tmp_path):
-    result = train(pretrained, tmp_path, PolicyConfig(steps=4, num_iterations=2, **FEW))
+    result = train(pretrained, tmp_path, code_grpo_config(steps=4, num_iterations=2, **FEW))
     assert (result.steps, len(result.history)) == (4, 2)
 
 
 def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path):
-    config = PolicyConfig(steps=6, **{**FEW, "save_every": 2})
+    config = code_grpo_config(steps=6, **{**FEW, "save_every": 2})
     whole = train(pretrained, tmp_path / "whole", config)
 
     class Killed(Exception):
@@ -141,14 +144,12 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     assert not load_file(anew / "model.safetensors")["lm_head.weight"].equal(first["lm_head.weight"])
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (PolicyConfig(steps=1, group_size=2, prompts_per_step=5), "4 prompts with a rubric"),
-        (PolicyConfig(steps=1, group_size=2, prompts_per_step=1, lora=LoraOptions()), "lora"),
-        (PolicyConfig(steps=1, group_size=2, prompts_per_step=1, milestone_every=1), "milestone_every"),
-    ],
-)
-def test_what_cannot_be_trained_is_said_before_the_first_step(pretrained, tmp_path, config, message):
-    with pytest.raises(UserError, match=message):
-        train(pretrained, tmp_path, config)
+def test_too_few_prompts_are_reported_before_the_first_step(pretrained, tmp_path):
+    with pytest.raises(UserError, match="4 prompts with a rubric"):
+        train(pretrained, tmp_path, code_grpo_config(steps=1, group_size=2, prompts_per_step=5))
+
+
+@pytest.mark.parametrize("option", [{"lora": LoraOptions()}, {"milestone_every": 1}, {"vllm": {"mode": "colocate"}}])
+def test_options_of_models_that_write_text_do_not_exist(option):
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        code_grpo_config(**option)

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_vq_models import save_emu3, save_janus
+from training_configs import code_grpo_config
 
 from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.data.images import NO_PIXELS
 from rubricworks.errors import UserError
-from rubricworks.training.config import PolicyConfig
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 from rubricworks.training.generators.loading import is_code_generator, load_generator
 from rubricworks.training.generators.policy import image_responses, train_image_policy
@@ -108,7 +108,7 @@ def test_one_step_of_grpo_moves_the_weights_but_not_the_decoder(folder, tmp_path
         return [float(at % 2) for at, _ in enumerate(completions)]
 
     steps = []
-    config = PolicyConfig(steps=1, group_size=4, prompts_per_step=2, learning_rate=1e-3)
+    config = code_grpo_config(steps=1, group_size=4, prompts_per_step=2, learning_rate=1e-3)
     result = train_image_policy(
         folder, ROWS, [some_of_each], tmp_path, config, statistics=IMAGE_STATISTICS, on_step=steps.append
     )
@@ -154,7 +154,7 @@ def test_a_rollout_of_which_the_decoder_makes_no_pixels_has_no_reward(folder, tm
     monkeypatch.setattr(kind, "decode", with_a_hole)
     steps, failures = [], []
     reward = ImageScoreReward([(PassesAll(), 1.0)], on_error=failures.append)
-    config = PolicyConfig(steps=2, group_size=4, prompts_per_step=2)
+    config = code_grpo_config(steps=2, group_size=4, prompts_per_step=2)
     train_image_policy(folder, ROWS, [reward], tmp_path, config, statistics=IMAGE_STATISTICS, on_step=steps.append)
     rollouts = [pair for step in steps for pair in zip(step.responses, step.rewards, strict=True)]
     assert any(response.image == NO_PIXELS for response, _ in rollouts)

@@ -2,8 +2,8 @@
 
 import pytest
 from coloured_squares import policy_rows
+from training_configs import grpo_config
 
-from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ async def longer(completion_ids, **columns):
 )
 def test_policy_resumed_in_a_later_epoch_goes_on_in_its_order(student, tmp_path, killed_at):
     """Two steps an epoch, and two samples left out of each."""
-    config = PolicyConfig(steps=6, save_every=killed_at - 1, **FEW)
+    config = grpo_config(steps=6, save_every=killed_at - 1, **FEW)
     draws = {"whole": [], "cut": []}
 
     def keep(name, *, kill=0):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from coloured_squares import PROMPT, policy_rows, squares
 from safetensors.torch import load_file
+from training_configs import grpo_config, sft_config
 
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import last_step
-from rubricworks.training.config import AlarmConfig, LoraOptions, PolicyConfig, SftConfig, VllmOptions
+from rubricworks.training.config import AlarmConfig, LoraOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.response_statistics import LENGTH
@@ -35,12 +36,12 @@ def weights(model_dir):
 
 @pytest.fixture(scope="module")
 def warmed(student, tmp_path_factory):
-    config = SftConfig(steps=40, batch_size=12, learning_rate=1e-2, save_every=1000)
+    config = sft_config(steps=40, batch_size=12, learning_rate=1e-2, save_every=1000)
     return train_sft(student, squares(), tmp_path_factory.mktemp("warm"), config)
 
 
 def test_policy_learns_what_the_reward_pays_for(warmed, tmp_path):
-    config = PolicyConfig(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
+    config = grpo_config(steps=25, learning_rate=5e-3, save_every=1000, **{**FEW, "group_size": 8})
     result = train_policy(warmed, policy_rows(), says_red, tmp_path, config)
     start = sum(stats.reward for stats in result.history[:5]) / 5
     end = sum(stats.reward for stats in result.history[-5:]) / 5
@@ -61,7 +62,7 @@ def test_every_rollout_is_handed_out_once_with_its_reward_and_advantage(warmed, 
         calls.append((list(sample_id), [completion[0]["content"] for completion in completions], values))
         return values
 
-    config = PolicyConfig(steps=3, rows_per_pass=4, scale_rewards="none", **FEW)
+    config = grpo_config(steps=3, rows_per_pass=4, advantages="centred", **FEW)
     train_policy(warmed, policy_rows(), reward, tmp_path, config, on_step=steps.append)
     assert [step.step for step in steps] == [1, 2, 3]
     for step, (sample_ids, responses, values) in zip(steps, calls, strict=True):
@@ -78,7 +79,7 @@ REUSE = {"num_iterations": 2, "steps_per_generation": 2}
 @pytest.mark.parametrize("reuse", [{}, {"num_iterations": 3}, {"steps_per_generation": 3}, REUSE])
 def test_ratios_are_clipped_once_rollouts_serve_several_updates(warmed, tmp_path, reuse):
     logs, steps = [], []
-    config = PolicyConfig(steps=6, learning_rate=2e-2, rows_per_pass=4, **reuse, **FEW)
+    config = grpo_config(steps=6, learning_rate=2e-2, rows_per_pass=4, **reuse, **FEW)
     train_policy(warmed, policy_rows(), alternating, tmp_path, config, on_step=steps.append, on_log=logs.append)
     ratios = [log.metrics["clip_ratio/region_mean"] for log in logs]
     every = reuse.get("num_iterations", 1) * reuse.get("steps_per_generation", 1)
@@ -90,7 +91,7 @@ def test_ratios_are_clipped_once_rollouts_serve_several_updates(warmed, tmp_path
 
 def test_dual_clip_bounds_the_loss_of_what_became_likelier_and_is_punished(warmed, tmp_path):
     def trained(name, **options):
-        config = PolicyConfig(steps=4, num_iterations=4, learning_rate=5e-2, epsilon=1e6, **options, **FEW)
+        config = grpo_config(steps=4, num_iterations=4, learning_rate=5e-2, epsilon=1e6, **options, **FEW)
         return weights(train_policy(warmed, policy_rows(), alternating, tmp_path / name, config).model_dir)
 
     free, bounded = trained("free"), trained("bounded", delta=1.01)
@@ -104,14 +105,14 @@ async def alternating(prompts, completions, **columns):
 def test_rollouts_of_a_plan_are_those_that_are_drawn(warmed, tmp_path):
     for number, options in enumerate(({}, REUSE, {"num_iterations": 5}, {"steps": None, "epochs": 2.0, **REUSE})):
         steps = []
-        config = PolicyConfig(**{"steps": 6, **FEW, "group_size": 2, **options})
+        config = grpo_config(**{"steps": 6, **FEW, "group_size": 2, **options})
         result = train_policy(warmed, policy_rows(), says_red, tmp_path / str(number), config, on_step=steps.append)
         drawn = sum(len(step.responses) for step in steps)
         assert (result.steps, drawn) == (config.steps_on(len(policy_rows())), config.rollouts_on(len(policy_rows())))
 
 
 def test_a_generation_takes_the_samples_of_all_its_steps(warmed, tmp_path):
-    config = PolicyConfig(steps=2, steps_per_generation=50, **FEW)
+    config = grpo_config(steps=2, steps_per_generation=50, **FEW)
     with pytest.raises(UserError, match="prompts_per_step is 2 and steps_per_generation 50"):
         train_policy(warmed, policy_rows(), says_red, tmp_path, config)
 
@@ -126,7 +127,7 @@ def test_a_generation_takes_the_samples_of_all_its_steps(warmed, tmp_path):
     ],
 )
 def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, options):
-    config = PolicyConfig(**{"steps": 6, "save_every": 2, "learning_rate": 1e-3, **options, **FEW})
+    config = grpo_config(**{"steps": 6, "save_every": 2, "learning_rate": 1e-3, **options, **FEW})
     whole_steps, cut_steps = {}, {}
 
     def keep(table):
@@ -161,7 +162,7 @@ def test_killed_and_resumed_policy_ends_with_the_same_weights(warmed, tmp_path, 
 
 @pytest.mark.parametrize("model_was_written", [True, False])
 def test_finished_training_is_not_run_again(warmed, tmp_path, model_was_written):
-    config = PolicyConfig(steps=2, learning_rate=1e-3, **FEW)
+    config = grpo_config(steps=2, learning_rate=1e-3, **FEW)
     first = train_policy(warmed, policy_rows(), says_red, tmp_path, config)
     expected = weights(first.model_dir)
     if not model_was_written:
@@ -174,7 +175,7 @@ def test_finished_training_is_not_run_again(warmed, tmp_path, model_was_written)
 
 
 def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp_path):
-    config = PolicyConfig(steps=2, save_every=1, **FEW)
+    config = grpo_config(steps=2, save_every=1, **FEW)
     before = shutil.copytree(student, tmp_path / "before" / "model").parent
 
     def kill_at_2(step):
@@ -191,7 +192,7 @@ def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp
 
 @pytest.mark.parametrize("sharded", [True, False])
 def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
-    config = PolicyConfig(steps=1, **FEW)
+    config = grpo_config(steps=1, **FEW)
     monkeypatch.setattr(
         "rubricworks.training.policy.grpo.train_from",
         lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
@@ -222,7 +223,8 @@ def test_refresh_and_probe_see_the_policy_as_it_is(warmed, tmp_path):
         probed.append((step, generate(images[:1], [PROMPT])))
         return 0.9 - 0.1 * step
 
-    config = PolicyConfig(steps=5, learning_rate=2e-2, refresh_every=2, probe_every=2, **FEW)
+    refresh.every = probe.every = 2
+    config = grpo_config(steps=5, learning_rate=2e-2, **FEW)
     result = train_policy(warmed, policy_rows(), says_red, tmp_path, config, refresh=refresh, probe=probe)
     assert [step for step, _ in refreshed] == [2, 4]
     assert refreshed[0][1] != refreshed[1][1]
@@ -237,10 +239,11 @@ def test_refresh_does_not_disturb_the_rollouts(warmed, tmp_path):
         generate([policy_rows()[0]["image"]], [PROMPT], temperature=1.0, seed=9)
 
     rollouts = {"plain": [], "refreshed": []}
-    for name, every in (("plain", 0), ("refreshed", 1)):
-        config = PolicyConfig(steps=3, refresh_every=every, **FEW)
+    refresh.every = 1
+    for name, hook in (("plain", None), ("refreshed", refresh)):
+        config = grpo_config(steps=3, **FEW)
         train_policy(
-            warmed, policy_rows(), says_red, tmp_path / name, config, on_step=rollouts[name].append, refresh=refresh
+            warmed, policy_rows(), says_red, tmp_path / name, config, on_step=rollouts[name].append, refresh=hook
         )
     assert rollouts["plain"] == rollouts["refreshed"]
 
@@ -252,7 +255,7 @@ def test_alarm_warns_is_returned_and_stops_training_when_told_to(warmed, tmp_pat
 
     longer_is_better.calls = 0
     alarm = AlarmConfig(window=2, patience=1, growth=1.02, stop=True)
-    config = PolicyConfig(steps=60, learning_rate=1e-2, alarm=alarm, **{**FEW, "max_new_tokens": 16})
+    config = grpo_config(steps=60, learning_rate=1e-2, alarm=alarm, **{**FEW, "max_new_tokens": 16})
     with caplog.at_level(logging.WARNING):
         result = train_policy(warmed, policy_rows(), longer_is_better, tmp_path, config)
     assert result.alarm is not None
@@ -271,14 +274,14 @@ def test_judge_that_never_answers_ends_training_with_one_clear_error(warmed, tmp
         return [None] * len(completions)
 
     with pytest.raises(UserError, match="no rollout could be judged"):
-        train_policy(warmed, policy_rows(), down, tmp_path, PolicyConfig(steps=9, **FEW))
+        train_policy(warmed, policy_rows(), down, tmp_path, grpo_config(steps=9, **FEW))
     assert "All reward functions returned None" not in caplog.text
 
 
 def test_progress_lines_name_step_reward_length_pace_and_time_left(warmed, tmp_path, caplog):
     logs = []
     with caplog.at_level(logging.INFO, logger="rubricworks"):
-        train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(steps=2, **FEW), on_log=logs.append)
+        train_policy(warmed, policy_rows(), says_red, tmp_path, grpo_config(steps=2, **FEW), on_log=logs.append)
     lines = [record.message for record in caplog.records if record.message.startswith("policy ")]
     assert lines[0].startswith("policy 1/2 · reward ")
     assert all(part in lines[0] for part in ("tokens", "s/step", "left"))
@@ -286,7 +289,7 @@ def test_progress_lines_name_step_reward_length_pace_and_time_left(warmed, tmp_p
 
 
 def test_statistics_file_holds_one_line_per_step(warmed, tmp_path):
-    result = train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(steps=3, **FEW))
+    result = train_policy(warmed, policy_rows(), says_red, tmp_path, grpo_config(steps=3, **FEW))
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert [line["reward"] for line in lines] == [stats.reward for stats in result.history]
@@ -294,7 +297,7 @@ def test_statistics_file_holds_one_line_per_step(warmed, tmp_path):
 
 
 def test_a_method_that_names_one_statistic_is_watched_by_that_one(warmed, tmp_path):
-    options = PolicyConfig(steps=2, **FEW)
+    options = grpo_config(steps=2, **FEW)
     train_policy(warmed, policy_rows(), says_red, tmp_path, options, statistics=(LENGTH,))
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [list(line) for line in lines] == [["step", "reward", "length", "held_out"]] * 2
@@ -306,7 +309,7 @@ def test_statistics_that_an_earlier_version_wrote_are_taken_up(tmp_path):
         for step in (1, 2, 3)
     ]
     (tmp_path / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
-    watch = PolicyWatch(PolicyConfig(steps=9, **FEW), tmp_path / "steps.jsonl", None, None, None, None)
+    watch = PolicyWatch(grpo_config(steps=9, **FEW), tmp_path / "steps.jsonl", None, None, None, None)
     watch.restore(2)
     assert [(stats.step, stats.values["objects"], stats.values["length"]) for stats in watch.history] == [
         (1, 2.5, 18.0),
@@ -326,31 +329,31 @@ def test_statistics_that_an_earlier_version_wrote_are_taken_up(tmp_path):
 )
 def test_options_that_cannot_work_are_refused_before_training(options, message):
     with pytest.raises(ValueError, match=message):
-        PolicyConfig(**options)
+        grpo_config(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "rows", "message"),
     [
-        ({"vllm": VllmOptions(mode="colocate")}, policy_rows(), "vllm is not installed"),
+        ({"vllm": {"mode": "colocate"}}, policy_rows(), "vllm is not installed"),
         ({"prompts_per_step": 13}, policy_rows(), "12 samples"),
         ({}, [{"sample_id": "s", "image": b"", "prompt": "p"}] * 8, "rubric"),
     ],
 )
 def test_impossible_combinations_are_one_clear_error(warmed, tmp_path, options, rows, message):
     with pytest.raises(UserError, match=message):
-        train_policy(warmed, rows, says_red, tmp_path, PolicyConfig(**options))
+        train_policy(warmed, rows, says_red, tmp_path, grpo_config(**options))
 
 
 def test_groups_that_do_not_divide_over_the_processes_are_refused(warmed, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(UserError, match="3 processes"):
-        train_policy(warmed, policy_rows(), says_red, tmp_path, PolicyConfig(prompts_per_step=8))
+        train_policy(warmed, policy_rows(), says_red, tmp_path, grpo_config(prompts_per_step=8))
 
 
 def test_what_steps_left_can_be_committed_before_each_checkpoint_the_last_one_too(warmed, tmp_path):
     steps, commits = [], []
-    config = PolicyConfig(steps=5, save_every=2, **FEW)
+    config = grpo_config(steps=5, save_every=2, **FEW)
     train_policy(
         warmed,
         policy_rows(),

@@ -6,12 +6,13 @@ import pytest
 import torch
 from coloured_squares import policy_rows
 from safetensors.torch import load_file
+from training_configs import grpo_config
 
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
-from rubricworks.training.config import PolicyConfig, RefillOptions, SelectionOptions
+from rubricworks.training.config import RefillOptions, SelectionOptions
 from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.refill import has_signal, other_prompts, split_groups
 from rubricworks.training.policy.rollouts import PolicyTrainer
@@ -104,7 +105,7 @@ def groups_of(step, size=4):
 def test_a_step_trains_on_the_groups_with_a_signal_that_it_draws(student, tmp_path, losses):
     steps = []
     good = {f"s{at}" for at in range(0, 12, 2)}
-    config = PolicyConfig(refill=RefillOptions(rounds=12), **FEW)
+    config = grpo_config(refill=RefillOptions(rounds=12), **FEW)
     train_policy(student, policy_rows(), reward_on(good), tmp_path, config, on_step=steps.append)
     assert any(len(step.sample_ids) > 8 for step in steps)
     for step, (advantages, _) in zip(steps, losses, strict=True):
@@ -121,7 +122,7 @@ def test_a_step_trains_on_the_groups_with_a_signal_that_it_draws(student, tmp_pa
 @pytest.mark.parametrize("rows_per_pass", [None, 4])
 def test_what_cannot_be_refilled_trains_on_fewer_groups_and_is_said(student, tmp_path, losses, caplog, rows_per_pass):
     steps = []
-    config = PolicyConfig(
+    config = grpo_config(
         refill=RefillOptions(rounds=12), selection=SelectionOptions(keep=2), rows_per_pass=rows_per_pass, **FEW
     )
     train_policy(student, policy_rows(), reward_on({"s5"}), tmp_path, config, on_step=steps.append)
@@ -138,18 +139,18 @@ def test_what_cannot_be_refilled_trains_on_fewer_groups_and_is_said(student, tmp
 
 def test_no_prompt_left_is_one_line(student, tmp_path):
     with pytest.raises(UserError, match="no prompt is left: in the last 2 steps"):
-        train_policy(student, policy_rows(), reward_on(set()), tmp_path, PolicyConfig(refill=REFILL, **FEW))
+        train_policy(student, policy_rows(), reward_on(set()), tmp_path, grpo_config(refill=REFILL, **FEW))
 
 
 def test_rewards_that_never_differ_are_said(student, tmp_path, caplog):
     steps = []
-    train_policy(student, policy_rows(), reward_on(set()), tmp_path, PolicyConfig(**FEW), on_step=steps.append)
+    train_policy(student, policy_rows(), reward_on(set()), tmp_path, grpo_config(**FEW), on_step=steps.append)
     assert "all rollouts of every prompt earned the same reward: advantage 0" in caplog.text
     assert {advantage for step in steps for advantage in step.advantages} == {0.0}
 
 
 def test_refill_that_drops_nothing_is_training_without(student, tmp_path):
-    configs = [PolicyConfig(**FEW), PolicyConfig(refill=REFILL, **FEW)]
+    configs = [grpo_config(**FEW), grpo_config(refill=REFILL, **FEW)]
 
     async def reward(prompts, completions, **columns):
         return [0.25 + 0.5 * (at % 2) for at, _ in enumerate(completions)]
@@ -162,7 +163,7 @@ def test_refill_that_drops_nothing_is_training_without(student, tmp_path):
 
 
 def test_a_killed_training_draws_the_same_prompts(student, tmp_path):
-    config = PolicyConfig(refill=REFILL, **{**FEW, "save_every": 1})
+    config = grpo_config(refill=REFILL, **{**FEW, "save_every": 1})
     reward = reward_on({"s1", "s4", "s7", "s8"})
 
     class Killed(Exception):
@@ -181,8 +182,8 @@ def test_a_killed_training_draws_the_same_prompts(student, tmp_path):
 
 
 def test_a_criterion_that_no_reward_reports_is_refused_before_the_first_step(student, tmp_path):
-    config = PolicyConfig(refill=RefillOptions(criterion="object_count"), **FEW)
-    with pytest.raises(UserError, match=r"policy\.refill\.criterion object_count: this reward does not say"):
+    config = grpo_config(refill=RefillOptions(criterion="object_count"), **FEW)
+    with pytest.raises(UserError, match=r"policy\.algorithm\.refill\.criterion object_count: this reward does not say"):
         train_policy(student, policy_rows(), reward_on(set()), tmp_path, config)
 
 
@@ -215,7 +216,7 @@ def test_captions_are_dropped_by_a_named_criterion(student, tmp_path):
     ).model_dump_json()
     rows = [{**row, "rubric": rubric} for row in policy_rows()[:4]]
     steps = []
-    config = PolicyConfig(refill=RefillOptions(criterion="object_count"), **{**FEW, "steps": 3})
+    config = grpo_config(refill=RefillOptions(criterion="object_count"), **{**FEW, "steps": 3})
     reward = RubricReward(CountsSquares(), criterion="object_count")
     train_policy(student, rows, reward, tmp_path, config, on_step=steps.append)
     for step in steps:

@@ -6,9 +6,10 @@ import pytest
 import torch
 from coloured_squares import policy_rows
 from pydantic import ValidationError
+from training_configs import grpo_config
 
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.training.config import PolicyConfig, VllmOptions
+from rubricworks.training.config import ColocatedVllm
 from rubricworks.training.generate import load_model
 from rubricworks.training.policy.grpo import train_policy, trl_config
 from rubricworks.training.policy.rollouts import PolicyTrainer
@@ -28,12 +29,12 @@ MASK = torch.tensor([[True, True, True], [True, True, False]])
     ],
 )
 def test_ratios_out_of_bounds_are_counted_by_tokens_or_by_responses(options, counts):
-    assert count_out_of_bounds(DIFFERENCES, MASK, VllmOptions(**options)).tolist() == counts
+    assert count_out_of_bounds(DIFFERENCES, MASK, ColocatedVllm(mode="colocate", **options)).tolist() == counts
 
 
 def test_a_token_without_vllms_probability_counts_as_equal():
     differences = torch.tensor([[math.nan, 2.0]])
-    options = VllmOptions(correction="token_truncate")
+    options = ColocatedVllm(mode="colocate", correction="token_truncate")
     assert count_out_of_bounds(differences, torch.tensor([[True, True]]), options).tolist() == [1, 2]
 
 
@@ -46,8 +47,8 @@ def test_a_token_without_vllms_probability_counts_as_equal():
     ],
 )
 def test_trl_gets_the_mode_and_the_bounds_and_none_cuts_every_ratio_to_1(student, tmp_path, options, mode, bounds):
-    config = PolicyConfig(vllm=VllmOptions(mode="colocate", **options))
-    arguments = trl_config(config, tmp_path, 64, load_model(student)[1])
+    config = grpo_config(vllm=ColocatedVllm(mode="colocate", **options))
+    arguments = trl_config(config, tmp_path, 64, load_model(student)[1], seed=0)
     assert arguments.vllm_importance_sampling_correction  # else TRL measures no difference
     assert arguments.vllm_importance_sampling_mode == mode
     low, high = arguments.vllm_importance_sampling_clip_min, arguments.vllm_importance_sampling_clip_max
@@ -60,23 +61,24 @@ def test_equation_1_refuses_a_ratio_of_whole_responses():
     with pytest.raises(
         ValidationError, match=r"vllm\.correction sequence_mask weighs whole responses; set it to none,"
     ):
-        PolicyConfig(loss_type="group_token_mean", vllm=VllmOptions(mode="colocate"))
+        grpo_config(loss="group_token_mean", vllm=ColocatedVllm(mode="colocate"))
 
 
 def test_a_length_without_room_for_a_prompt_is_refused():
     with pytest.raises(ValidationError, match=r"vllm\.max_model_length 1024 .* no room for a prompt beside max_new_to"):
-        PolicyConfig(max_new_tokens=1024, vllm=VllmOptions(mode="colocate", max_model_length=1024))
+        grpo_config(max_new_tokens=1024, vllm=ColocatedVllm(mode="colocate", max_model_length=1024))
 
 
 @pytest.mark.parametrize("name", ["rubicap", "balcaprl", "rlr3"])
 def test_every_recipe_for_gpus_chooses_its_correction_and_vllms_length(name):
     configs = load_recipe(recipe_path(name), ()).stage_configs().values()
-    trained = [one for config in configs for one in (config, getattr(config, "rlvr", None)) if hasattr(one, "vllm")]
+    trained = [getattr(config, name) for config in configs for name in ("rlvr", "algorithm") if hasattr(config, name)]
     assert trained
     for config in trained:
-        if config.vllm.mode == "colocate":
-            assert {"correction", "correction_max", "max_model_length"} <= config.vllm.model_fields_set
-            assert config.vllm.correction == "token_truncate"
+        vllm = config.rollouts.vllm
+        assert vllm.mode == "colocate"
+        assert {"correction", "correction_max", "max_model_length"} <= vllm.model_fields_set
+        assert vllm.correction == "token_truncate"
 
 
 def test_ratio_and_share_are_logged(student, tmp_path, monkeypatch):
@@ -100,13 +102,15 @@ def test_ratio_and_share_are_logged(student, tmp_path, monkeypatch):
     monkeypatch.setattr(PolicyTrainer, "_generate_single_turn", use_sampled_logps)
     monkeypatch.setattr(PolicyTrainer, "_get_per_token_logps_and_entropies", logps)
     monkeypatch.setattr(policy, "check_vllm", lambda options: None)
+    arguments = policy._vllm_sampling
+    monkeypatch.setattr(policy, "_vllm_sampling", lambda *given: arguments(*given) | {"use_vllm": False})
     lines = []
 
     async def reward(prompts, completions, **columns):
         return [float(len(one[0]["content"])) for one in completions]
 
-    options = VllmOptions(correction="token_truncate", correction_max=3.0, max_logp_difference=None)
-    config = PolicyConfig(steps=1, group_size=2, prompts_per_step=2, max_new_tokens=8, log_every=1, vllm=options)
+    options = ColocatedVllm(mode="colocate", correction="token_truncate", correction_max=3.0, max_logp_difference=None)
+    config = grpo_config(steps=1, group_size=2, prompts_per_step=2, max_new_tokens=8, log_every=1, vllm=options)
     train_policy(student, policy_rows(), reward, tmp_path, config, on_log=lines.append)
     (line,) = [one for one in lines if OUT_OF_BOUNDS in one.metrics]
     share = line.metrics[OUT_OF_BOUNDS]

@@ -7,9 +7,10 @@ import pytest
 import torch
 from coloured_squares import policy_rows, squares
 from pydantic import ValidationError
+from training_configs import grpo_config, sft_config
 
 from rubricworks.rl import group_advantages
-from rubricworks.training.config import PolicyConfig, SelectionOptions, SftConfig
+from rubricworks.training.config import SelectionOptions
 from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.policy.selection import keep_rows, select_rows
@@ -68,7 +69,7 @@ def test_several_images_of_a_row_stay_together():
 
 @pytest.fixture(scope="module")
 def warmed(student, tmp_path_factory):
-    config = SftConfig(steps=20, batch_size=12, learning_rate=1e-2, save_every=1000)
+    config = sft_config(steps=20, batch_size=12, learning_rate=1e-2, save_every=1000)
     return train_sft(student, squares(), tmp_path_factory.mktemp("warm"), config)
 
 
@@ -95,7 +96,7 @@ def test_a_step_trains_on_the_kept_rollouts_with_their_advantages(
 
     monkeypatch.setattr(PolicyTrainer, "_compute_loss", record)
     selection = SelectionOptions(keep=2, top=1, normalise=normalise)
-    config = PolicyConfig(selection=selection, rows_per_pass=rows_per_pass, **FEW)
+    config = grpo_config(selection=selection, rows_per_pass=rows_per_pass, **FEW)
     train_policy(warmed, policy_rows(), drawn, tmp_path, config, on_step=steps.append)
     passes = 1 if rows_per_pass is None else 2
     for at, step in enumerate(steps):
@@ -113,8 +114,8 @@ def test_a_step_trains_on_the_kept_rollouts_with_their_advantages(
 
 
 def test_keeping_every_rollout_is_training_without_selection(warmed, tmp_path):
-    whole = train_policy(warmed, policy_rows(), drawn, tmp_path / "a", PolicyConfig(**FEW))
-    kept = PolicyConfig(selection=SelectionOptions(keep=4), **FEW)
+    whole = train_policy(warmed, policy_rows(), drawn, tmp_path / "a", grpo_config(**FEW))
+    kept = grpo_config(selection=SelectionOptions(keep=4), **FEW)
     selected = train_policy(warmed, policy_rows(), drawn, tmp_path / "b", kept)
     assert [one.reward for one in whole.history] == pytest.approx([one.reward for one in selected.history])
     from safetensors.torch import load_file
@@ -138,11 +139,11 @@ def test_keeping_every_rollout_is_training_without_selection(warmed, tmp_path):
 )
 def test_a_selection_that_cannot_be_is_refused(fields, message):
     with pytest.raises(ValidationError, match=message):
-        PolicyConfig(**fields)
+        grpo_config(**fields)
 
 
 def test_statistics_of_all_rollouts_reach_the_alarm(warmed, tmp_path):
     steps = []
-    config = PolicyConfig(selection=SelectionOptions(keep=2), **FEW)
+    config = grpo_config(selection=SelectionOptions(keep=2), **FEW)
     result = train_policy(warmed, policy_rows(), drawn, tmp_path, config, on_step=steps.append)
     assert [one.reward for one in result.history] == pytest.approx([statistics.fmean(step.rewards) for step in steps])

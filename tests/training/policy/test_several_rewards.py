@@ -6,10 +6,10 @@ import pytest
 import torch
 from coloured_squares import policy_rows
 from safetensors.torch import load_file
+from training_configs import grpo_config
 
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
-from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.grpo import train_policy
 
 pytestmark = pytest.mark.slow
@@ -32,11 +32,19 @@ async def colour(completions, **columns):
     return [None if row == 2 else text.count("red") / 3 + row / 10 for row, text in enumerate(texts(completions))]
 
 
-def trained(student, folder, rewards, *, penalty=None, **options):
+def trained(student, folder, rewards, *, penalty=None, weights=None, **options):
     steps = []
-    config = PolicyConfig(**{"steps": 3, **SHAPE, **options})
+    config = grpo_config(**{"steps": 3, **SHAPE, **options})
     result = train_policy(
-        student, ROWS, rewards, folder, config, reads="reference", penalty=penalty, on_step=steps.append
+        student,
+        ROWS,
+        rewards,
+        folder,
+        config,
+        weights=weights,
+        reads="reference",
+        penalty=penalty,
+        on_step=steps.append,
     )
     return steps, load_file(result.model_dir / "model.safetensors")
 
@@ -50,8 +58,8 @@ def table(step):
 @pytest.mark.parametrize("rows_per_pass", [None, 4])
 def test_recorded_components_give_the_advantages_of_every_step(student, tmp_path, rows_per_pass):
     weights = (0.1, 0.6)
-    options = {"objective": "c-gdpo", "reward_weights": weights, "rows_per_pass": rows_per_pass}
-    steps, _ = trained(student, tmp_path, [early, colour], **options)
+    options = {"advantages": "c-gdpo", "rows_per_pass": rows_per_pass}
+    steps, _ = trained(student, tmp_path, [early, colour], weights=weights, **options)
     assert [step.step for step in steps] == [1, 2, 3]
     for step in steps:
         assert list(step.components) == ["early", "colour"]
@@ -64,10 +72,10 @@ def test_recorded_components_give_the_advantages_of_every_step(student, tmp_path
         assert max(map(abs, step.advantages)) > 0.5
 
 
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
-def test_summed_rewards_are_normalised_as_one_and_masked_if_one_is_missing(student, tmp_path, scale):
+@pytest.mark.parametrize(("option", "scale"), [("group", "group"), ("batch", "batch"), ("centred", "none")])
+def test_summed_rewards_are_normalised_as_one_and_masked_if_one_is_missing(student, tmp_path, option, scale):
     weights = (0.3, 0.7)
-    steps, _ = trained(student, tmp_path, [early, colour], reward_weights=weights, scale_rewards=scale)
+    steps, _ = trained(student, tmp_path, [early, colour], weights=weights, advantages=option)
     for step in steps:
         expected = group_advantages(table(step) @ torch.tensor(weights), GROUP, scale=scale)
         assert step.advantages == pytest.approx(expected.tolist(), abs=1e-5)
@@ -88,10 +96,10 @@ def test_where_nothing_tells_the_rollouts_apart_nothing_is_learnt(student, tmp_p
 
     untouched = load_file(student / "model.safetensors")
     for name, rewards in {"cancel": [one, other], "constant": [same, same]}.items():
-        steps, weights = trained(student, tmp_path / name, rewards, objective="c-gdpo")
+        steps, weights = trained(student, tmp_path / name, rewards, advantages="c-gdpo")
         assert [step.advantages for step in steps] == [[0.0] * 8] * 3
         assert all(weights[key].equal(tensor) for key, tensor in untouched.items() if key in weights)
-    _, weights = trained(student, tmp_path / "telling", [one, same], objective="c-gdpo")
+    _, weights = trained(student, tmp_path / "telling", [one, same], advantages="c-gdpo")
     assert not all(weights[key].equal(tensor) for key, tensor in untouched.items() if key in weights)
 
 
@@ -105,10 +113,9 @@ def test_penalty_lowers_advantages_of_judged_rollouts_and_reaches_weights(studen
     async def same(completions, **columns):
         return [None if row == 6 else 0.3 for row in range(len(completions))]
 
-    for name, objective in {"decoupled": "c-gdpo", "added": "grpo"}.items():
+    for name, objective in {"decoupled": "c-gdpo", "added": "group"}.items():
         calls.clear()
-        options = {"objective": objective, "scale_rewards": "group"}
-        steps, weights = trained(student, tmp_path / name, [same, same], penalty=penalty, **options)
+        steps, weights = trained(student, tmp_path / name, [same, same], penalty=penalty, advantages=objective)
         expected = [0.0 if row == 6 else -0.25 * row for row in range(8)]
         for step, (sample_ids, responses, tokens) in zip(steps, calls, strict=True):
             assert step.advantages == pytest.approx(expected, abs=1e-3)
@@ -118,7 +125,7 @@ def test_penalty_lowers_advantages_of_judged_rollouts_and_reaches_weights(studen
 
 
 def test_token_mean_of_groups_keeps_the_recorded_advantages(student, tmp_path):
-    options = {"objective": "c-gdpo", "loss_type": "group_token_mean"}
+    options = {"advantages": "c-gdpo", "loss": "group_token_mean"}
     steps, _ = trained(student, tmp_path, [early, colour], **options)
     for step in steps:
         assert torch.tensor(step.advantages).equal(decoupled_advantages(table(step), (1, 1), GROUP))
@@ -147,8 +154,6 @@ def test_the_image_comes_decoded_and_as_it_was_given(student, tmp_path):
 
 def test_impossible_combinations_are_refused_before_any_model_is_loaded(tmp_path):
     with pytest.raises(UserError, match="3 weights for 2 reward functions"):
-        train_policy("none", ROWS, [early, colour], tmp_path, PolicyConfig(reward_weights=(1, 1, 1)), reads="reference")
+        train_policy("none", ROWS, [early, colour], tmp_path, grpo_config(), weights=(1, 1, 1), reads="reference")
     with pytest.raises(UserError, match="no column exam"):
-        train_policy("none", ROWS, [early], tmp_path, PolicyConfig(), reads="exam")
-    with pytest.raises(ValueError, match="leave scale_rewards at group"):
-        PolicyConfig(objective="c-gdpo", scale_rewards="batch")
+        train_policy("none", ROWS, [early], tmp_path, grpo_config(), reads="exam")

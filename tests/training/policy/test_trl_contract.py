@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
 
-from rubricworks.adapters.trl import ContrastReward, GroupReward, RubricReward
+from rubricworks.adapters.trl import GroupReward, RubricReward
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rubrics import Criterion, Response, Rubric, Scorecard, Verdict
 from rubricworks.training.generate import decode_image, load_model
@@ -234,9 +234,7 @@ class WithConversations(Recorded):
 @pytest.mark.parametrize(
     ("kind", "options", "rewards"),
     [
-        # Weights 3 and 1; red separates the group and circle does not: by contrast the weights are 3.5 and 0.5.
         (RubricReward, {}, [1, 0.25]),
-        (ContrastReward, {"group_size": 4}, [1, 0.125]),
         (GroupReward, {"group_size": 4, "gate": False}, [1, 0.25]),
     ],
 )

@@ -1,0 +1,45 @@
+"""Configurations of trainings from flat options: each goes to the section that has a field of its name."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from rubricworks.training.config import CodeGrpoConfig, SftConfig, TextGrpoConfig
+from rubricworks.training.generators.config import DiffusionNftConfig
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def grpo_config(**options: Any) -> TextGrpoConfig:
+    """GRPO of a model that writes text."""
+    return nested(TextGrpoConfig, options)
+
+
+def code_grpo_config(**options: Any) -> CodeGrpoConfig:
+    """GRPO of an autoregressive image generator."""
+    return nested(CodeGrpoConfig, options)
+
+
+def nft_config(**options: Any) -> DiffusionNftConfig:
+    """DiffusionNFT of a flow-matching generator."""
+    return nested(DiffusionNftConfig, options)
+
+
+def sft_config(**options: Any) -> SftConfig:
+    """Supervised training of a model that writes text."""
+    return nested(SftConfig, options)
+
+
+def nested(kind: type[Config], options: dict[str, Any]) -> Config:
+    """A configuration with the options in its sections `rollouts`, `optimizer` and `watch`."""
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        sections = (section for section in ("rollouts", "optimizer", "watch") if _has(kind, section, name))
+        section = "" if name in kind.model_fields else next(sections, "")
+        (values.setdefault(section, {}) if section else values)[name] = value
+    return kind.model_validate(values)
+
+
+def _has(kind: type[BaseModel], section: str, name: str) -> bool:
+    field = kind.model_fields.get(section)
+    return field is not None and name in getattr(field.annotation, "model_fields", {})
