@@ -52,9 +52,7 @@ def balcaprl_policy(
     rubrics = output_of(peer_rubrics(config=peer_rubrics_config, run=run, samples=images, model=student))
 
     policy = output_of(
-        train_balcaprl(
-            config=train_balcaprl_config, run=run, samples=samples, model=student, exams=exams, rubrics=rubrics
-        )
+        train_balcaprl(config=train_balcaprl_config, run=run, samples=samples, model=student, rubrics=rubrics)
     )
     return PolicyOutputs(images, samples, exams, student, policy)
 

@@ -1,9 +1,11 @@
 """Configurations of trainings from flat options: each goes to the section that has a field of its name."""
 
-from typing import Any, TypeVar
+import json
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from rubricworks.policy.algorithms.grpo import Grpo
 from rubricworks.training.config import CodeGrpoConfig, SftConfig, TextGrpoConfig
 from rubricworks.training.generators.config import DiffusionNftConfig
 
@@ -28,6 +30,18 @@ def nft_config(**options: Any) -> DiffusionNftConfig:
 def sft_config(**options: Any) -> SftConfig:
     """Supervised training of a model that writes text."""
     return nested(SftConfig, options)
+
+
+def policy_json(reward: dict[str, Any] | None, kind: type[BaseModel] = Grpo, **options: Any) -> str:
+    """Configuration of a policy's stage.
+
+    Args:
+        kind: algorithm that takes the options.
+    """
+    (name,) = get_args(kind.model_fields["type"].annotation)
+    algorithm = nested(kind, {"type": name, **options})
+    settings = algorithm.model_dump(mode="json", exclude_unset=True)
+    return json.dumps({"reward": reward, "algorithm": settings})
 
 
 def nested(kind: type[Config], options: dict[str, Any]) -> Config:

@@ -46,10 +46,10 @@ from rubricworks.runtime.recipe_fields import (
 )
 from rubricworks.strict_yaml import YamlError, parse_yaml
 from rubricworks.tracking.installation import TOKEN_VARIABLE, VARIABLE
-from rubricworks.training.config import VllmOptions
+from rubricworks.training.config import VllmServer
 
 _SETTING = "RUBRICWORKS_SUBMISSIONS"
-_VLLM: str = VllmOptions.model_fields["url"].default
+_VLLM: str = VllmServer.model_fields["url"].default
 _PARSER: str = CaptureScorer.model_fields["parser"].default
 _UNCLEAR = re.compile(r"[\\\s\x00-\x1f\x7f]")
 

@@ -13,12 +13,15 @@ from audited import write_stage_table
 from caption_judge import GROUP, OUTAGE, SHAPE, TRUTH, judge, make_inputs, rewards_by_hand, shown_in, train, words
 from safetensors.torch import load_file
 from scripted_server import ScriptedServer, say
+from training_configs import policy_json
 
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import GradedCaption
-from rubricworks.methods.balcaprl.stages.train_balcaprl import Config
+from rubricworks.policy.algorithms.sft import Sft
+from rubricworks.policy.rewards.caption_scores import CaptionScoresReward
 from rubricworks.rl import decoupled_advantages, group_advantages
+from rubricworks.runtime.launch import launch
 
 pytestmark = pytest.mark.slow
 
@@ -141,8 +144,8 @@ def test_training_that_dies_and_resumes_leaves_the_same_model_and_tables(
 
 
 def test_linear_penalty_lowers_the_advantage_and_leaves_the_gate_open(inputs, server, tmp_path):
-    length = {"control": "linear", "lower": 0.9, "upper": 1.1, "scale": 0.5}
-    out = train(tmp_path, inputs, server, length=length, steps=2)
+    length = {"type": "linear", "lower": 0.9, "upper": 1.1, "scale": 0.5}
+    out = train(tmp_path, inputs, server, reward={"length": length}, steps=2)
     penalties = []
     for rows in graded_steps(out):
         normalised = decoupled_advantages(torch.tensor([row_rewards(row) for row in rows]), WEIGHTS, GROUP).tolist()
@@ -157,7 +160,8 @@ def test_linear_penalty_lowers_the_advantage_and_leaves_the_gate_open(inputs, se
 
 def test_without_decoupling_and_precision_the_rest_is_added_and_then_normalised(inputs, server, tmp_path):
     weights = {"precision": 0, "recall": 0.3, "linguistic": 0.3}
-    out = train(tmp_path, inputs, server, objective="grpo", weights=weights, length={"control": "none"}, steps=2)
+    reward = {"weights": weights, "length": None}
+    out = train(tmp_path, inputs, server, reward=reward, advantages="group", steps=2)
     for rows in graded_steps(out):
         sums = torch.tensor([0.3 * recall + 0.3 * linguistic for _, recall, linguistic in map(row_rewards, rows)])
         expected = group_advantages(sums, GROUP).tolist()
@@ -186,7 +190,7 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
         return say(json.dumps(answer))
 
     halves = serve(by_half)
-    out = train(tmp_path, inputs, halves, verifier={"url": halves.url, "model": "eye"}, steps=1)
+    out = train(tmp_path, inputs, halves, reward={"verifier": {"url": halves.url, "model": "eye"}}, steps=1)
     images = {one.sample_id: one.image for one in read_samples(inputs["samples"])}
     rows = [row for row in read_rows(out / "caption_grades") if row["precision"] is not None]
     assert rows
@@ -200,11 +204,11 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
 def test_what_cannot_be_trained_on_is_refused_in_one_line(inputs, server, tmp_path):
     rows = [{**row, "references": ["…"]} for row in read_rows(inputs["samples"])]
     bare = inputs | {"samples": str(write_stage_table(tmp_path / "samples", "samples", rows))}
-    for method in ("rl", "sft"):
-        with pytest.raises(UserError, match="none of the 10 samples to train on has a reference caption"):
-            train(tmp_path / method, bare, server, method=method)
-    with pytest.raises(UserError, match="none of the samples to train on has an exam"):
-        train(tmp_path / "questions", inputs, server, reward="questions")
+    refusal = "none of the 10 samples to train on has a reference caption"
+    with pytest.raises(UserError, match=refusal):
+        train(tmp_path / "grpo", bare, server)
+    with pytest.raises(UserError, match=refusal):
+        launch("train_balcaprl", policy_json(None, Sft), str(tmp_path / "sft"), bare)
 
 
 @pytest.mark.parametrize(
@@ -213,21 +217,19 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(inputs, server, tmp_pa
         ({"weights": {"precision": 0, "recall": 0, "linguistic": 0}}, "all three weights are 0"),
         ({"weights": {"precision": -1}}, "precision"),
         ({"length": {"lower": 3}}, "lower is 3.0 and upper 2.0"),
-        ({"length": {"control": "band"}}, "gate"),
-        ({"reward_weights": [1, 1, 1]}, "`weights`"),
+        ({"length": {"type": "band"}}, "gate"),
         ({"pointability": "loose"}, "strict"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_when_it_is_read(options, message):
     judge = {"url": "http://127.0.0.1:1/v1", "model": "m"}
     with pytest.raises(ValueError, match=message):
-        Config.model_validate({"judge": judge, **options})
+        CaptionScoresReward.model_validate({"type": "caption_scores", "judge": judge, **options})
 
 
 def test_the_defaults_are_the_papers():
-    config = Config.model_validate({"judge": {"url": "http://127.0.0.1:1/v1", "model": "m"}})
-    assert config.weights.in_order == WEIGHTS
-    assert (config.length.control, config.length.lower, config.length.upper) == ("gate", 0.5, 2.0)
-    assert (config.group_size, config.prompts_per_step, config.epochs, config.steps) == (8, 256, 1, None)
-    assert (config.learning_rate, config.lr_schedule, config.beta, config.delta) == (5e-6, "cosine", 0, 3)
-    assert (config.objective, config.loss_type, config.pointability) == ("c-gdpo", "dr_grpo", "strict")
+    judge = {"url": "http://127.0.0.1:1/v1", "model": "m"}
+    reward = CaptionScoresReward.model_validate({"type": "caption_scores", "judge": judge})
+    assert reward.weights.in_order == WEIGHTS
+    assert reward.length.model_dump() == {"type": "gate", "lower": 0.5, "upper": 2.0}
+    assert reward.pointability == "strict"

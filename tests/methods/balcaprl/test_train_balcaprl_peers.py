@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 import torch
 from audited import write_stage_table
-from caption_judge import GROUP, OUTAGE, judge, make_inputs, train, words
+from caption_judge import GROUP, OUTAGE, SHAPE, judge, make_inputs, train, words
 from scripted_server import fail, say
+from training_configs import policy_json
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_prompts import CANNOT_ANSWER, Exam
+from rubricworks.policy.algorithms.sft import Sft
 from rubricworks.rl import group_advantages
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
+from rubricworks.runtime.launch import launch
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +34,8 @@ def test_sft_trains_on_the_references_of_the_same_samples_and_asks_nobody(inputs
     from rubricworks.training.generate import generate_captions, load_model
 
     server = serve(judge)
-    sft = {"steps": 120, "batch_size": 9, "learning_rate": 5e-3}
-    out = train(tmp_path, inputs, server, method="sft", sft=sft)
+    config = policy_json(None, Sft, steps=120, batch_size=9, learning_rate=5e-3)
+    out = Path(launch("train_balcaprl", config, str(tmp_path), inputs))
     assert not server.chats
     samples = [one for one in read_samples(inputs["samples"], "train") if one.references]
     captions = generate_captions(
@@ -40,20 +43,18 @@ def test_sft_trains_on_the_references_of_the_same_samples_and_asks_nobody(inputs
     )
     right = [caption == one.references[0] for (caption, _), one in zip(captions, samples, strict=True)]
     assert sum(right) >= 8
-    assert [count_rows(out / name) for name in ("rollouts", "caption_grades", "dead_letters")] == [0, 0, 0]
+    assert [count_rows(out / name) for name in ("rollouts", "scorecards", "dead_letters")] == [0, 0, 0]
     (line,) = map(json.loads, (out.parent / "ledger.jsonl").read_text().splitlines())
     assert (line["examples"], line["without_reference"], line["steps"]) == (9, 1, 120)
 
 
-def exams_table(folder: Path, names: list[str]) -> str:
-    def question(kind: str, options: list[str], answer: str) -> dict[str, Any]:
-        return {"question": f"Which {kind}?", "options": options, "answer": answer}
+def question(kind: str, options: list[str], answer: str) -> dict[str, Any]:
+    return {"question": f"Which {kind}?", "options": options, "answer": answer}
 
-    kinds = [question("colour", ["red", "green", "blue"], "A"), question("place", ["at", "bottom"], "A")]
-    exam = Exam.model_validate({"questions": [*kinds, question("form", ["square", "disc"], "A"), *kinds[:1]]})
-    row = {"questions": exam.model_dump_json(), "writer": "w", "prompt_version": "1"}
-    calls = {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
-    return str(write_stage_table(folder / "exams", "exams", [{"sample_id": name, **row, **calls} for name in names]))
+
+COLOUR = question("colour", ["red", "green", "blue"], "A")
+PLACE, FORM = question("place", ["at", "bottom"], "A"), question("form", ["square", "disc"], "A")
+EXAM = Exam.model_validate({"questions": [COLOUR, PLACE, FORM, COLOUR]})
 
 
 def take_exam(_: int, body: dict[str, Any]):
@@ -69,12 +70,12 @@ def take_exam(_: int, body: dict[str, Any]):
 
 
 def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(inputs, serve, tmp_path):
-    names = [f"s{number}" for number in (0, 1, 2, 3, 5, 8)]
-    taker = serve(take_exam)
-    with_exams = inputs | {"exams": exams_table(tmp_path, names)}
-    out = train(tmp_path / "run", with_exams, taker, reward="questions", steps=2)
+    writer, taker = serve(lambda at, body: say(EXAM.model_dump_json())), serve(take_exam)
+    endpoint = {"model": "x", "attempts": 1}
+    reward = {"type": "exam", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
+    out = Path(launch("train_balcaprl", policy_json(reward, **{**SHAPE, "steps": 2}), str(tmp_path), inputs))
     rows = list(read_rows(out / "rollouts"))
-    assert {row["sample_id"] for row in rows} <= set(names) - {"s3"}  # held out
+    assert len(writer.chats) == 10  # the training samples alone
     for row in rows:
         caption_words = row["response"].split()
         right = (2 * ("red" in caption_words) + ("at" in caption_words) + ("square" in caption_words)) / 4
@@ -84,7 +85,7 @@ def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(i
     assert len({row["reward"] for row in rows}) > 2
     check_advantages(rows)
     assert all("image_url" not in chat.text for chat in taker.chats)
-    assert count_rows(out / "caption_grades") == 0
+    assert count_rows(out / "scorecards") == 0
     failures = {row["response"] for row in rows if row["reward"] is None}
     assert {letter["response"] for letter in read_rows(out / "dead_letters")} == failures
 
@@ -131,7 +132,8 @@ def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(input
     names = [f"s{number}" for number in (0, 1, 2, 3, 5, 8)]
     judge = serve(grade_by_words)
     with_rubrics = inputs | {"rubrics": rubrics_table(tmp_path, names)}
-    out = train(tmp_path / "run", with_rubrics, judge, reward="rubrics", call_per=call_per, steps=2)
+    reward = {"type": "rubric", "call_per": call_per}
+    out = train(tmp_path / "run", with_rubrics, judge, reward=reward, advantages="group", steps=2)
     asked = {chat.text.count('\\"evaluation_rule\\":') for chat in judge.chats}
     assert asked == ({1} if call_per == "criterion" else {len(WEIGHTS)})
     rows = list(read_rows(out / "rollouts"))
@@ -149,9 +151,9 @@ def test_rubrics_reward_is_the_weight_of_the_criteria_that_a_caption_meets(input
     assert {letter["response"] for letter in read_rows(out / "dead_letters")} == failures
 
 
-def test_without_rubrics_it_names_the_stage_that_makes_them(inputs, serve, tmp_path):
+def test_without_rubrics_it_is_refused_in_one_line(inputs, serve, tmp_path):
     server = serve(grade_by_words)
     for paths in (inputs, inputs | {"rubrics": rubrics_table(tmp_path, [])}):
-        with pytest.raises(UserError, match="no rubrics to train on; run peer_rubrics with a committee"):
-            train(tmp_path / "run", paths, server, reward="rubrics")
+        with pytest.raises(UserError, match=r"no rubrics to train on|none of the samples to train on has a rubric"):
+            train(tmp_path / "run", paths, server, reward={"type": "rubric"})
     assert not server.chats

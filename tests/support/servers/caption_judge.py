@@ -11,7 +11,7 @@ from typing import Any
 from audited import write_stage_table
 from coloured_squares import SMALL, squares
 from scripted_server import Said, ScriptedServer, fail, say
-from training_configs import sft_config
+from training_configs import policy_json, sft_config
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import close_job, open_job
@@ -97,10 +97,18 @@ def make_inputs(folder: Path) -> dict[str, str]:
     }
 
 
-def train(run: Path, inputs: dict[str, str], server: ScriptedServer, **config: Any) -> Path:
-    """Run the stage for a few steps; its folder."""
+def train(
+    run: Path, inputs: dict[str, str], server: ScriptedServer, *, reward: dict[str, Any] | None = None, **options: Any
+) -> Path:
+    """Run the stage for a few steps; its folder.
+
+    Args:
+        reward: settings of the reward, beside its judge; those of caption scores by default.
+    """
     endpoint = {"url": server.url, "model": "looker", "attempts": 1}
-    return Path(launch("train_balcaprl", json.dumps({"judge": endpoint, **SHAPE, **config}), str(run), inputs))
+    reward = {"type": "caption_scores", "judge": endpoint} | (reward or {})
+    config = policy_json(reward, **{"advantages": "c-gdpo", **SHAPE, **options})
+    return Path(launch("train_balcaprl", config, str(run), inputs))
 
 
 def _student(run: Path) -> Path:
