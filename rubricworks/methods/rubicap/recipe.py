@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, model_validator
 from rubricworks.adapters.functions import load_reward
 from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
 from rubricworks.methods.rubicap.stages.pitfall_refresh import PitfallOptions
-from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.methods.rubicap.stages.rubric_refresh import Refresh
 from rubricworks.methods.rubicap.stages.train_policy import PITFALL_WEIGHTS, PolicySection
 from rubricworks.methods.rubicap.stages.train_policy import Config as TrainConfig
@@ -20,6 +19,7 @@ from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
@@ -120,11 +120,6 @@ class RubicapRecipe(Recipe):
             yield run_check("reward", partial(_loads, own.function))
         if isinstance(rates := self.policy.noise_correction, MeasuredRates):
             yield run_check("noise_correction", partial(_rates_of, rates, self.policy))
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.rubicap.report.summary import success_lines
-
-        return success_lines(run)
 
 
 def _loads(function: str) -> str:
