@@ -13,7 +13,7 @@ from rubricworks.platform_api.services.budgets import Spending
 from rubricworks.platform_api.services.charts import run_charts
 from rubricworks.platform_api.services.runs import WrittenPages
 from rubricworks.redaction import redact
-from rubricworks.reports.charts import LineChart
+from rubricworks.reports.charts import SeriesChart
 from rubricworks.runs.store import RunStore
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class RunFigures(NamedTuple):
     """Figures of one run."""
 
     spending: Spending
-    charts: list[tuple[str, LineChart | None]]
+    charts: list[tuple[str, SeriesChart | None]]
     """Each training with its reward over the steps; None if it is not known."""
     pages: WrittenPages
     links: dict[str, str]
@@ -49,5 +49,5 @@ async def run_figures(session: AsyncSession, store: RunStore | None, run: Run) -
         _log.warning("%s", redact(str(error)))
     trainings = await rollouts.stages_with_rollouts(session, run.name)
     links = await runs.submission_links(session, run.name)
-    charts: list[tuple[str, LineChart | None]] = [(stage, None) for stage in trainings]
+    charts: list[tuple[str, SeriesChart | None]] = [(stage, None) for stage in trainings]
     return RunFigures(Spending(Budget(), []), charts, WrittenPages(report=False, audits=[]), links, is_away=True)

@@ -33,7 +33,7 @@ from rubricworks.storage import is_remote, write_atomic
 
 @click.command()
 @click.argument("recipe", required=False)
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.algorithm.steps=50.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field: policy.algorithm.steps=50.")
 @click.option("--arm", metavar="NAME", help="Run one of the recipe's arms, which is compared, not promoted.")
 @click.option("--run", "run_id", metavar="ID", help="Name of the run's folder; by default recipe, date and time.")
 @click.option("--resume", metavar="ID", help="Resume a run where it stopped; finished stages are not run again.")

@@ -152,7 +152,7 @@ def ask_again(run: str, stage: str, place: str) -> None:
 
 @runs.command()
 @click.argument("recipe")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, e.g. policy.algorithm.steps=50.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field: policy.algorithm.steps=50.")
 @click.option("--arm", metavar="NAME", help="Run one of the recipe's arms.")
 @click.option("--run", "run_id", metavar="ID", help="Name of the run; by default recipe, date and time.")
 @click.option(

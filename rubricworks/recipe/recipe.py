@@ -15,6 +15,7 @@ from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.redaction import find_secret, is_secret_name
+from rubricworks.reports.run_summary import read_summary
 from rubricworks.runtime.config import (
     StageConfig,
     booleans_as_words,
@@ -24,9 +25,9 @@ from rubricworks.runtime.config import (
     logprob_endpoints_in,
 )
 from rubricworks.runtime.preflight_checks import Check, DataSource
-from rubricworks.runtime.stage_table import REPORTS
-from rubricworks.stages.release.judge_trust import REPORT_FIELD
+from rubricworks.runtime.stage_table import REPORTS, STAGES
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import REPORT_FIELD
 from rubricworks.tracking import StagedRecipe, TrackingConfig
 
 _PROMOTING = frozenset({"promote", "challenge"})
@@ -270,7 +271,8 @@ class Recipe(BaseModel):
 
     def success_lines(self, run: Path) -> list[str]:
         """Last lines that `rubricworks run` prints about a finished run."""
-        raise NotImplementedError
+        stage = next(stage for stage in self.stage_names() if stage in REPORTS)
+        return STAGES[stage].load_report().success_lines(read_summary(run))
 
 
 def _is_stage_config(annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Geometry of line charts, in percent of their frame.
+"""Geometry of line charts, in percent of their frame: lines over the same steps, each with its name at its end.
 
 The frame stretches with the page, so lines are SVG in percent and labels are text at percent positions: they keep their
 size on a phone, and take their colours from the page's light or dark scheme.
@@ -6,10 +6,18 @@ size on a phone, and take their colours from the page's light or dark scheme.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
+
+from rubricworks.metrics import Interval
+from rubricworks.reports.formats import number
 
 MAX_POINTS = 240
 """Longer lines are averaged down to this many points: a screen cannot show more."""
+MAX_MARKERS = 16
+"""Markers of a line: more of them run into one another on a phone."""
+_MIN_SPAN = 10.0
+"""Smallest range of a chart of shares in percentage points, so that differences of one or two do not look large."""
 
 
 class Tick(NamedTuple):
@@ -37,53 +45,235 @@ class Frame(NamedTuple):
         return [Tick(min(100.0, max(0.0, self.place(x, self.low)[0])), label) for x, label in marks]
 
 
-class LineChart(NamedTuple):
-    """One line over steps, as measured and smoothed."""
+class Series(NamedTuple):
+    """One line as it was measured."""
 
+    kind: str
+    """CSS class, which determines colour and marker."""
+    label: str
+    points: Sequence[tuple[float, float]]
+    """(step, value), ordered by step."""
+    intervals: Sequence[tuple[float, float]] = ()
+    """(low, high) of every point."""
+    picked: float | None = None
+    """The step with a highlighted marker."""
+
+
+class Dot(NamedTuple):
+    left: float
+    top: float
+    picked: bool
+    text: str
+
+
+class LineLayout(NamedTuple):
+    """One line in percent of the frame."""
+
+    kind: str
+    label: str
+    label_top: float
+    line: str
+    measured: str | None
+    """The line before smoothing; None without smoothing."""
+    band: str | None
+    """Outline of the intervals."""
+    dots: list[Dot]
+    first: float
+    last: float
+    """Ends of the line, smoothed if it is."""
+
+
+class End(NamedTuple):
+    """Figure of one line in the heading of its chart."""
+
+    kind: str
+    label: str
+    text: str
+
+
+class SeriesChart(NamedTuple):
     title: str
-    measured: str
-    """SVG path data in a frame of 100 x 100."""
-    smoothed: str
+    lines: list[LineLayout]
+    level: float | None
+    """Top of the horizontal line."""
+    level_label: Tick | None
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     marks: list[Tick]
-    first: float
-    last: float
-    """Ends of the smoothed line."""
-    end: tuple[float, float]
-    """(left, top) of the smoothed line's end, in percent of the frame."""
+    ends: list[End]
+    says: str
+    """The chart in words, for those who do not see it."""
 
 
-def line_chart(
+def series_chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    bounds: tuple[float, float] | None = None,
+    start: float | None = None,
+    level: tuple[float, str] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+    gap: float = 9.0,
+    smooth: bool = False,
+    places: int = 2,
+) -> SeriesChart | None:
+    """Lay out several lines; None if there are no points.
+
+    Args:
+        bounds: lowest and highest value of the frame; by default those of the values, from 0 if they are near it.
+        start: first step of the frame, by default that of the first point.
+        level: value and name of a horizontal line.
+        marks: (step, label) of vertical lines.
+        gap: smallest distance between the lines' names, in percent of the frame's height.
+        smooth: draw a moving average over the measured line, without markers.
+        places: decimals of the lines' ends in the heading.
+    """
+    series = [line for line in series if line.points]
+    if not series:
+        return None
+    steps = [x for line in series for x, _ in line.points]
+    values = bounds or value_bounds([y for line in series for _, y in line.points])
+    frame = frame_of((min(steps) if start is None else start, max(steps)), values)
+    lines = [_layout(line, frame, smooth=smooth) for line in series]
+    level_top = frame.place(frame.left, level[0])[1] if level else None
+    tops = spread([*(line.label_top for line in lines), *([level_top] if level_top is not None else [])], gap)
+    ends = [End(line.kind, line.label, f"{number(line.first, places)} → {number(line.last, places)}") for line in lines]
+    spans = ", ".join(
+        f"{line.label} from {number(line.first, places)} to {number(line.last, places)}".strip() for line in lines
+    )
+    return SeriesChart(
+        title=title,
+        lines=[line._replace(label_top=top) for line, top in zip(lines, tops, strict=False)],
+        level=level_top,
+        level_label=Tick(tops[-1], level[1]) if level else None,
+        x_ticks=frame.x_ticks,
+        y_ticks=frame.y_ticks,
+        marks=frame.mark_ticks(marks),
+        ends=ends,
+        says=f"{title} over training steps{':' if len(lines) > 1 else ','} {spans}",
+    )
+
+
+def curve(
     title: str,
     points: Sequence[tuple[float, float]],
     *,
     bounds: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, str]] = (),
-) -> LineChart | None:
-    """Lay out one line; None if there are no points.
+    places: int = 2,
+) -> SeriesChart | None:
+    """Lay out one line without a name, as measured and smoothed; None if there are no points."""
+    return series_chart(title, [Series("policy", "", points)], bounds=bounds, marks=marks, smooth=True, places=places)
 
-    Args:
-        points: (step, value), ordered by step.
-        bounds: lowest and highest value of the frame; by default those of the values, from 0 if they are near it.
-        marks: (step, label) of vertical lines.
+
+def milestone_chart(
+    title: str,
+    base: Interval | None,
+    curves: Sequence["MilestoneCurve"],
+    *,
+    intervals: bool = True,
+    gap: float = 7.0,
+    base_label: str = "base",
+) -> SeriesChart | None:
+    """Lay out shares over the milestones of trainings, in percent, with the base model as a level.
+
+    The heading has the base's share and each model's at its best milestone, or else at its last one.
     """
-    if not points:
-        return None
-    xs, ys = zip(*points, strict=True)
-    frame = frame_of((xs[0], xs[-1]), bounds or value_bounds(ys))
-    smooth = moving_average(ys)
-    return LineChart(
-        title=title,
-        measured=path([frame.place(*point) for point in downsample(list(zip(xs, ys, strict=True)))]),
-        smoothed=path([frame.place(*point) for point in downsample(list(zip(xs, smooth, strict=True)))]),
-        x_ticks=frame.x_ticks,
-        y_ticks=frame.y_ticks,
-        marks=frame.mark_ticks(marks),
-        first=smooth[0],
-        last=smooth[-1],
-        end=frame.place(xs[-1], smooth[-1]),
+    series, ends = [], [End("base", base_label, number(100 * base.value, 1))] if base else []
+    percents = [100 * base.value] if base else []
+    for milestones in curves:
+        points = [(float(step), 100 * share.value) for step, share in milestones.points]
+        bounds = [_percents(share) for _, share in milestones.points] if intervals else []
+        series.append(
+            Series(
+                milestones.kind,
+                milestones.label,
+                points,
+                bounds,
+                None if milestones.best is None else float(milestones.best),
+            )
+        )
+        percents += [value for _, value in points] + [bound for interval in bounds for bound in interval]
+        shown = [value for step, value in points if step == milestones.best] or [value for _, value in points[-1:]]
+        ends += [End(milestones.kind, milestones.label, number(value, 1)) for value in shown]
+    level = (100 * base.value, "base") if base else None
+    chart = series_chart(title, series, bounds=_share_bounds(percents), start=0.0, level=level, gap=gap)
+    heading = ", ".join(f"{end.label} {end.text}" for end in ends)
+    return chart._replace(ends=ends, says=f"{title}, percent over milestones: {heading}") if chart else None
+
+
+class MilestoneCurve(NamedTuple):
+    """Shares of one trained model."""
+
+    kind: str
+    """CSS class, which determines colour and marker."""
+    label: str
+    points: Sequence[tuple[int, Interval]]
+    """(step, share), ordered by step."""
+    best: int | None
+
+
+def _percents(share: Interval) -> tuple[float, float]:
+    """The bounds in percent; the value twice if there are none."""
+    low, high = share.bounds or (share.value, share.value)
+    return 100 * low, 100 * high
+
+
+def _share_bounds(percents: Sequence[float]) -> tuple[float, float]:
+    low, high = min(percents, default=0.0), max(percents, default=100.0)
+    missing = max(0.0, _MIN_SPAN - (high - low)) / 2
+    low, high = max(0.0, low - missing), min(100.0, high + missing)
+    # At an edge the whole extension goes to the other side.
+    return max(0.0, min(low, high - _MIN_SPAN)), min(100.0, max(high, low + _MIN_SPAN))
+
+
+def _layout(series: Series, frame: Frame, *, smooth: bool) -> LineLayout:
+    xs, ys = zip(*series.points, strict=True)
+    line = list(zip(xs, moving_average(ys), strict=True)) if smooth else list(series.points)
+    lows = [frame.place(x, low) for x, (low, _) in zip(xs, series.intervals, strict=False)]
+    highs = [frame.place(x, high) for x, (_, high) in zip(xs, series.intervals, strict=False)]
+    dots = [
+        Dot(*frame.place(x, y), x == series.picked, f"{series.label}, step {x:g}: {y:.1f}") for x, y in _marked(series)
+    ]
+    draw = path if smooth else _line  # a smoothed line has no markers, so that a single point is drawn as a line
+    return LineLayout(
+        kind=series.kind,
+        label=series.label,
+        label_top=frame.place(*line[-1])[1],
+        line=draw([frame.place(*point) for point in downsample(line)]),
+        measured=draw([frame.place(*point) for point in downsample(list(series.points))]) if smooth else None,
+        band=f"{_line(highs + lows[::-1])}Z" if len(lows) > 1 else None,
+        dots=[] if smooth else dots,
+        first=line[0][1],
+        last=line[-1][1],
     )
+
+
+def spread(tops: Sequence[float], gap: float) -> list[float]:
+    """Move positions until neighbours are at least `gap` apart; their order stays, and one pass keeps moves small."""
+    order = sorted(range(len(tops)), key=lambda at: tops[at])
+    result = list(tops)
+    for before, at in pairwise(order):
+        result[at] = max(result[at], result[before] + gap)
+    # Positions beyond the bottom push back up.
+    floor = 100.0
+    for at in reversed(order):
+        result[at] = min(result[at], floor)
+        floor = result[at] - gap
+    return result
+
+
+def _marked(series: Series) -> list[tuple[float, float]]:
+    """Points that have a marker: the ends, the picked one, and every so many between them."""
+    last = len(series.points) - 1
+    stride = math.ceil(last / (MAX_MARKERS - 1)) or 1
+    chosen = {0, *range(last, stride - 1, -stride)}
+    return [point for at, point in enumerate(series.points) if at in chosen or point[0] == series.picked]
+
+
+def _line(points: list[tuple[float, float]]) -> str:
+    """SVG path data; empty for a single point, which its marker shows."""
+    return path(points) if len(points) > 1 else ""
 
 
 def frame_of(steps: tuple[float, float], bounds: tuple[float, float]) -> Frame:

@@ -1,9 +1,12 @@
-"""Headline sentences of a run's page. People read them first, so they claim no more than the intervals support."""
+"""Headline sentences of a page. People read them first, so they claim no more than the intervals support."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rubricworks.metrics import Interval
-from rubricworks.reports.run_folder import Promotion
+from rubricworks.reports.page import Block
+from rubricworks.reports.parts import Part, Text, Tile, Tiles
+from rubricworks.reports.run_folder import Promotion, RunFolder
 
 FEW = 20
 """Below this many samples a bootstrap interval is too narrow to trust."""
@@ -11,26 +14,80 @@ FEW = 20
 Mood = Literal["good", "bad", "open"]
 
 
+class Headline(NamedTuple):
+    text: str
+    mood: Mood = "open"
+
+
 def is_small(figure: Interval) -> bool:
     """Return True if the figure is over few samples, or over an unknown number of them."""
     return (figure.samples or 0) < FEW
 
 
-class Headline(NamedTuple):
-    text: str
-    mood: Mood
+def direction(gain: Interval | None, level: float = 0.0) -> Mood:
+    """Return "good" or "bad" if the interval is above or below the level; else, or with few samples, "open"."""
+    if gain is None or is_small(gain):
+        return "open"
+    return "good" if gain.lies_above(level) else "bad" if gain.lies_below(level) else "open"
 
 
-def promotion_sentence(promotion: Promotion | None) -> Headline:
+def doubt(gain: Interval, level: float = 0.0, samples: str = "samples") -> str:
+    """What keeps a gain from being told from the level; empty if it can be."""
+    return f"few {samples}" if is_small(gain) else "not distinguishable" if direction(gain, level) == "open" else ""
+
+
+def hero(
+    run: RunFolder,
+    headline: Headline,
+    tiles: Sequence[Tile] = (),
+    *,
+    sentences: Sequence[Headline] = (),
+    more: Sequence[Part] = (),
+) -> Block:
+    """Block that opens a report: headline, outcome of the promotion, figures in large print.
+
+    Args:
+        sentences: below the headline.
+        more: below the tiles.
+    """
+    decision, reasons = promotion_sentence(run.promotion), "; ".join(_reasons(run.promotion))
+    return Block(
+        "headline",
+        parts=[
+            Text(headline.text, f"headline {headline.mood}"),
+            *(Text(sentence.text, f"sorted {sentence.mood}") for sentence in sentences),
+            Text(decision.text, f"verdict {decision.mood}"),
+            *([Text(f"Gate: {reasons}.", "quiet")] if reasons else []),
+            *([Tiles(tiles)] if tiles else []),
+            *more,
+        ],
+    )
+
+
+def promotion(run: RunFolder) -> Block:
+    """Decision of the gate: page of `promote`."""
+    decision = run.promotion
+    sentence = promotion_sentence(decision)
+    return Block(
+        "gate",
+        parts=[
+            Text(sentence.text, f"headline {sentence.mood}"),
+            *(Text(reason) for reason in _reasons(decision)),
+        ],
+        metrics={"gate_passed": float(decision.passed), "promoted": float(decision.promoted)} if decision else {},
+    )
+
+
+def promotion_sentence(decision: Promotion | None) -> Headline:
     """The outcome of promotion in one sentence."""
-    if promotion is None:
-        return Headline("Not promoted: the promote stage has not finished.", "open")
-    version = f"{promotion.model_name} version {promotion.version}" if promotion.version else promotion.model_name
-    if promotion.promoted:
+    if decision is None:
+        return Headline("Not promoted: the promote stage has not finished.")
+    version = f"{decision.model_name} version {decision.version}" if decision.version else decision.model_name
+    if decision.promoted:
         return Headline(f"Promoted: {version} is the champion now.", "good")
-    outcome = "passed the gate but was not made champion" if promotion.passed else "did not pass the gate"
+    outcome = "passed the gate but was not made champion" if decision.passed else "did not pass the gate"
     return Headline(f"Not promoted: {version or 'the policy'} {outcome}.", "bad")
 
 
-def gate_sentence(promotion: Promotion | None) -> str:
-    return "; ".join(promotion.reasons) if promotion else "the promote stage has not finished"
+def _reasons(decision: Promotion | None) -> tuple[str, ...]:
+    return decision.reasons if decision else ()

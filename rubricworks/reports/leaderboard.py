@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row
 from rubricworks.metrics import Interval
+from rubricworks.reports.charts import Series, SeriesChart, series_chart
 from rubricworks.reports.formats import interval, number, signed, signed_interval
 from rubricworks.reports.radar_charts import RadarChart, radar_chart
 from rubricworks.reports.rendering import render
-from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
 
 _MAX_OUTLINES = 6
 _MAX_AXES = 12

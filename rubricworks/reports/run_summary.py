@@ -1,16 +1,13 @@
 """Summary of a run (`summary.json`), of one schema for all methods: for programs, and for the last lines of a run."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from rubricworks.evaluation.scoreboard import LENGTH, WIN, Scoreboard
 from rubricworks.metrics import Interval
-from rubricworks.reports.costs import StageCost, seconds_by_stage
-from rubricworks.reports.headline import gate_sentence
-from rubricworks.reports.run_folder import DeadLetters, Promotion
+from rubricworks.reports.costs import seconds_by_stage
+from rubricworks.reports.run_folder import RunFolder
 
 SUMMARY_FILE = "summary.json"
 
@@ -67,35 +64,25 @@ class RunSummary(DecodingSummary):
     """What only this method measures."""
 
 
-def run_summary(
-    run: Path,
-    *,
-    recipe: Mapping[str, Any],
-    method: str,
-    board: Scoreboard | None,
-    promotion: Promotion | None,
-    alarm: str | None,
-    costs: Sequence[StageCost],
-    dead_letters: Sequence[DeadLetters],
-    details: dict[str, JsonValue] | None = None,
-) -> RunSummary:
+def run_summary(run: RunFolder, *, method: str, alarm: str | None, details: dict[str, JsonValue]) -> RunSummary:
+    board, promotion = run.board, run.promotion
     first = decoding_summary(board, board.decoding) if board else DecodingSummary()
     others = [decoding for decoding in board.decodings if decoding != board.decoding] if board else []
     return RunSummary(
         **dict(first),
-        run=run.name,
+        run=run.path.name,
         method=method,
-        simulated=bool(recipe.get("world")),
+        simulated=bool(run.recipe.get("world")),
         oracle_f1=_pair(first, "oracle_f1"),
         rubric_reward=_pair(first, "rubric_reward"),
         decodings={decoding: decoding_summary(board, decoding) for decoding in others if board},
-        seconds=seconds_by_stage(list(costs)),
-        cost=sum(cost.cost for cost in costs),
+        seconds=seconds_by_stage(run.costs),
+        cost=sum(cost.cost for cost in run.costs),
         promoted=promotion is not None and promotion.promoted,
-        gate=gate_sentence(promotion),
+        gate="; ".join(promotion.reasons) if promotion else "the promote stage has not finished",
         alarm=alarm,
-        dead_letters=sum(letters.count for letters in dead_letters),
-        details=details or {},
+        dead_letters=sum(letters.count for letters in run.dead_letters),
+        details=details,
     )
 
 
@@ -110,7 +97,7 @@ def decoding_summary(board: Scoreboard, decoding: str) -> DecodingSummary:
         for figure in (*board.headlines, LENGTH)
         if figure != WIN
     }
-    measured = {name: one for name, one in figures.items() if one.base is not None or one.policy is not None}
+    measured = {name: pair for name, pair in figures.items() if pair.base is not None or pair.policy is not None}
     return DecodingSummary(win_rate=board.mean(candidate, WIN, decoding), scores=measured)
 
 
@@ -126,8 +113,8 @@ def last_lines(summary: RunSummary) -> list[str]:
 
 
 def _pair(summary: DecodingSummary, figure: str) -> Pair:
-    one = summary.scores.get(figure, Pair())
-    return Pair(base=one.base, policy=one.policy)
+    pair = summary.scores.get(figure, Pair())
+    return Pair(base=pair.base, policy=pair.policy)
 
 
 def _value(mean: Interval | None) -> float | None:

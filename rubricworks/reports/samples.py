@@ -14,6 +14,8 @@ from rubricworks.data.tables import shard_paths
 MAX_INLINE_BYTES = 150_000
 """Larger images are scaled down, because the page holds them all."""
 _MAX_SIDE = 720
+SIDE = 300
+"""Longest side of a picture on a card, in pixels."""
 
 
 def draw_samples(sample_ids: Iterable[str], count: int, seed: int) -> list[str]:
@@ -49,6 +51,11 @@ def data_uri(image: bytes) -> str:
         image = thumbnail(image, _MAX_SIDE, quality=85)
     kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
+def small_image(image: bytes) -> str:
+    """An image as a data URI, scaled down for a card."""
+    return data_uri(thumbnail(image, SIDE, quality=80))
 
 
 def thumbnail(image: bytes, side: int, quality: int) -> bytes:

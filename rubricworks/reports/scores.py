@@ -5,23 +5,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.response_images import response_of
-from rubricworks.evaluation.retired_tables import (
-    retired_folder,
-    retired_responses,
-    retired_scores,
-    retired_tasks,
-)
-from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard, figure_name, read_scoreboard, summarise_scores
+from rubricworks.evaluation.scoreboard import BASE, POLICY, WIN, figure_name
 from rubricworks.metrics import Interval, share_interval
-from rubricworks.reports.run_folder import read_recipe, table_rows
+from rubricworks.reports.run_folder import table_rows
 from rubricworks.rubrics import Response
 
 STAGE = "score"
 _SAME_IN_BOTH_ORDERS = (("A", "B"), ("B", "A"), ("Tie", "Tie"))
-_DEFAULT_SEED = 1
-"""Seed of every stage whose recipe sets none."""
 
 
 class ScoredResponse(NamedTuple):
@@ -45,46 +36,14 @@ class ScoredResponse(NamedTuple):
         return "; ".join(evidence.get("reasons", ()))
 
 
-def read_board(run: Path) -> Scoreboard | None:
-    """Read the scoreboard of a run; that of an older run is computed from the tables of its retired stage.
-
-    Raises:
-        UserError: a file is damaged.
-    """
-    if (board := read_scoreboard(run / STAGE)) or (folder := retired_folder(run)) is None:
-        return board
-    answers = folder.name == "evaluate_answers"
-    return summarise_scores(
-        retired_scores(folder),
-        tasks=retired_tasks(folder),
-        by_task=("answers_right",) if answers else (),
-        select_by="answers_right" if answers else None,
-        seed=_evaluation_seed(run) if answers else 0,
-    )
-
-
-def _evaluation_seed(run: Path) -> int:
-    """Seed of an older run's evaluation, with which its intervals were resampled."""
-    recipe = read_recipe(run)
-    evaluation = recipe.get("evaluation")
-    seed = evaluation.get("seed", recipe.get("seed")) if isinstance(evaluation, dict) else None
-    return seed if isinstance(seed, int) else _DEFAULT_SEED
-
-
 def response_rows(run: Path) -> Iterator[dict[str, Any]]:
     """Iterate over the rows of `responses`; none without an evaluation."""
-    if (run / STAGE / "responses" / MANIFEST).is_file():
-        yield from table_rows(run / STAGE / "responses")
-    elif folder := retired_folder(run):
-        yield from retired_responses(folder)
+    return table_rows(run / STAGE / "responses")
 
 
 def score_rows(run: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """Iterate over the rows of `scores`; none without an evaluation."""
-    if (run / STAGE / MANIFEST).is_file():
-        yield from table_rows(run / STAGE, columns)
-    elif folder := retired_folder(run):
-        yield from retired_scores(folder)
+    return table_rows(run / STAGE, columns)
 
 
 def arena_order_changes(run: Path, *, decoding: str) -> Interval | None:
@@ -132,16 +91,16 @@ def scored_responses(
         if wanted(row):
             scored[row["sample_id"], row["model"]] = ScoredResponse(response_of(row), row["tokens"], {}, {})
     for row in score_rows(run):
-        if wanted(row) and (one := scored.get((row["sample_id"], row["model"]))):
-            one.values[figure_name(row["scorer"], row["part"])] = row["value"]
+        if wanted(row) and (response := scored.get((row["sample_id"], row["model"]))):
+            response.values[figure_name(row["scorer"], row["part"])] = row["value"]
             if row["evidence"] is not None:
-                one.evidence[row["scorer"]] = row["evidence"]
+                response.evidence[row["scorer"]] = row["evidence"]
     return scored
 
 
-def preferred(policy: ScoredResponse | None, figure: str = "arena_win") -> str | None:
-    """Preferred response: "policy", "base" or "neither"; None without a comparison."""
-    win = policy.values.get(figure) if policy else None
+def preferred(policy: ScoredResponse | None) -> str | None:
+    """Response that the arena prefers: "policy", "base" or "neither"; None without a comparison."""
+    win = policy.values.get(WIN) if policy else None
     if win is None:
         return None
     return "neither" if win == 0.5 else POLICY if win > 0.5 else BASE

@@ -27,7 +27,7 @@ from rubricworks.runtime.preflight_checks import (
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
-from rubricworks.stages.release.judge_trust import REPORT_FIELD
+from rubricworks.stages.release.report import REPORT_FIELD
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 from rubricworks.training.config import Optimizer
 

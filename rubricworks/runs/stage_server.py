@@ -31,7 +31,7 @@ IS_SAFE = sys.platform == "linux"
 
 _EXECUTOR = "kfp.dsl.executor_main"
 _OF_EVERY_STAGE = (
-    *("kfp.dsl.executor", "rubricworks.runtime.launch", "rubricworks.reports.views"),
+    *("kfp.dsl.executor", "rubricworks.runtime.launch", "rubricworks.reports.stage_page"),
     *("jinja2", "pyarrow.parquet", "rubricworks.grading", "rubricworks.tracking"),
 )
 _OF_TRAINERS = ("rubricworks.training.sft", "rubricworks.training.policy.grpo")

@@ -80,10 +80,11 @@ def launch(
         if lineage is not None:
             lineage(output_lineage(out, workspace.uri_of(out)))
         if view is not None or metrics is not None:
-            from rubricworks.reports.views import FinishedStage, show_stage
+            from rubricworks.reports.run_folder import RunFolder
+            from rubricworks.reports.stage_page import show_stage
 
-            finished = FinishedStage(stage, out, folder, paths, STAGES[stage].title)
-            show_stage(finished, STAGES[stage].load_view, view, metrics)
+            finished = RunFolder(folder, stage, paths)
+            show_stage(finished, STAGES[stage].load_sections, view, metrics, title=STAGES[stage].title)
         return workspace.uri_of(out)
     except BaseException as error:
         _write_error(folder, stage, error, time.time() - start)

@@ -1,17 +1,16 @@
 """The stage table: one line of data per stage.
 
-Components, compilation, placement, reuse, views and `doctor` read it. A new stage is its module, its component, its
-line here, and its place in a pipeline. Modules and views are strings, so that the table imports nothing. Ids are
+Components, compilation, placement, reuse, pages and `doctor` read it. A new stage is its module, its component, its
+line here, and its place in a pipeline. Modules and sections are strings, so that the table imports nothing. Ids are
 permanent, because run folders, S3 prefixes and Kubeflow use them: modules move, ids do not.
 """
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from rubricworks.reports.views.parts import FinishedStage, View
+    from rubricworks.reports.page import Report, Section
     from rubricworks.runtime.config import StageConfig
 
 Image = Literal["cpu", "trainer"]
@@ -35,8 +34,8 @@ class Stage:
     """Those of them that a pipeline may leave out."""
     table: str = ""
     """Schema of its output table (`data.schemas`); for a training stage, of its rollouts."""
-    view: str = "reports.views.files:files_view"
-    """`module:function` below `rubricworks` that draws its page in the Kubeflow UI."""
+    sections: tuple[str, ...] = ("reports.data:files",)
+    """`module:function` below `rubricworks` of each section of its page in the Kubeflow UI."""
     title: str = ""
     """Heading of that page; by default the id's words."""
     module: str = ""
@@ -62,8 +61,8 @@ class Stage:
     """A retraining runs it again."""
     fetches_model: bool = False
     """Its output is a model, though it trains none."""
-    makes_report: bool = False
-    """It writes `report.html` and `summary.json` of the run."""
+    report: str = ""
+    """Module below `rubricworks` whose `REPORT` it writes, as `report.html` and `summary.json` of the run."""
     reads_whole_run: bool = False
     """It reads the outputs of all other stages."""
     opens_run: bool = False
@@ -90,117 +89,126 @@ class Stage:
         config: type[StageConfig] = getattr(self.load(), self.config)
         return config
 
-    def load_view(self) -> "Callable[[FinishedStage], View]":
-        """Import and return the function that draws its page."""
-        module, _, function = self.view.partition(":")
-        view: Callable[[FinishedStage], View] = getattr(importlib.import_module(f"rubricworks.{module}"), function)
-        return view
+    def load_sections(self) -> "list[Section]":
+        """Import and return the sections of its page."""
+        sections = ("reports.stage_page:report_page",) if self.report else self.sections
+        names = (section.partition(":") for section in sections)
+        return [getattr(importlib.import_module(f"rubricworks.{module}"), function) for module, _, function in names]
+
+    def load_report(self) -> "Report":
+        """Import and return the report that it writes."""
+        report: Report = importlib.import_module(f"rubricworks.{self.report}").REPORT
+        return report
 
 
+_POLICY = ("reports.training:training", "reports.training:rollout_groups")
 # fmt: off
 _TABLE = (
     # data
     Stage("prepare", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", in_retraining=True),
+          table="samples", sections=("reports.data:samples",), in_retraining=True),
     Stage("prepare_questions", "stages.data", "data", "cpu",
-          table="samples", view="reports.views.data:samples", in_retraining=True),
+          table="samples", sections=("reports.data:samples",), in_retraining=True),
     Stage("open_questions", "methods.rlr3.stages", "data", "cpu", ("samples",),
-          table="samples", view="methods.rlr3.views:opened_questions", cacheable=True, in_retraining=True,
-          calls_models=True),
+          table="samples", sections=("methods.rlr3.stage_sections:opened_questions",), cacheable=True,
+          in_retraining=True, calls_models=True),
     Stage("offline_filter", "methods.rlr3.stages", "data", "trainer", ("questions", "samples", "rubrics", "model"),
-          table="filtered", view="methods.rlr3.views:filtered_samples", cacheable=True, in_retraining=True,
+          table="filtered", sections=("methods.rlr3.stage_sections:corpus",), cacheable=True, in_retraining=True,
           calls_models=True),
     Stage("prepare_prompts", "methods.rubricrl.stages", "data", "cpu",
-          table="samples", view="reports.views.data:samples", cacheable=True),
+          table="samples", sections=("reports.data:samples",), cacheable=True),
     Stage("benchmark_questions", "methods.recaption_pretrain.stages", "data", "cpu", ("samples",),
-          table="samples", view="reports.views.data:samples"),
+          table="samples", sections=("reports.data:samples",)),
     Stage("find_new_samples", "methods.retrain.stages", "data", "cpu"),
     # synthesis
     Stage("caption_committee", "stages.synthesis", "synthesis", "cpu", ("samples",),
-          table="captions", view="reports.views.writings:captions",
+          table="captions", sections=("reports.data:captions",),
           cacheable=True, can_fan_out=True, in_retraining=True, calls_models=True),
     Stage("caption_student", "stages.synthesis", "synthesis", "trainer", ("samples", "model"),
-          table="captions", view="reports.views.writings:captions", cacheable=True, in_retraining=True),
+          table="captions", sections=("reports.data:captions",), cacheable=True, in_retraining=True),
     Stage("synthesize_rubrics", "stages.synthesis", "synthesis", "cpu", ("samples", "captions", "student_captions"),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True,
+          table="rubrics", sections=("reports.data:rubrics",), cacheable=True, in_retraining=True,
           calls_models=True),
     Stage("recap", "methods.balcaprl.stages", "synthesis", "cpu", ("samples",),
-          table="samples", view="methods.balcaprl.views:rewritten_references", cacheable=True, in_retraining=True,
-          calls_models=True),
+          table="samples", sections=("methods.balcaprl.sections:rewritten_references",), cacheable=True,
+          in_retraining=True, calls_models=True),
     Stage("recaption", "stages.synthesis", "synthesis", "trainer", ("samples",),
-          table="captions", view="reports.views.writings:captions", can_fan_out=True, calls_models=True),
+          table="captions", sections=("reports.data:captions",), can_fan_out=True, calls_models=True),
     Stage("write_exams", "stages.synthesis", "synthesis", "cpu", ("samples",),
-          table="exams", view="methods.balcaprl.views:exams", cacheable=True, can_fan_out=True, in_retraining=True,
+          table="exams", sections=("reports.data:exams",), cacheable=True, can_fan_out=True, in_retraining=True,
           calls_models=True),
     Stage("peer_rubrics", "methods.balcaprl.stages", "synthesis", "trainer", ("samples", "model"),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True,
+          table="rubrics", sections=("reports.data:rubrics",), cacheable=True, in_retraining=True,
           calls_models=True),
     Stage("write_checklists", "methods.rlr3.stages", "synthesis", "cpu", ("samples",),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, in_retraining=True,
+          table="rubrics", sections=("reports.data:rubrics",), cacheable=True, in_retraining=True,
           calls_models=True),
     Stage("genrm_data", "methods.rlr3.stages", "synthesis", "trainer", ("samples", "rubrics", "filtered", "model"),
-          table="genrm_data", view="methods.rlr3.views:labelled_responses", cacheable=True, title="GenRM data",
+          table="genrm_data", sections=("methods.rlr3.stage_sections:labels",), cacheable=True, title="GenRM data",
           calls_models=True),
     Stage("write_prompt_rubrics", "methods.rubricrl.stages", "synthesis", "cpu", ("samples",),
-          table="rubrics", view="reports.views.writings:rubrics", cacheable=True, can_fan_out=True, calls_models=True),
+          table="rubrics", sections=("reports.data:rubrics",), cacheable=True, can_fan_out=True, calls_models=True),
     # training
     Stage("warm_up", "stages.training", "training", "trainer", ("samples",),
-          view="reports.views.training:warm_up", multi_process=True, in_retraining=True),
+          sections=("reports.training:losses",), multi_process=True, in_retraining=True),
     Stage("train_policy", "stages.training", "training", "trainer", ("samples", "rubrics", "model", "captions"),
-          config="CaptionConfig", table="rollouts", view="reports.views.training:policy",
+          config="CaptionConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, in_retraining=True, calls_models=True),
     Stage("train_balcaprl", "stages.training", "training", "trainer", ("samples", "rubrics", "model"),
-          module="train_policy", config="CaptionConfig", table="rollouts", view="methods.balcaprl.views:policy",
+          module="train_policy", config="CaptionConfig", table="rollouts",
+          sections=("methods.balcaprl.sections:balanced_training", "reports.training:rollout_groups"),
           multi_node=True, multi_process=True, title="train BalCapRL", in_retraining=True, calls_models=True),
     Stage("train_rlvr", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          module="train_policy", config="AnswerConfig", table="rollouts", view="reports.views.training:policy",
+          module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, title="train RLVR"),
     Stage("train_rlr3", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
-          module="train_policy", config="AnswerConfig", table="rollouts", view="reports.views.training:policy",
+          module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, title="train RLR³", in_retraining=True, calls_models=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
-          table="genrm_outputs", view="methods.rlr3.views:genrm", multi_process=True, title="train GenRM"),
+          table="genrm_outputs", sections=("methods.rlr3.stage_sections:genrm",), multi_process=True,
+          title="train GenRM"),
     Stage("pretrain_generator", "methods.rubricrl.stages", "training", "trainer",
-          view="reports.views.training:warm_up"),
+          sections=("reports.training:losses",)),
     Stage("train_generator", "stages.training", "training", "trainer", ("samples", "rubrics", "model"),
-          module="train_policy", config="ImageConfig", table="rollouts", view="reports.views.training:policy",
+          module="train_policy", config="ImageConfig", table="rollouts", sections=_POLICY,
           multi_process=True, calls_models=True),
     Stage("align_projector", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "captions"),
-          view="reports.views.training:warm_up", multi_process=True),
+          sections=("reports.training:losses",), multi_process=True),
     Stage("pretrain_vlm", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "captions", "model"),
-          view="reports.views.training:warm_up", multi_process=True, title="pretrain VLM"),
+          sections=("reports.training:losses",), multi_process=True, title="pretrain VLM"),
     Stage("pretrain_baseline", "methods.recaption_pretrain.stages", "training", "trainer",
-          ("samples", "captions", "model"), view="reports.views.training:warm_up", multi_process=True),
+          ("samples", "captions", "model"), sections=("reports.training:losses",), multi_process=True),
     Stage("tune_vlm", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "model"),
-          view="reports.views.training:warm_up", multi_process=True, title="tune VLM"),
+          sections=("reports.training:losses",), multi_process=True, title="tune VLM"),
     Stage("tune_baseline", "methods.recaption_pretrain.stages", "training", "trainer", ("samples", "model"),
-          view="reports.views.training:warm_up", multi_process=True),
+          sections=("reports.training:losses",), multi_process=True),
     # evaluation
     Stage("score", "stages.evaluation", "evaluation", "trainer",
           ("samples", "rubrics", "exams", "model", "peer", "policy"),
           optional=("rubrics", "exams", "model", "peer", "policy"),
-          table="scores", view="reports.views.scores:scores", in_retraining=True, calls_models=True),
+          table="scores", sections=("reports.results:results", "reports.examples:examples"),
+          in_retraining=True, calls_models=True),
     Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples"),
-          table="audit", view="methods.rlr3.views:audit", calls_models=True),
+          table="audit", sections=("methods.rlr3.stage_sections:judge_audit",), calls_models=True),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
     Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit"),
-          optional=("audit",), view="reports.views.evaluations:promotion", reusable=False),
+          optional=("audit",), sections=("reports.headline:promotion",), reusable=False),
     Stage("challenge", "methods.retrain.stages", "release", "cpu", ("found", "scores", "policy", "samples"),
           reusable=False),
-    Stage("report", "methods.rubicap.stages", "release", "cpu", ("promotion",),
-          view="reports.views.evaluations:run_page", makes_report=True, reads_whole_run=True),
-    Stage("rlr3_report", "methods.rlr3.stages", "release", "cpu", ("promotion", "audit", "genrm"),
-          view="reports.views.evaluations:run_page", makes_report=True, title="RLR³ report", reads_whole_run=True),
-    Stage("balcaprl_report", "methods.balcaprl.stages", "release", "cpu", ("promotion",),
-          view="reports.views.evaluations:run_page", makes_report=True, title="BalCapRL report", reads_whole_run=True),
-    Stage("rubricrl_report", "methods.rubricrl.stages", "release", "cpu", ("promotion",),
-          view="reports.views.evaluations:run_page", makes_report=True, title="RubricRL report", reads_whole_run=True),
-    Stage("recaption_pretrain_report", "methods.recaption_pretrain.stages", "release", "cpu", ("scores",),
-          view="reports.views.evaluations:run_page", makes_report=True, title="recaptioning report",
+    Stage("report", "stages.release", "release", "cpu", ("promotion",), module="report",
+          report="methods.rubicap.sections", reads_whole_run=True),
+    Stage("rlr3_report", "stages.release", "release", "cpu", ("promotion", "audit", "genrm"), module="report",
+          report="methods.rlr3.sections", title="RLR³ report", reads_whole_run=True),
+    Stage("balcaprl_report", "stages.release", "release", "cpu", ("promotion",), module="report",
+          report="methods.balcaprl.sections", title="BalCapRL report", reads_whole_run=True),
+    Stage("rubricrl_report", "stages.release", "release", "cpu", ("promotion",), module="report",
+          report="methods.rubricrl.sections", title="RubricRL report", reads_whole_run=True),
+    Stage("recaption_pretrain_report", "stages.release", "release", "cpu", ("scores",), module="report",
+          report="methods.recaption_pretrain.sections", title="recaptioning report",
           reads_whole_run=True),
     Stage("evaluation_report", "methods.evaluate.stages", "release", "cpu", ("scores",),
-          view="reports.views.evaluations:run_page", makes_report=True, reads_whole_run=True),
+          report="methods.evaluate.sections", reads_whole_run=True),
     # cluster
     Stage("preflight", "stages.cluster", "cluster", "cpu", always_runs=True, opens_run=True),
     Stage("check_accelerators", "stages.cluster", "cluster", "trainer", always_runs=True),
@@ -210,8 +218,8 @@ _TABLE = (
 
 STAGES: dict[str, Stage] = {stage.id: stage for stage in _TABLE}
 """Stage by id."""
-REPORTS = frozenset(stage.id for stage in _TABLE if stage.makes_report)
-NOT_REUSABLE = frozenset(stage.id for stage in _TABLE if stage.makes_report or not stage.reusable)
+REPORTS = frozenset(stage.id for stage in _TABLE if stage.report)
+NOT_REUSABLE = frozenset(stage.id for stage in _TABLE if stage.report or not stage.reusable)
 """Stages that an arm leaves out too: it is compared, not promoted."""
 RETRAINING_STAGES = tuple(stage.id for stage in _TABLE if stage.in_retraining)
 CLUSTER_TASKS = frozenset(stage.id for stage in _TABLE if stage.phase == "cluster")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.reports.charts import MAX_POINTS, line_chart, moving_average, nice_ticks, tick_labels
+from rubricworks.reports.charts import MAX_POINTS, curve, moving_average, nice_ticks, tick_labels
 
 
 @pytest.mark.parametrize(
@@ -39,15 +39,15 @@ def test_large_numbers_of_an_axis_are_short_and_share_their_unit(values: list[fl
 
 
 def test_no_step_between_two_whole_ones_is_named() -> None:
-    chart = line_chart("reward", [(1, 0.5), (2, 0.75)])
+    chart = curve("reward", [(1, 0.5), (2, 0.75)])
     assert chart is not None
     assert [(tick.label, tick.at) for tick in chart.x_ticks] == [("1", 0), ("2", 100)]
 
 
 def test_line_runs_from_corner_to_corner_of_its_frame() -> None:
-    chart = line_chart("reward", [(1, 0.0), (11, 1.0)], bounds=(0, 1), marks=[(6, "here")])
+    chart = curve("reward", [(1, 0.0), (11, 1.0)], bounds=(0, 1), marks=[(6, "here")])
     assert chart is not None
-    assert chart.measured == "M0.00 100.00L100.00 0.00"
+    assert chart.lines[0].measured == "M0.00 100.00L100.00 0.00"
     assert [mark.at for mark in chart.marks] == [50]
     assert [(tick.label, tick.at) for tick in chart.y_ticks][::4] == [("0", 100), ("1", 0)]
 
@@ -61,12 +61,12 @@ def test_smoothing_keeps_a_constant_and_averages_neighbours() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=900))
 def test_any_line_stays_inside_its_frame_with_few_points(values: list[float]) -> None:
-    chart = line_chart("reward", [(float(step), value) for step, value in enumerate(values)], bounds=(0, 1))
+    chart = curve("reward", [(float(step), value) for step, value in enumerate(values)], bounds=(0, 1))
     assert chart is not None
-    places = [float(number) for number in re.findall(r"-?\d+\.\d+", chart.measured)]
+    places = [float(number) for number in re.findall(r"-?\d+\.\d+", chart.lines[0].measured)]
     assert all(0 <= place <= 100 for place in places)
-    assert chart.measured.count("L") <= MAX_POINTS
+    assert chart.lines[0].measured.count("L") <= MAX_POINTS
 
 
 def test_nothing_to_draw_is_no_chart() -> None:
-    assert line_chart("reward", []) is None
+    assert curve("reward", []) is None

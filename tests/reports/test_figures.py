@@ -3,7 +3,6 @@
 import pytest
 
 from rubricworks.metrics import Interval
-from rubricworks.reports.comparison import Comparison
 from rubricworks.reports.formats import MINUS, MISSING, interval, percent_interval, signed_interval, span
 from rubricworks.reports.headline import is_small
 
@@ -25,13 +24,3 @@ def test_figure_without_bounds_is_a_dash(write, figure):
 
 def test_figure_over_few_or_unknown_samples_is_small():
     assert [is_small(Interval(value=0, samples=count)) for count in (None, 0, 19, 20)] == [True, True, True, False]
-
-
-def test_models_differ_only_where_their_intervals_are_apart_over_enough_samples():
-    low, high = Interval(value=0.2, low=0.1, high=0.3, samples=20), Interval(value=0.5, low=0.4, high=0.6, samples=20)
-    assert Comparison("F1", low, high).disjoint
-    assert Comparison("F1", high, low).disjoint
-    assert not Comparison("F1", low, high.model_copy(update={"low": 0.3})).disjoint
-    assert not Comparison("F1", low, high.model_copy(update={"samples": 19})).disjoint
-    assert not Comparison("F1", low, Interval(value=0.5, samples=20)).disjoint
-    assert not Comparison("F1", None, high).disjoint

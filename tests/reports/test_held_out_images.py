@@ -20,8 +20,8 @@ def test_images_shown_are_as_many_as_asked_and_the_draw_follows_the_seed(tmp_pat
     assert len(shown()) == 12
     assert shown(seed=1) == shown(seed=1)
     assert shown(seed=1) != shown(seed=2)
-    assert shown(images=0) == []
-    assert len(set(shown(images=40))) == 30
+    assert shown(examples=0) == []
+    assert len(set(shown(examples=40))) == 30
 
 
 def test_large_photograph_is_scaled_down_for_the_page(tmp_path: Path) -> None:

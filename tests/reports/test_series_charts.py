@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.reports.charts import MAX_POINTS
-from rubricworks.reports.series_charts import MAX_MARKERS, Series, series_chart, spread
+from rubricworks.reports.charts import MAX_MARKERS, MAX_POINTS, Series, series_chart, spread
 
 
 def test_lines_share_their_axes_and_end_where_they_were_measured() -> None:

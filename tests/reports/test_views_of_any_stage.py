@@ -8,8 +8,9 @@ import synthetic_run as folder
 from report_page import Page, text_of
 from shown_stages import caption, pictures, shown, write_samples, write_training
 
-from rubricworks.reports.views import FinishedStage, show_stage
-from rubricworks.reports.views.evaluations import promotion
+from rubricworks.reports.headline import promotion
+from rubricworks.reports.run_folder import RunFolder
+from rubricworks.reports.stage_page import show_stage
 from rubricworks.rubrics import Criterion, Rubric
 
 
@@ -23,7 +24,7 @@ def test_a_stage_without_a_view_of_its_own_shows_what_it_wrote(tmp_path):
     assert metrics == {"seconds": 2.0, "checks": 1, "missing": 0}
     assert "Name Problem Detail storage – can be written" in text_of(html)  # noqa: RUF001
     assert "inner.seconds 2" in text_of(html)
-    assert '<p class="headline open">all well</p>' in html
+    assert '<p class="headline open" dir="auto">all well</p>' in html
     assert "0123" not in html
 
 
@@ -40,7 +41,7 @@ def test_calls_and_dead_letters_of_the_stage_stand_below(tmp_path):
     folder.write_table(tmp_path / "train_policy" / "dead_letters", "dead_letters", letters)
     html, metrics = shown(tmp_path, "train_policy", samples="prepare")
     assert (metrics["calls"], metrics["dollars"]) == (10, 0.25)
-    assert "judge-x judge 10 4 0 70 0.25" in text_of(html)
+    assert "judge-x judge 10 4 0 70 0 0 $0.25" in text_of(html)
     assert "teacher-x" not in html
     assert "judge malformed 2 not JSON" in text_of(html)
 
@@ -70,8 +71,7 @@ def test_a_view_that_cannot_be_made_says_so_and_spoils_nothing(tmp_path):
     folder.write_json(tmp_path / "promote" / "promotion.json", {"passed": "perhaps"})
     metrics: dict[str, float] = {}
     view = tmp_path / "view"
-    finished = FinishedStage("promote", tmp_path / "promote", tmp_path, {})
-    show_stage(finished, lambda: promotion, str(view), metrics.__setitem__)
+    show_stage(RunFolder(tmp_path, "promote"), lambda: [promotion], str(view), metrics.__setitem__)
     assert "promotion.json: passed" in text_of(view.read_text())
     assert "the stage itself is done" in text_of(view.read_text())
     assert metrics == {}
@@ -81,8 +81,9 @@ def test_a_place_that_cannot_be_written_spoils_nothing(tmp_path):
     folder.write_json(tmp_path / "promote" / "promotion.json", {})
     (tmp_path / "file").touch()
     metrics: dict[str, float] = {}
-    finished = FinishedStage("promote", tmp_path / "promote", tmp_path, {})
-    show_stage(finished, lambda: promotion, str(tmp_path / "file" / "view"), metrics.__setitem__)
+    show_stage(
+        RunFolder(tmp_path, "promote"), lambda: [promotion], str(tmp_path / "file" / "view"), metrics.__setitem__
+    )
     assert metrics["promoted"] == 0.0
 
 
@@ -93,7 +94,7 @@ def test_a_view_stays_small_whatever_models_write(tmp_path, monkeypatch):
     html, _ = shown(tmp_path, "caption_committee", samples="prepare")
     assert len(html) < 100_000
     assert "more characters)" in html
-    monkeypatch.setattr("rubricworks.reports.views.show.MAX_BYTES", 20_000)
+    monkeypatch.setattr("rubricworks.reports.stage_page.MAX_BYTES", 20_000)
     html, _ = shown(tmp_path, "caption_committee", samples="prepare")
     assert "2 cards are left out" in text_of(html)
     assert not pictures(html)

@@ -28,8 +28,8 @@ def test_evaluation_shows_captions_before_and_after_with_changed_criteria(tmp_pa
     html, metrics = shown(tmp_path, "score", samples="prepare", rubrics="synthesize_rubrics")
     assert metrics["greedy/policy/arena_win"] == pytest.approx(0.75)
     assert metrics["greedy/policy/rubric_reward"] == pytest.approx(0.8)
-    assert "Base model a black thing Rubric reward 0.40" in text_of(html)
-    assert "Trained policy preferred a black cat Rubric reward 1.00" in text_of(html)
+    assert "Base model a black thing Oracle f1 50.0, Rubric reward 40.0" in text_of(html)
+    assert "Trained policy preferred a black cat Oracle f1 90.0, Rubric reward 100.0" in text_of(html)
     assert html.count('<li class="gained">') == 2  # the cat is named now, on both images
     assert len(pictures(html)) == 2
 
@@ -39,7 +39,7 @@ def test_scored_captions_show_the_scores_and_the_claims(tmp_path):
     html, metrics = shown(tmp_path, "score", samples="prepare")
     assert metrics == pytest.approx(board.metrics())
     assert metrics["greedy/policy/arena_win"] == pytest.approx(22 / 30)
-    assert "What the trained policy claims, verified in the image or not" in text_of(html)
+    assert text_of(html).count("Claims of the caption") == 8  # of both models on each of four images
     assert "claim 0: the caption of policy" in text_of(html)
     assert len(pictures(html)) == 4
 
@@ -57,11 +57,11 @@ def test_answers_show_accuracy_over_milestones_and_who_is_right(tmp_path):
     assert "Right answers of rlr3: 0.40 → 0.90." in text
     assert "rlr3 against rlvr, best milestones: +0.300" in text
     assert "Macro average 0.400 0.600 0.900" in text
-    assert "Right answers, % over training steps: rlvr from 50.0 to 53.3, rlr3 from 53.3 to 90.0" in html
+    assert "Right answers, %, percent over milestones: base 40.0, rlvr 60.0, rlr3 90.0" in html
     ids = re.findall(r"\b(?:colour|count|word)-\d+\b", text)
     assert len(set(ids)) == len(ids) == 4  # each question once
     assert text.count("How many cats? Answer: 3") == 4
-    assert "rlr3, step 30 right" in text
+    assert html.count('aria-label="rlr3, step 30: right"') == 4
     assert len(pictures(html)) == 4
 
 

@@ -25,7 +25,7 @@ def test_the_warm_up_shows_its_loss_from_the_last_checkpoint(tmp_path):
     html, metrics = shown(tmp_path, "warm_up")
     assert metrics == {"loss_first": 2.5, "loss": 1.0}
     assert "20 steps, to a loss of 1.00" in text_of(html)
-    assert '<path class="measured" d="M' in html
+    assert '<path class="measured policy" d="M' in html
 
 
 def test_training_shows_its_curves_and_a_group_of_the_first_and_of_the_last_step(tmp_path):
@@ -48,7 +48,7 @@ def test_an_alarm_is_said_first_and_marked_in_the_curve(tmp_path):
     folder.write_json(tmp_path / "train_policy" / "alarm.json", {"step": 4, "reasons": ["it lists objects"]})
     html, metrics = shown(tmp_path, "train_policy", samples="prepare")
     assert metrics["alarm_step"] == 4
-    assert "Hacking alarm, step 4: it lists objects" in text_of(html)
+    assert "Hacking alarm at step 4." in text_of(html)
     assert 'class="mark-line"' in html
 
 
@@ -112,7 +112,7 @@ def test_responses_that_are_images_are_shown_as_images_under_their_prompt(tmp_pa
     shown_images = [base64.b64decode(source.partition(",")[2]) for source in pictures(html)]
     assert [main_colour(image) for image in shown_images] == ["green", "red", "blue"]
     assert max(Image.open(io.BytesIO(shown_images[0])).size) == 300
-    assert "Prompt a green <b>square</b>" in text_of(html)
+    assert "Prompt: a green <b>square</b>" in text_of(html)
     assert "<b>" not in html
     assert html.count('alt="Response: reward') == 3
 

@@ -11,8 +11,7 @@ from rubricworks.platform_api.services import reward_hacking, rollouts
 from rubricworks.platform_api.services.reward_hacking import Signals
 from rubricworks.reports.audit.cases import BadCase
 from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences, table_rows
-from rubricworks.reports.charts import value_bounds
-from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
+from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_bounds
 from rubricworks.runs.store import RunStore
 from rubricworks.training.policy.alarm_traces import Trace
 

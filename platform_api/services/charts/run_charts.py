@@ -7,8 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.services import budgets, rollouts, runs
 from rubricworks.platform_api.services.budgets import Spending
-from rubricworks.reports.charts import LineChart, line_chart
-from rubricworks.reports.series_charts import Series, SeriesChart, series_chart
+from rubricworks.reports.charts import Series, SeriesChart, curve, series_chart
 from rubricworks.runs.store import RunStore
 
 
@@ -51,7 +50,7 @@ def burn_chart(spending: Spending) -> SeriesChart | None:
     return series_chart(f"{unit.capitalize()} left of the plan", series, bounds=(min(0.0, *values), max(values)))
 
 
-async def reward_charts(session: AsyncSession, store: RunStore, run: str) -> list[tuple[str, LineChart | None]]:
+async def reward_charts(session: AsyncSession, store: RunStore, run: str) -> list[tuple[str, SeriesChart | None]]:
     """Reward over the steps of each training."""
     charts = []
     for stage in await rollouts.stages_with_rollouts(session, run):
@@ -60,5 +59,5 @@ async def reward_charts(session: AsyncSession, store: RunStore, run: str) -> lis
             for row in await runs.read_steps(store, run, stage, 0)
             if isinstance(row.get("reward"), int | float)
         ]
-        charts.append((stage, line_chart(f"Reward of {stage}", points)))
+        charts.append((stage, curve(f"Reward of {stage}", points)))
     return charts

@@ -1,11 +1,9 @@
 """Recipe of the BalCapRL pipeline."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
-from rubricworks.methods.balcaprl.stages.balcaprl_report import Config as ReportConfig
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.policy.policy import CaptionPolicy
@@ -15,6 +13,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.write_exams import Config as ExamConfig
 from rubricworks.stages.training.train_policy import CaptionConfig
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
@@ -74,11 +73,6 @@ class BalcaprlRecipe(Recipe):
             "promote": self.promotion,
             "balcaprl_report": self.report,
         }
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.balcaprl.report.summary import success_lines
-
-        return success_lines(run)
 
 
 RECIPE = BalcaprlRecipe

@@ -1,6 +1,5 @@
 """The recipe of the recaption_pretrain pipeline."""
 
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -8,12 +7,12 @@ from pydantic import Field, model_validator
 from rubricworks.methods.recaption_pretrain.stages.align_projector import Config as AlignConfig
 from rubricworks.methods.recaption_pretrain.stages.benchmark_questions import Config as BenchmarkConfig
 from rubricworks.methods.recaption_pretrain.stages.pretrain_vlm import Config as PretrainConfig
-from rubricworks.methods.recaption_pretrain.stages.recaption_pretrain_report import Config as ReportConfig
 from rubricworks.methods.recaption_pretrain.stages.tune_vlm import Config as TuneConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.recaption import Config as RecaptionConfig
 
 
@@ -61,11 +60,6 @@ class RecaptionPretrainRecipe(Recipe):
     @property
     def base_model(self) -> str | None:
         return self.alignment.language_model
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.recaption_pretrain.report.summary import success_lines
-
-        return success_lines(run)
 
 
 RECIPE = RecaptionPretrainRecipe

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
-from rubricworks.evaluation.retired_tables import RETIRED_STAGES
 from rubricworks.runtime.admission import Admission, needs_of
 from rubricworks.runtime.config import (
     StageConfig,
@@ -105,21 +104,6 @@ def require_champion(connection: Connection, model_name: str) -> ModelVersion:
     return champion
 
 
-def require_evaluation(lineage: Lineage, champion: ModelVersion) -> None:
-    """Check that the champion's recipe evaluates by the stage `score`, as its challenger will be.
-
-    Raises:
-        UserError: it evaluates by a stage that is retired.
-    """
-    retired = [stage for stage in RETIRED_STAGES if stage in lineage.recipe.stages]
-    if retired and "score" not in lineage.recipe.stages:
-        raise UserError(
-            f"{champion.name} version {champion.version} was registered with the stage {retired[0]}, in place of which "
-            f"the stage score evaluates now, so it cannot be retrained; run its recipe {lineage.recipe.name} again, in "
-            "the form of this version, and have that model promoted"
-        )
-
-
 def require_admission(lineage: Lineage, changes: Mapping[str, Any], champion: ModelVersion, admit: Admission) -> None:
     """Check that a recipe from the registry reaches only what is admitted, unless the lineage is signed.
 
@@ -151,7 +135,6 @@ def check_champion(model_name: str, tracking: TrackingConfig, runs: Path) -> Cha
         raise UserError(_NEEDS_MLFLOW)
     champion = require_champion(connection, model_name)
     lineage = read_lineage(connection, champion)
-    require_evaluation(lineage, champion)
     return ChampionRecipe(champion, lineage)
 
 

@@ -12,7 +12,6 @@ from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
 from rubricworks.methods.rlr3.stages.open_questions import Config as OpenConfig
-from rubricworks.methods.rlr3.stages.rlr3_report import Config as ReportConfig
 from rubricworks.methods.rlr3.stages.train_genrm import Config as GenrmConfig
 from rubricworks.methods.rlr3.stages.write_checklists import Config as ChecklistConfig
 from rubricworks.policy.judges import combination, graders
@@ -26,6 +25,7 @@ from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
@@ -112,11 +112,6 @@ class Rlr3Recipe(Recipe):
 
     def items_in_world(self) -> int:
         return self.world.scenes * self.world.questions if self.world else 0
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.rlr3.report.summary import success_lines
-
-        return success_lines(run)
 
 
 RECIPE = Rlr3Recipe

@@ -1,11 +1,9 @@
 """Recipe of the RubiCap pipeline."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
-from rubricworks.methods.rubicap.stages.report import Config as ReportConfig
 from rubricworks.policy.judges import combination, graders
 from rubricworks.policy.policy import CaptionPolicy
 from rubricworks.policy.rewards.rubric import RubricReward
@@ -14,6 +12,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
@@ -76,11 +75,6 @@ class RubicapRecipe(Recipe):
         judge, call_per = reward.judge, reward.call_per
         settings = {"judges": graders(judge), "combine": combination(judge), "call_per": call_per}
         return gate.model_copy(update=settings)
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.rubicap.report.summary import success_lines
-
-        return success_lines(run)
 
 
 RECIPE = RubicapRecipe

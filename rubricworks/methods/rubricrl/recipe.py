@@ -1,19 +1,18 @@
 """Recipe of the RubricRL pipeline."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from rubricworks.llm import Endpoint
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
-from rubricworks.methods.rubricrl.stages.rubricrl_report import Config as ReportConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
 from rubricworks.policy.policy import ImagePolicy
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score import Config as ScoreConfig
 from rubricworks.stages.release.promote import Config as PromoteConfig
+from rubricworks.stages.release.report import Config as ReportConfig
 
 WORLD_PROMPTS = 412
 """Prompts to train on that the scene world has (`pictures.export.prompt_count`), whatever its seed and size."""
@@ -53,11 +52,6 @@ class RubricrlRecipe(Recipe):
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0
-
-    def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.methods.rubricrl.report.summary import success_lines
-
-        return success_lines(run)
 
 
 RECIPE = RubricrlRecipe

@@ -11,7 +11,10 @@ from rubricworks.evaluation.audit.summary import AuditSummary, Cell
 from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTING_NAMES
 from rubricworks.reports.audit.cases import BadCase
 from rubricworks.reports.audit.chart import bar_chart
-from rubricworks.reports.rendering import render
+from rubricworks.reports.formats import MISSING, share, span
+from rubricworks.reports.parts import Cell as Entry
+from rubricworks.reports.parts import Table
+from rubricworks.reports.rendering import render, render_part
 
 WORSE = 0.02
 """Difference from the default above which a setting is marked as worse, as in the paper's table."""
@@ -58,9 +61,7 @@ def audit_page(
 
 def audit_figure(figures: AuditSummary) -> Any:
     """The bar chart as safe markup; a sentence if there is nothing to draw."""
-    from markupsafe import Markup
-
-    return Markup(render("audit_figure.html", chart=bar_chart(figures)))
+    return render_part("audit_figure.html", chart=bar_chart(figures))
 
 
 def table_rows(figures: AuditSummary) -> list[TableRow]:
@@ -71,6 +72,25 @@ def table_rows(figures: AuditSummary) -> list[TableRow]:
         row = [TableCell(MODE_NAMES[mode], cells.get(mode), _worse(mode, cells, default)) for mode in MODE_NAMES]
         rows.append(TableRow(SETTING_NAMES[setting], row))
     return rows
+
+
+def audit_table(figures: AuditSummary, caption: str, note: str) -> Table:
+    """Table 5 as a part of a block."""
+    rows = [(row.name, *(_entry(one) for one in row.cells)) for row in table_rows(figures)]
+    return Table(("Setting", *MODE_NAMES.values()), rows, caption, note)
+
+
+def _entry(entry: TableCell) -> Entry | None:
+    cell = entry.cell
+    unjudged = f"{cell.unjudged} not judged" if cell and cell.unjudged else ""
+    if cell is None or cell.average is None:
+        return Entry(MISSING, unjudged) if unjudged else None
+    parts = " / ".join(share(part.value if part else None) for part in (cell.arguments, cell.credit))
+    average = share(cell.average.value) + (f" ({parts})" if cell.arguments or cell.credit else "")
+    counted = f"{round(cell.average.count, 1):g} of {cell.average.criteria} criteria"
+    bounds = [span(cell.average)] if cell.average.bounds else []
+    below = " · ".join([*bounds, counted, *([unjudged] if unjudged else [])])
+    return Entry(average, below, "down" if entry.worse else "")
 
 
 def audit_headline(figures: AuditSummary) -> str:

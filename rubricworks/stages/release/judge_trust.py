@@ -1,85 +1,68 @@
-"""What a run's page tells of its judge and its rubrics: the audit before training, and `rubricworks agreement`.
+"""Sections on how far a run's judge and rubrics can be trusted: the audit before training, and the judge's errors.
 
-The template is `judge_trust.html`. Figures of agreement are those of the file that corrected the rewards, or else of
-the one that the recipe names for its report (`report.agreement`).
+Figures of agreement are those of the file that corrected the rewards, or else of the one that the recipe names for its
+report (`report.agreement`).
 """
 
-import hashlib
-from collections.abc import Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
+from rubricworks.policy.rewards.canary import CANARY_FILE, CanaryRecord
 from rubricworks.policy.rewards.measured_rates import (
     AGREEMENT_FILE,
     OtherJudge,
-    agreement_content,
     measured_identity,
-    parse_agreement,
     stated_rates,
 )
 from rubricworks.reports.agreement import errors_text, identity_text, probe_lines
+from rubricworks.reports.formats import interval, number, percent, percent_interval, signed, signed_interval, whole
+from rubricworks.reports.page import Block
+from rubricworks.reports.parts import Part, Table, Text
 from rubricworks.reports.rubric_audit import AUDIT_FILE
-from rubricworks.reports.run_folder import read_value
+from rubricworks.reports.run_folder import RunFolder, read_value
 from rubricworks.rewards import NoiseRates
-from rubricworks.runtime.config import StageConfig
-from rubricworks.runtime.job import Job
-from rubricworks.storage import write_atomic
 
-REPORT_FIELD = "report.agreement"
+_AUDITED = ("synthesize_rubrics", "peer_rubrics", "offline_filter", "train_generator")
+"""Stages that audit rubrics before the training."""
 
 
-class ReportConfig(StageConfig):
-    """Base of the configuration of a run's report."""
-
-    agreement: str | None = Field(default=None, min_length=1)
-    """File that `rubricworks agreement --json` wrote of this run's judge, for the page: a path, `s3://bucket/file`, or
-    `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.reward.noise_correction`, if that names
-    one."""
-
-    @cached_property
-    def agreement_bytes(self) -> bytes | None:
-        """The file, fetched once; None if none is named.
-
-        Raises:
-            UserError: there is no such file.
-            TransientError: the store or the Hub does not answer.
-        """
-        return agreement_content(self.agreement, REPORT_FIELD) if self.agreement else None
-
-    def versions(self) -> dict[str, str]:
-        """Digest of the file: a report of another one is written anew."""
-        content = self.agreement_bytes
-        return {} if content is None else {"agreement": hashlib.sha256(content).hexdigest()}
-
-
-def keep_agreement(config: ReportConfig, job: Job) -> None:
-    """Copy the file that the report's configuration names beside the report, where the page reads it.
-
-    Raises:
-        UserError: there is no such file, or it is something else.
-    """
-    if config.agreement and (content := config.agreement_bytes) is not None:
-        parse_agreement(content, config.agreement, REPORT_FIELD)
-        job.out.mkdir(parents=True, exist_ok=True)
-        write_atomic(job.out / AGREEMENT_FILE, content)
+def audited_rubrics(run: RunFolder) -> Block | None:
+    """Audit of the rubrics before training."""
+    audits = {stage: audit for stage in _AUDITED if (audit := read_value(run.path / stage / AUDIT_FILE, RubricAudit))}
+    if not audits:
+        return None
+    stage, audit = next(iter(audits.items()))
+    sentences = [
+        f"{percent(audit.flagged.value)} of {whole(len(audit.findings))} audited rubrics are flagged "
+        f"({percent_interval(audit.flagged)}). The best response of a sample gets "
+        f"{number(audit.gap.value if audit.gap else None)} more than the best-rewarded bad one ({interval(audit.gap)})."
+    ]
+    if audit.criteria:
+        flips = (
+            f", and {percent(audit.flips.value)} of them flip when it is asked the same again "
+            f"({percent_interval(audit.flips)})"
+            if audit.flips
+            else ""
+        )
+        sentences.append(
+            f"With the criteria in reverse, {percent(audit.order_changes.value)} of the judge's verdicts change "
+            f"({percent_interval(audit.order_changes)}){flips}."
+        )
+    sentences.append(f"The page with the worst ones is {stage}/audit.html.")
+    flags = [(name, count, ADVICE[name]) for name, count in audit.by_flag.items()]
+    parts: list[Part] = [Text(" ".join(sentences))]
+    if flags:
+        parts.append(Table(("Flag", "Rubrics", "What it means"), flags))
+    title = "Rubrics, tried before training"
+    return Block("tried-rubrics", title, parts, name="Rubrics", details={"rubric_audit": _audit_figures(audit)})
 
 
-def read_audit(run: Path, stage: str) -> RubricAudit | None:
-    """Audit of a run's rubrics before training, from the folder of the stage that made it; None without one."""
-    return read_value(run / stage / AUDIT_FILE, RubricAudit)
-
-
-def audit_details(audit: RubricAudit | None) -> dict[str, JsonValue]:
-    """The audit's figures for a run's summary; empty without an audit."""
-    if audit is None:
-        return {}
-    figures: dict[str, JsonValue] = {
+def _audit_figures(audit: RubricAudit) -> dict[str, JsonValue]:
+    return {
         "rubrics": len(audit.findings),
         "flagged": audit.flagged.value,
         **({"unaudited": audit.unaudited} if audit.unaudited else {}),
@@ -88,29 +71,45 @@ def audit_details(audit: RubricAudit | None) -> dict[str, JsonValue]:
         "gap": audit.gap.value if audit.gap else None,
         "flags": dict(audit.by_flag),
     }
-    return {"rubric_audit": figures}
 
 
-def judge_trust_values(
-    run: Path, recipe: dict[str, Any], audit: RubricAudit | None, *, audited_in: str, stages: Sequence[str]
-) -> dict[str, Any]:
-    """Return the values of judge_trust.html.
+def judge_errors(run: RunFolder) -> Block | None:
+    """What is known of the judge's errors: its identity, agreement with people, probe, canary, corrected rewards."""
+    stages = (*run.trainings, run.stage)
+    reports = (read_value(run.path / stage / AGREEMENT_FILE, AgreementReport) for stage in stages)
+    agreement = next((report for report in reports if report), None)
+    texts = _judge_sentences(run, agreement)
+    if agreement and agreement.probe:
+        texts += [f"{line}." for line in probe_lines(agreement.probe)]
+    if rates := _noise_rates(run.recipe, agreement):
+        by_criteria = "; ".join(
+            f"of {criteria}, it credits {percent(rate.false_positive)} of what is not met (false positives) and does "
+            f"not credit {percent(rate.false_negative)} of what is (false negatives)"
+            for criteria, rate in rates
+        )
+        texts.append(f"Rewards are corrected for the judge's error rates, as the recipe states them: {by_criteria}.")
+    parts: list[Part] = [Text(text) for text in texts]
+    if agreement and (other := _other_judge(run, agreement)):
+        parts.insert(0, Text(f"Not known to be of this run's judge: the file of agreement {other}.", "bad"))
+    for stage in run.trainings:
+        canary = read_value(run.path / stage / CANARY_FILE, CanaryRecord)
+        if canary and canary.checks:
+            parts.append(_canary(canary))
+    return Block("judge", "Errors of the judge", parts, name="Judge") if parts else None
 
-    Args:
-        audited_in: stage that made the audit.
-        stages: training and report; the first that has a file of agreement tells its figures.
-    """
-    found = (read_value(run / stage / AGREEMENT_FILE, AgreementReport) for stage in stages)
-    agreement = next((one for one in found if one), None)
-    return {
-        "rubric_audit": audit,
-        "audited_in": audited_in,
-        "flag_meanings": ADVICE,
-        "noise_rates": _noise_rates(recipe, agreement),
-        "other_judge": _other_judge(run, recipe, agreement) if agreement else "",
-        "judge_sentences": _judge_sentences(run, recipe, agreement),
-        "probe_lines": probe_lines(agreement.probe) if agreement and agreement.probe else [],
-    }
+
+def _canary(canary: CanaryRecord) -> Text:
+    """Whether the judge changed while it graded the training."""
+    first, last = canary.checks[0], canary.checks[-1]
+    alarms = [check for check in canary.checks if check.alarm]
+    changed = f"The judge has changed by step {alarms[0].step}: {alarms[0].alarm}. " if alarms else ""
+    return Text(
+        f"{changed}The judge graded the same {len(canary.start)} responses again {len(canary.checks)} times: at step "
+        f"{last.step}, {percent(last.changed.value)} of {last.verdicts} verdicts were others than at first "
+        f"({percent(first.changed.value)}, {percent_interval(first.changed)}, when asked twice at once), and the mean "
+        f"credit had moved by {signed(last.difference.value)} ({signed_interval(last.difference)}).",
+        "bad" if alarms else "",
+    )
 
 
 def _noise_rates(recipe: dict[str, Any], agreement: AgreementReport | None) -> list[tuple[str, NoiseRates]]:
@@ -120,8 +119,8 @@ def _noise_rates(recipe: dict[str, Any], agreement: AgreementReport | None) -> l
         by = written.get("by_weight", False)
         return stated_rates(agreement, _judge_name(recipe), file, by_weight=by) if agreement else []
     by_weight = {} if "false_positive" in written else written
-    rates = {f"criteria of weight {weight}": one for weight, one in by_weight.items()} or {"all criteria": written}
-    return [(criteria, NoiseRates.model_validate(one)) for criteria, one in rates.items() if one]
+    rates = {f"criteria of weight {weight}": pair for weight, pair in by_weight.items()} or {"all criteria": written}
+    return [(criteria, NoiseRates.model_validate(pair)) for criteria, pair in rates.items() if pair]
 
 
 def _judge_name(recipe: dict[str, Any]) -> str:
@@ -131,20 +130,21 @@ def _judge_name(recipe: dict[str, Any]) -> str:
 def _judges(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     """Model and revision of each judge of the policy."""
     policy = recipe.get("policy") or {}
-    return [_model(one) for one in (policy.get("judge"), *(policy.get("more_judges") or ())) if one and "model" in one]
+    judges = (policy.get("judge"), *(policy.get("more_judges") or ()))
+    return [_model(judge) for judge in judges if judge and "model" in judge]
 
 
 def _model(endpoint: dict[str, Any]) -> tuple[str, str]:
     return str(endpoint["model"]), str(endpoint.get("revision") or "")
 
 
-def _other_judge(run: Path, recipe: dict[str, Any], agreement: AgreementReport) -> str:
+def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
     """Reason why the file's figures are not of the judges that graded this run; empty if they are."""
-    judges, pinned = _judges(recipe), read_identities(run / IDENTITY_FILE)
+    judges, pinned = _judges(run.recipe), read_identities(run.path / IDENTITY_FILE)
     if not judges:
         return ""
-    graders = [(_judge_name(recipe), judges)]
-    if escalation := recipe["policy"].get("escalate_to"):
+    graders = [(_judge_name(run.recipe), judges)]
+    if escalation := run.recipe["policy"].get("escalate_to"):
         strong = _model(escalation["judge"])
         graders.append((f"{judges[0][0]} > {strong[0]}", [*judges, strong]))
     problems = []
@@ -161,11 +161,11 @@ def _other_judge(run: Path, recipe: dict[str, Any], agreement: AgreementReport) 
     return problems[0] if len(problems) == len(graders) else ""
 
 
-def _judge_sentences(run: Path, recipe: dict[str, Any], agreement: AgreementReport | None) -> list[str]:
+def _judge_sentences(run: RunFolder, agreement: AgreementReport | None) -> list[str]:
     """Models that the policy's judges answered as, and what `rubricworks agreement` measured of their errors."""
-    name, pinned = _judge_name(recipe), read_identities(run / IDENTITY_FILE)
+    name, pinned = _judge_name(run.recipe), read_identities(run.path / IDENTITY_FILE)
     entries = tuple(entry for model in name.split(" + ") for entry in pinned.get(model, ()))
     sentences = [identity_text(JudgeIdentity(rater=name, judge=name, entries=entries))] if entries else []
     if agreement:
-        sentences += [errors_text(one) for one in agreement.errors]
-    return [one if one.endswith(".") else f"{one}." for one in sentences]
+        sentences += [errors_text(errors) for errors in agreement.errors]
+    return [sentence if sentence.endswith(".") else f"{sentence}." for sentence in sentences]

@@ -368,8 +368,8 @@ class PolicyTrainer(GRPOTrainer):
         if drawn is not None:
             raise UserError(
                 f"no prompt is left: in the last {self._idle_steps} steps (up to step {step}) the rollouts of every "
-                "prompt all pass, all fail or all earn the same, also of those that policy.algorithm.refill drew; name another "
-                "criterion, or leave refill out"
+                "prompt all pass, all fail or all earn the same, also of those that policy.algorithm.refill drew; name "
+                "another criterion, or leave refill out"
             )
         if self._idle_steps == limit and self.accelerator.is_main_process:
             logger.warning(

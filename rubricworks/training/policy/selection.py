@@ -66,7 +66,9 @@ def _images_of(batch: Mapping[str, Any], rows: Sequence[int], count: int) -> dic
     pixels, grids = batch["pixel_values"], batch.get("image_grid_thw")
     if grids is None:
         if pixels.shape[0] != count:
-            raise UserError("policy.algorithm.selection: this model's pixels do not divide into rollouts; leave selection out")
+            raise UserError(
+                "policy.algorithm.selection: this model's pixels do not divide into rollouts; leave selection out"
+            )
         return {"pixel_values": pixels[torch.tensor(list(rows), device=pixels.device)]}
     images = batch.get("num_images") or [1] * count
     grids_by_row = grids.split(list(images))

@@ -5,7 +5,7 @@ import pytest
 import synthetic_balcaprl_run as balcaprl
 import torch
 
-from rubricworks.methods.balcaprl.report.groups import read_groups, reward_groups
+from rubricworks.methods.balcaprl.advantage_groups import read_groups, reward_groups
 from rubricworks.rl import decoupled_advantages, group_advantages
 
 WEIGHTS = balcaprl.WEIGHTS

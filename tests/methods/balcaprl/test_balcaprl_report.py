@@ -1,5 +1,4 @@
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_balcaprl_report
 
 from rubricworks.errors import UserError
-from rubricworks.methods.balcaprl.report.run_results import step_means
-from rubricworks.methods.balcaprl.report.summary import balcaprl_lines
+from rubricworks.methods.balcaprl.sections import reward_steps, success_lines
 from rubricworks.reports.run_summary import RunSummary
 
 
@@ -73,7 +71,11 @@ def test_headline_claims_no_more_than_the_interval_carries(
 def test_table_has_both_models_and_paired_differences(tmp_path: Path) -> None:
     captions = balcaprl.write_whole_run(tmp_path)
     text = text_of(write_balcaprl_report(tmp_path)[0])
-    for name, label in (("b_capscore_recall", "Recall"), ("dc_score", "DCScore"), ("oracle_f1", "Oracle F1")):
+    for name, label in (
+        ("b_capscore_recall", "b-CapScore, recall"),
+        ("dc_score", "DCScore"),
+        ("oracle_f1", "Oracle F1"),
+    ):
         base, policy = captions.mean("base", name), captions.mean("policy", name)
         gain = captions.gain("policy", name)
         row = f"{label} {percent(base.value)} {percent(base.low)} to {percent(base.high)} {percent(policy.value)} "
@@ -114,13 +116,12 @@ def test_claims_are_marked_as_the_judge_marked_them(tmp_path: Path) -> None:
     balcaprl.write_captions(tmp_path, rows)
     folder.write_table(tmp_path / "prepare", "samples", [folder.sample("a", folder.picture("red"))])
     html, _ = write_balcaprl_report(tmp_path)
-    page = Page(html[html.index('id="image-1"') : html.index('id="method"')])
+    page = Page(html[html.index('id="examples-1"') : html.index('id="method"')])
     labels = [a["aria-label"] for tag, a in page.tags if a.get("role") == "img"]
     assert labels == ["not verified"] * 3 + ["not covered"] * 2 + ["verified"] * 3 + ["covered"] * 2
     text = " ".join(" ".join(page.words).split())
-    assert "Claims of the caption: 0 of 3 verified" in text
+    assert "Claims of the caption (clarity 6, fluency 7, coherency 5): 0 of 3 verified" in text
     assert "Claims of the reference: 2 of 2 covered" in text
-    assert "(clarity 6, fluency 7, coherency 5)" in text
     assert next(a["src"] or "" for tag, a in page.tags if tag == "img").startswith("data:image/png;base64,")
 
 
@@ -131,7 +132,7 @@ def test_steps_average_what_was_paid_over_what_was_judged() -> None:
         balcaprl.grade(1, "a", None, tokens=30, reference_tokens=20),
         balcaprl.grade(2, "a", None, tokens=30, reference_tokens=20),
     ]
-    first, second = step_means(rows)
+    first, second = reward_steps(rows)
     assert first.rewards == pytest.approx({"precision": 0.3, "recall": 0.5, "linguistic": 0.25})
     assert (first.rollouts, first.unjudged, first.shut) == (3, 1, 0.5)
     assert (first.tokens, first.ratio) == (30, pytest.approx(1.5))
@@ -150,7 +151,7 @@ def test_curves_show_rewards_lengths_and_shut_gates(tmp_path: Path) -> None:
         "Share of shut gates",
         "Tokens per caption",
     ]
-    assert "shut from 1.00 to 0.00" in labels[2]
+    assert "from 1.00 to 0.00" in labels[2]
 
 
 def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
         "the score stage has not finished",
         "the train_balcaprl stage has not finished",
         "There is no group to show",
-        "no held-out captions to show",
+        "no held-out responses to show",
         "what its policy was paid for is not known here",
     ):
         assert message in text
@@ -221,7 +222,7 @@ def test_lines_for_the_terminal_tell_scores_and_alarm(tmp_path: Path) -> None:
     captions = balcaprl.write_whole_run(tmp_path)
     folder.write_json(tmp_path / "train_balcaprl" / "alarm.json", {"step": 7, "reasons": ["length doubled"]})
     html, summary = write_balcaprl_report(tmp_path)
-    lines = balcaprl_lines(RunSummary.model_validate(summary))
+    lines = success_lines(RunSummary.model_validate(summary))
     gain = captions.gain("policy", "caption_qa")
     assert lines[0].startswith("b-CapScore: 50.0 → 54.1, +4.1 points [")
     assert (
@@ -238,18 +239,3 @@ def test_damaged_figures_name_file_and_stage(tmp_path: Path) -> None:
         UserError, match=r"scores\.json: base: Field required; delete .*score and run the stage score again"
     ):
         write_balcaprl_report(tmp_path)
-
-
-def test_run_of_an_older_version_is_still_shown(tmp_path: Path) -> None:
-    """Its stage was `evaluate_captions`, with one wide table."""
-    board = balcaprl.write_whole_run(tmp_path / "new")
-    balcaprl.write_whole_run(tmp_path / "old")
-    shutil.rmtree(tmp_path / "old" / "score")
-    folder.write_table(tmp_path / "old" / "evaluate_captions", "caption_scores", balcaprl.scored())
-    pages = {name: text_of(write_balcaprl_report(tmp_path / name)[0]) for name in ("new", "old")}
-    results = {name: page[page.index("The policy writes") : page.index("Rewards")] for name, page in pages.items()}
-    assert results["old"] == results["new"]
-    assert f"b-CapScore {percent(board.mean('base', 'b_capscore').value)}" in results["old"]
-    for page in pages.values():
-        assert page.count("Claims of the caption: 2 of 3 verified") == 16
-        assert "reads better" in page

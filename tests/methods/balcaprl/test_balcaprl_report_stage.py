@@ -1,7 +1,7 @@
 """Defaults that the page fills in for missing fields, against the defaults of the stage."""
 
-from rubricworks.methods.balcaprl.report.settings import training_settings
 from rubricworks.methods.balcaprl.stages.train_balcaprl import Config
+from rubricworks.methods.balcaprl.training_settings import training_settings
 
 JUDGE = {"url": "http://judges:8000/v1", "model": "assertion-judge-x"}
 

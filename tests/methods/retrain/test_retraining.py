@@ -248,21 +248,6 @@ def test_before_a_run_the_champion_is_asked_for_in_the_words_of_the_stage(home):
     assert str(caught.value) == str(error.value)
 
 
-@pytest.mark.parametrize("stage", ["evaluate", "evaluate_captions", "evaluate_answers"])
-def test_champion_of_a_retired_evaluation_is_refused_with_what_to_do(tmp_path, monkeypatch, stage):
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-    make_champion(tmp_path, **{stage: {"max_new_tokens": 9}})
-    with pytest.raises(UserError) as caught:
-        check_champion("captioner", TrackingConfig(), tmp_path / "runs")
-    with pytest.raises(UserError) as error:
-        launch("find_new_samples", json.dumps({"model_name": "captioner"}), str(tmp_path / "runs" / "x"), {})
-    assert str(caught.value) == str(error.value)
-    assert "\n" not in str(caught.value)
-    assert f"captioner version 1 was registered with the stage {stage}," in str(caught.value)
-    assert "run its recipe mine again" in str(caught.value)
-
-
 def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refused(home, template):
     draw(home / "images", range(100, 120))
     looked = look(home, "second", 10)

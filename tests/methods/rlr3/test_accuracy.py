@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wide_scores import as_scores
 
-from rubricworks.evaluation.retired_tables import as_scores
 from rubricworks.evaluation.scoreboard import Scoreboard, summarise_scores
 from rubricworks.methods.rlr3.accuracy import RIGHT, Accuracies, read_accuracies
 

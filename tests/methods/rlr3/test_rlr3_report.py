@@ -8,7 +8,7 @@ import synthetic_run as folder
 from report_page import Page, text_of, write_rlr3_report
 
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.report.summary import rlr3_lines
+from rubricworks.methods.rlr3.sections import success_lines
 from rubricworks.reports.run_summary import RunSummary
 from rubricworks.rubrics import Criterion, Rubric
 
@@ -69,7 +69,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     assert summary["alarm"] is None
     for stage in ("prepare_questions", "offline_filter", "write_checklists", "genrm_data", "train_genrm", "audit"):
         assert f"the {stage} stage has not finished in this run" in text_of(html)
-    for message in ("no held-out answers", "There are no rollouts", "No recipe.yaml", "ledger is empty"):
+    for message in ("no held-out responses", "No rollouts of RLVR", "No recipe.yaml", "ledger is empty"):
         assert message in text_of(html)
 
 
@@ -99,27 +99,6 @@ def test_damaged_file_is_named_with_the_stage_to_run_again(tmp_path: Path) -> No
     folder.write_json(tmp_path / "score" / "scores.json", {"base": {}})
     with pytest.raises(UserError, match=r"score/scores\.json: .* run the stage score again"):
         write_rlr3_report(tmp_path)
-
-
-def test_run_of_the_retired_stage_shows_the_same_figures(tmp_path: Path) -> None:
-    """A run of an older version: the table `answers`, and a seed of its own for the intervals."""
-    rlr3.write_whole_run(tmp_path)
-    html, summary = write_rlr3_report(tmp_path)
-    shutil.rmtree(tmp_path / "score")
-    folder.write_table(tmp_path / "evaluate_answers", "answers", rlr3.answer_rows())
-    folder.write_recipe(tmp_path, rlr3.RECIPE | {"evaluation": {"seed": 0}})
-    older_html, older = write_rlr3_report(tmp_path)
-    assert older == summary
-    assert _accuracy_section(older_html) == _accuracy_section(html)
-    folder.write_recipe(tmp_path, rlr3.RECIPE | {"evaluation": {"seed": 5}})
-    _, resampled = write_rlr3_report(tmp_path)
-    gain, other = (one["details"]["gains"]["rlr3"] for one in (summary, resampled))
-    assert other["value"] == gain["value"]
-    assert (other["low"], other["high"]) != (gain["low"], gain["high"])
-
-
-def _accuracy_section(html: str) -> str:
-    return text_of(html[html.index('<section id="accuracy">') : html.index('<section id="training">')])
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
@@ -168,8 +147,8 @@ def test_answers_are_marked_right_wrong_or_not_judged(tmp_path: Path) -> None:
     second = ["Base: right", "RLVR, step 7: right", "RLR³, step 7: right"]
     assert labels in (first + second, second + first)  # by the draw
     text = text_of(" ".join(page.words))
-    assert "How many cats, in words? Reference answer: 3" in text  # as it was asked, after opening
-    assert "Base ✕ no box none" in text
+    assert "How many cats, in words? Answer: 3" in text  # as it was asked, after opening
+    assert "Base none no box ✕" in text
 
 
 @pytest.mark.slow
@@ -177,9 +156,9 @@ def test_questions_shown_are_as_many_as_asked_and_the_draw_follows_the_seed(tmp_
     rlr3.write_whole_run(tmp_path)
 
     def shown(**config: int) -> list[str]:
-        return re.findall(r"· ((?:count|colour|word)-\d+)<", write_rlr3_report(tmp_path, **config)[0])
+        return re.findall(r"· ((?:count|colour|word)-\d+) · ", write_rlr3_report(tmp_path, **config)[0])
 
-    assert len(shown()) == 8
+    assert len(shown()) == 12
     assert shown(seed=1) == shown(seed=1)
     assert shown(seed=1) != shown(seed=2)
     assert shown(examples=0) == []
@@ -211,7 +190,7 @@ def test_last_lines_tell_the_averages_the_gains_and_what_is_not_distinguishable(
     answers = rlr3.write_answers(tmp_path, {("base", 0): 3, ("rlvr", 5): 20, ("rlr3", 5): 20})
     _, summary = write_rlr3_report(tmp_path)
     over = answers.gains["rlr3"]
-    assert rlr3_lines(RunSummary.model_validate(summary)) == [
+    assert success_lines(RunSummary.model_validate(summary)) == [
         "right answers in %, average over 3 tasks: base 10.0, RLVR 66.7 (step 5), RLR³ 66.7 (step 5)",
         "RLR³ over RLVR: +0.0 points [0.0 to 0.0], not distinguishable",
         f"RLR³ over the base: +56.7 points [{percent(over.low)} to {percent(over.high)}]",

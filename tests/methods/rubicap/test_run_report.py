@@ -99,16 +99,6 @@ def test_sampled_figures_stand_apart_from_greedy_ones(tmp_path: Path) -> None:
     assert (summary["win_rate"]["value"], sampled["win_rate"]["value"]) == (1.0, 0.0)
 
 
-def test_page_of_an_older_run_shows_the_tables_of_its_retired_stage(tmp_path: Path) -> None:
-    folder.write_small_run(tmp_path / "new")
-    folder.write_small_run(tmp_path / "old")
-    shutil.rmtree(tmp_path / "old" / "score")
-    folder.write_table(tmp_path / "old" / "evaluate", "evaluations", folder.SMALL_EVALUATION)
-    (new, new_summary), (old, old_summary) = (write_report(tmp_path / name) for name in ("new", "old"))
-    assert {**new_summary, "run": ""} == {**old_summary, "run": ""}
-    assert text_of(new).replace("/new", "/old").replace("new", "old") == text_of(old).replace("new", "old")
-
-
 def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
     call = {
         "purpose": "judge",
@@ -133,7 +123,7 @@ def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
     html, summary = write_report(tmp_path)
     assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "score": 5.0}
     assert summary["cost"] == pytest.approx(0.5)
-    assert "score judge m 20 8 4 1 800 700 0" in text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "score m judge 20 8 4 1 800 700 0" in text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])
@@ -179,7 +169,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
     assert summary["rubric_reward"] == {"base": None, "policy": None}
     assert summary["seconds"] == {"total": 0}
     assert (summary["promoted"], summary["alarm"], summary["simulated"]) == (False, None, False)
-    for message in ("no rollouts", "no evaluation", "no held-out captions", "No recipe.yaml", "ledger is empty"):
+    for message in ("no rollouts", "no evaluation", "no held-out responses", "No recipe.yaml", "ledger is empty"):
         assert message in text_of(html)
 
 
@@ -190,7 +180,7 @@ def test_no_judged_rollout_is_said_and_the_other_curves_stay(tmp_path: Path) -> 
     assert "No rollout has a reward" in text
     assert "3 of 3 rollouts could not be judged" in text
     assert "Tokens per caption 5.0 → 5.0" in text
-    assert "Objects named per caption 2.0 → 2.0" in text
+    assert "Objects named per caption 2.00 → 2.00" in text
 
 
 def test_curve_leaves_unjudged_rollouts_out_of_the_mean(tmp_path: Path) -> None:
@@ -203,7 +193,7 @@ def test_curve_leaves_unjudged_rollouts_out_of_the_mean(tmp_path: Path) -> None:
     folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
     text = text_of(write_report(tmp_path)[0])
     assert "Reward 0.20 → 0.60" in text
-    assert "1 0.200 6.0 1.0 0\N{NARROW NO-BREAK SPACE}% 2 1".replace("\N{NARROW NO-BREAK SPACE}", " ") in text
+    assert "1 0.200 6.0 1.00 0.00 2 1" in text
 
 
 def test_alarm_stands_in_summary_banner_and_curve(tmp_path: Path) -> None:

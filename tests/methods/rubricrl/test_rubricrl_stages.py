@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 import yaml
+from report_page import text_of, write_report
 from scripted_server import fail, say
 
 from rubricworks.cli.world import serve_world
@@ -16,9 +18,8 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.evaluation.scoreboard import read_scoreboard
-from rubricworks.methods.rubricrl.report.page import build_report
-from rubricworks.methods.rubricrl.report.painted_orders import judge_rises
 from rubricworks.recipe import WorldConfig
+from rubricworks.reports.formats import number, signed
 from rubricworks.rubrics import Response, Rubric, Scorecard
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
@@ -200,40 +201,36 @@ def test_generated_images_are_scored_and_a_prompt_that_comes_twice_is_drawn_twic
 
 
 def test_report_shows_both_images_of_a_prompt_with_the_verdicts(run):
-    html, summary = build_report(run, images=6, seed=1)
-    assert html.split('id="results"')[0].count("data:image/png;base64,") == 12
-    assert set(summary.details["tasks"]) <= {
+    html, summary = write_report(run, "rubricrl_report", examples=6)
+    assert html.split('id="geneval"')[0].count("data:image/png;base64,") == 12
+    assert set(summary["details"]["tasks"]) <= {
         "single_object", "two_object", "counting", "colors", "position", "color_attr",
     }  # fmt: skip
-    assert summary.simulated
+    assert summary["simulated"]
     assert "<script" not in html
 
 
 def test_report_shows_each_judges_rise_by_painted_words(run):
-    board = read_scoreboard(run / "score")
-    rises = judge_rises(run, board)
-    assert [one.judge for one in rises] == ["picture-judge", "region-picture-judge"]
     evidence = [
         json.loads(row["evidence"])
         for row in read_rows(run / "score")
         if row["scorer"] == "painted_order" and row["evidence"]
     ]
     assert len(evidence) == 24
-    for one in rises:
-        mean = {name: fmean(row[one.judge][name] for row in evidence) for name in ("plain", "painted", "masked")}
-        assert one.plain.value == pytest.approx(mean["plain"])
-        assert one.rise.value == pytest.approx(mean["painted"] - mean["plain"])
-        assert one.masked.value == pytest.approx(mean["masked"] - mean["plain"])
-        assert one.rise.samples == 24
+    html, _ = write_report(run, "rubricrl_report", examples=2)
+    painted = html.split('id="painted"')[1].split("</section>")[0]
+    for judge in ("picture-judge", "region-picture-judge"):
+        mean = {name: fmean(row[judge][name] for row in evidence) for name in ("plain", "painted", "masked")}
+        rise, masked = (signed(mean[name] - mean["plain"]) for name in ("painted", "masked"))
+        row = rf" {judge} {number(mean['plain'])} {number(mean['painted'])} {re.escape(rise)} \S+ to \S+ "
+        assert re.search(rf"{row}{re.escape(masked)} \S+ to \S+ 24 ", text_of(painted))
     # The scores of both parts are the judges' mean.
-    assert board.mean("policy", "painted_order_rise") is not None
-    html, _ = build_report(run, images=2, seed=1)
-    assert "region-picture-judge" in html.split('id="painted"')[1]
-    assert html.split('id="painted"')[1].count("data:image/png") == 4
+    assert read_scoreboard(run / "score").mean("policy", "painted_order_rise") is not None
+    assert painted.count("data:image/png") == 2
 
 
 def test_report_counts_an_epoch_from_the_steps_that_ran(run):
-    html, _ = build_report(run, images=0, seed=1)
+    html, _ = write_report(run, "rubricrl_report", examples=0)
     tiles = html.split('id="epoch"')[1].split("</section>")[0]
     # Two steps of two prompts are half of the eight; each drew four images, graded in ten calls at most.
     assert ">32<" in tiles

@@ -23,8 +23,9 @@ from support_paths import SUPPORT_PATHS
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns, response_of
 from rubricworks.data.shards import TableFolder
 from rubricworks.data.tables import read_rows
-from rubricworks.reports.views import FinishedStage, show_stage
-from rubricworks.reports.views.training import policy
+from rubricworks.reports.run_folder import RunFolder
+from rubricworks.reports.stage_page import show_stage
+from rubricworks.reports.training import rollout_groups, training
 from rubricworks.rubrics import Response, Scorecard
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, close_job, open_job
@@ -94,7 +95,7 @@ def test_a_thousand_images_are_judged_stored_mirrored_and_shown(run, judge, tmp_
     assert len(letters) == len(COLOURS)
 
     page = tmp_path / "page.html"
-    show_stage(FinishedStage("image_stage", out, out.parent, {}), lambda: policy, str(page))
+    show_stage(RunFolder(out.parent, "image_stage"), lambda: [training, rollout_groups], str(page))
     html = page.read_text()
     assert "could not be made" not in html, text_of(html)[:600]
     shown = [attributes["src"] for tag, attributes in Page(html).tags if tag == "img"]

@@ -18,7 +18,7 @@ from rubricworks.kubeflow.environment import WORKSPACE
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["kubeflow_pods", "kfp.dsl.executor_main", "mlflow", "rubricworks.runtime.launch", "rubricworks.reports.views"]
+    ["kubeflow_pods", "kfp.dsl.executor_main", "mlflow", "rubricworks.runtime.launch", "rubricworks.reports.stage_page"]
 )
 _OF_THE_MACHINE = ("PATH", "HOME", "LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 

@@ -42,7 +42,7 @@ def launch(stage, config, run, inputs, *, view, metrics, lineage=None, output_va
     return f"{run}/{stage}"
 
 # What stages would load before they are forked takes seconds, and none is used.
-for name in ("runtime.launch", "reports.views", "grading", "tracking", "training.sft", "training.policy.grpo"):
+for name in ("runtime.launch", "reports.stage_page", "grading", "tracking", "training.sft", "training.policy.grpo"):
     sys.modules[f"rubricworks.{name}"] = types.ModuleType(f"rubricworks.{name}")
 sys.modules["rubricworks.runtime.launch"].launch = launch
 """

@@ -5,35 +5,28 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from rubricworks.methods.balcaprl.stages import balcaprl_report
-from rubricworks.methods.rlr3.stages import rlr3_report
-from rubricworks.methods.rubicap.stages import report
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.stage_table import STAGES
 
 
-def write_report(run: Path, **config: int) -> tuple[str, dict]:
+def write_report(run: Path, stage: str = "report", **config: int) -> tuple[str, dict]:
     """The page and the summary that the stage writes."""
     run.mkdir(parents=True, exist_ok=True)
-    report.run(report.Config(**config), Job(stage="report", run=run, out=run / "report", inputs={}, made_by={}))
+    module = STAGES[stage].load()
+    job = Job(stage=stage, run=run, out=run / stage, inputs={}, made_by={})
+    module.run(module.Config(**config), job)
+    assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
     return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
 
 
 def write_rlr3_report(run: Path, **config: int) -> tuple[str, dict]:
     """The same of an RLR³ run."""
-    run.mkdir(parents=True, exist_ok=True)
-    job = Job(stage="rlr3_report", run=run, out=run / "rlr3_report", inputs={}, made_by={})
-    rlr3_report.run(rlr3_report.Config(**config), job)
-    assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
-    return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
+    return write_report(run, "rlr3_report", **config)
 
 
 def write_balcaprl_report(run: Path, **config: int) -> tuple[str, dict]:
     """The same of a BalCapRL run."""
-    run.mkdir(parents=True, exist_ok=True)
-    job = Job(stage="balcaprl_report", run=run, out=run / "balcaprl_report", inputs={}, made_by={})
-    balcaprl_report.run(balcaprl_report.Config(**config), job)
-    assert (job.out / "summary.json").read_bytes() == (run / "summary.json").read_bytes()
-    return (run / "report.html").read_text(), json.loads((run / "summary.json").read_text())
+    return write_report(run, "balcaprl_report", **config)
 
 
 class Page(HTMLParser):

@@ -5,7 +5,8 @@ from pathlib import Path
 import synthetic_run as folder
 from report_page import Page, text_of
 
-from rubricworks.reports.views import FinishedStage, show_stage
+from rubricworks.reports.run_folder import RunFolder
+from rubricworks.reports.stage_page import show_stage
 from rubricworks.runtime.stage_table import STAGES, Stage
 
 
@@ -15,8 +16,8 @@ def shown(run: Path, stage: str, **inputs: str) -> tuple[str, dict[str, float]]:
     view = run / "kfp" / stage / "view"
     of_stage = STAGES.get(stage, Stage(stage, "stages", "data", "cpu"))
     paths = {name: run / maker for name, maker in inputs.items()}
-    finished = FinishedStage(stage, run / stage, run, paths, of_stage.title)
-    show_stage(finished, of_stage.load_view, str(view), metrics.__setitem__)
+    finished = RunFolder(run, stage, paths)
+    show_stage(finished, of_stage.load_sections, str(view), metrics.__setitem__, title=of_stage.title)
     html = view.read_text()
     assert "could not be made" not in html, text_of(html)[:600]
     return html, metrics

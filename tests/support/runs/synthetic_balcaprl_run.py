@@ -91,11 +91,15 @@ def score_row(sample_id: str, model: str, **more: Any) -> dict[str, Any]:
 
 
 SCORERS = ("arena", "b_capscore", "dc_score", "caption_qa", "oracle")
+TITLES = {
+    **{"b_capscore": "b-CapScore", "b_capscore_recall": "b-CapScore, recall", "dc_score": "DCScore"},
+    **{"caption_qa": "CaptionQA", "oracle_f1": "Oracle F1"},
+}
 
 
 def write_captions(run: Path, rows: list[dict[str, Any]]) -> Scoreboard:
     """The tables and the scoreboard, as the stage `score` makes them."""
-    folder.write_scores(run, "evaluate_captions", rows, scorers=SCORERS)
+    folder.write_scores(run, "evaluate_captions", rows, scorers=SCORERS, titles=TITLES)
     board = read_scoreboard(run / "score")
     assert board is not None
     return board

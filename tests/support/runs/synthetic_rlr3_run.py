@@ -75,7 +75,7 @@ def write_answers(
 
 
 def score_rows(run: Path, rows: list[dict[str, Any]]) -> Accuracies:
-    """The same from rows of the retired table `answers`."""
+    """The same from wide rows of answers."""
     tasks = {row["sample_id"]: row["task"] for row in rows}
     titles = AnswerScorer().titles()
     folder.write_scores(run, "evaluate_answers", rows, tasks=tasks, titles=titles, by_task=(RIGHT,), select_by=RIGHT)
@@ -91,7 +91,7 @@ def answer_rows(
     tasks: tuple[str, ...] = TASKS,
     said: str = "",
 ) -> list[dict[str, Any]]:
-    """Rows of the retired table `answers`."""
+    """Wide rows of answers."""
     return [
         {
             "sample_id": f"{task}-{number}",

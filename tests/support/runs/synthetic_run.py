@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 from PIL import Image
+from wide_scores import as_responses, as_scores
 
 from rubricworks.data.tables import build_table, read_rows
-from rubricworks.evaluation.retired_tables import as_responses, as_scores
 from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.llm import Spending, Totals
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
@@ -112,7 +112,7 @@ def evaluation(sample_id: str, model: str, caption: str, reward: float | None, *
 
 
 def write_scores(run: Path, stage: str, rows: list[dict[str, Any]], **summarised: Any) -> None:
-    """The tables and the scoreboard of the stage `score`, from rows as a retired stage had them."""
+    """The tables and the scoreboard of the stage `score`, from rows of one response each."""
     columns = {column for row in rows for column, value in row.items() if value is not None}
     write_table(run / "score", "scores", list(as_scores(stage, rows, columns)))
     write_table(run / "score" / "responses", "responses", list(as_responses(stage, rows)))
@@ -175,7 +175,7 @@ SMALL_EVALUATION = [
     evaluation("b", "base", "a thing", 0.0, scorecard=scorecard("b", "", [0, 0]), **_truth(0.3)),
     evaluation("b", "policy", "a cat", 0.6, scorecard=scorecard("b", "", [1, 0]), win=0.5, **_truth(0.7)),
 ]
-"""Rows of the retired table `evaluations`."""
+"""Wide rows of captions."""
 
 
 def letter(stage: str, message: str) -> dict[str, object]:

@@ -22,7 +22,6 @@ from rubricworks.methods.retrain.champion import (
     open_registry,
     require_admission,
     require_champion,
-    require_evaluation,
     write_outcome,
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
@@ -56,7 +55,6 @@ def run(config: Config, job: Job) -> None:
     connection, _ = open_registry(job)
     champion = require_champion(connection, config.model_name)
     lineage = read_lineage(connection, champion)
-    require_evaluation(lineage, champion)
     recipe = apply_changes(lineage.recipe, config.changes)
     require_admission(lineage, config.changes, champion, config.admit)
     samples = [*lineage.samples]

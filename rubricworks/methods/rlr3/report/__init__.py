@@ -1,1 +1,0 @@
-"""Report of an RLR³ run."""
