@@ -1,9 +1,9 @@
 """The section `policy:` of a recipe: a reward and an algorithm, of captions, of answers, or of images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import PlannedCalls
@@ -79,9 +79,8 @@ class Policy(StageConfig):
         return self.algorithm.estimate(self.reward, size, captioners)
 
     def describe(self) -> str:
-        """Return a line for reports."""
-        reward = f"; reward: {self.reward.describe()}" if self.reward else ""
-        return f"{self.algorithm.describe()}{reward}"
+        """Describe the training in sentences, for reports."""
+        return " ".join([*([self.reward.describe()] if self.reward else []), self.algorithm.describe()])
 
 
 class CaptionPolicy(Policy):
@@ -103,3 +102,16 @@ class ImagePolicy(Policy):
 
     reward: ImageReward | None = None
     algorithm: ImageAlgorithm
+
+
+_KINDS: dict[str, type[Policy]] = {"rlr3": AnswerPolicy, "rubricrl": ImagePolicy}
+"""Pipeline → kind of its policy, where it does not caption."""
+
+
+def recorded_policy(recipe: Mapping[str, object]) -> Policy | None:
+    """Return the policy of a run's stored recipe; None if it has none that can be read."""
+    kind = _KINDS.get(str(recipe.get("pipeline")), CaptionPolicy)
+    try:
+        return kind.model_validate(recipe.get("policy"))
+    except ValidationError:
+        return None

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from rubricworks.data.alarm import Alarm
 from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
 from rubricworks.methods.balcaprl.advantage_groups import REWARDS, gated_rewards, reward_groups
-from rubricworks.methods.balcaprl.training_settings import training_sentences, training_settings
 from rubricworks.metrics import Interval
+from rubricworks.policy.policy import recorded_policy
+from rubricworks.policy.rewards.caption_scores import CaptionScoresReward, LengthGate, LinearLength, Weights
 from rubricworks.reports.charts import Series, SeriesChart, curve, series_chart, value_bounds
 from rubricworks.reports.examples import examples
 from rubricworks.reports.formats import (
@@ -183,7 +184,7 @@ def reward_steps(rows: Iterable[dict[str, Any]]) -> list[RewardStep]:
 
 def balanced_training(run: RunFolder) -> Block:
     """Curves of the three rewards, the captions' length, and the share of shut gates; of one reward for the peers."""
-    settings = training_settings(run.recipe)
+    gate = _length_gate(run)
     steps = reward_steps(run.rows(f"{TRAINING}/caption_grades", _GRADES))
     if not steps:
         return replace(training(run, noun="caption"), details={"training": None})
@@ -198,11 +199,23 @@ def balanced_training(run: RunFolder) -> Block:
     return training_block(
         run,
         {TRAINING: read_steps(run.path, TRAINING) or of_grades},
-        reward_charts(steps, settings.gate, run.alarm(TRAINING)),
-        note=gated if settings.gate and settings.reward == "balanced" else "",
+        reward_charts(steps, gate, run.alarm(TRAINING)),
+        note=gated if gate else "",
         metrics={f"{name}_reward": value for name, value in (judged[-1] if judged else {}).items()},
         details={"training": details},
     )
+
+
+def _caption_scores(run: RunFolder) -> CaptionScoresReward | None:
+    """The reward of the run's training, unless it has another one or no recipe."""
+    policy = recorded_policy(run.recipe)
+    return policy.reward if policy and isinstance(policy.reward, CaptionScoresReward) else None
+
+
+def _length_gate(run: RunFolder) -> tuple[float, float] | None:
+    reward = _caption_scores(run)
+    length = reward.length if reward else None
+    return (length.lower, length.upper) if isinstance(length, LengthGate) else None
 
 
 def reward_charts(steps: list[RewardStep], gate: tuple[float, float] | None, alarm: Alarm | None) -> list[SeriesChart]:
@@ -235,8 +248,9 @@ def reward_charts(steps: list[RewardStep], gate: tuple[float, float] | None, ala
 
 def advantages(run: RunFolder) -> Block:
     """Interactive maps of what the rewards of real rollouts are worth, by GRPO and by c-GDPO."""
-    settings = training_settings(run.recipe)
-    groups = reward_groups(run.path, settings.weights, seed=run.seed)
+    reward, policy = _caption_scores(run), recorded_policy(run.recipe)
+    weights = (reward.weights if reward else Weights()).in_order
+    groups = reward_groups(run.path, weights, seed=run.seed)
     title = "What a rollout's rewards are worth"
     if not groups:
         text = "There is no group to show: no graded group of this run has three judged rollouts."
@@ -247,10 +261,10 @@ def advantages(run: RunFolder) -> Block:
         folder=_VIEWER,
         groups=groups,
         rewards=REWARDS,
-        weights=settings.weights,
-        linear=settings.control == "linear",
-        grpo=settings.objective == "grpo",
-        viewer={"rewards": REWARDS, "weights": settings.weights, "groups": data},
+        weights=weights,
+        linear=reward is not None and isinstance(reward.length, LinearLength),
+        grpo=policy is not None and getattr(policy.algorithm, "advantages", "c-gdpo") != "c-gdpo",
+        viewer={"rewards": REWARDS, "weights": weights, "groups": data},
     )
     return Block(
         "advantages",
@@ -263,7 +277,9 @@ def advantages(run: RunFolder) -> Block:
 
 
 def method_notes(run: RunFolder) -> Block:
-    notes = [("Rewards of this training.", " ".join(training_sentences(run.recipe))), *_NOTES]
+    policy = recorded_policy(run.recipe)
+    rewards = policy.describe() if policy else "The run has no recipe, so its reward is not known here."
+    notes = [("Rewards of this training.", rewards), *_NOTES]
     if run.recipe.get("world"):
         notes.insert(0, ("What is simulated.", _SIMULATED))
     return Block("method", "How to read this", [Notes(notes)], name="Method")

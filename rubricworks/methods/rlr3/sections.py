@@ -1,6 +1,6 @@
 """Report of an RLR³ run: headline, Figure 2 and Table 2, and the sections of its stages with Tables 1 and 3 to 5."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from rubricworks.evaluation.scoreboard import BASE
 from rubricworks.methods.rlr3.accuracy import ARM_GAIN, ARMS, Accuracies, Accuracy, read_accuracies
 from rubricworks.methods.rlr3.stage_sections import NAMES, corpus, genrm, judge_audit, labels
 from rubricworks.metrics import Interval
+from rubricworks.policy.policy import recorded_policy
 from rubricworks.reports.charts import MilestoneCurve, SeriesChart, milestone_chart
 from rubricworks.reports.data import rubrics
 from rubricworks.reports.examples import examples
@@ -25,12 +26,6 @@ from rubricworks.reports.training import training
 from rubricworks.stages.release.judge_trust import audited_rubrics, judge_errors
 
 GAINS = (ARM_GAIN, "rlr3", "rlvr")
-_EXPOSURES = {
-    "text": ", shown neither the image nor the verifiers' targets",
-    "image": ", shown the image as well",
-    "targets": ", shown the verifiers' targets as well",
-    "unverified": ", given the targets as words and no verifier",
-}
 """Exposure of the policy's judge → text."""
 _FIGURE_2 = (
     "Right answers in percent at every milestone, averaged over tasks; shaded: 95 % intervals. The large marker is an "
@@ -291,26 +286,13 @@ def gain_name(name: str) -> str:
 
 
 def method_notes(run: RunFolder) -> Block:
-    trainer = f"RLVR rewards the final answer in the last box and calls no model. {reward_sentence(run.recipe)}"
+    policy = recorded_policy(run.recipe)
+    checklist = f" For RLR³ {policy.reward.describe()}" if policy and policy.reward else ""
+    trainer = f"RLVR rewards the final answer in the last box and calls no model.{checklist}"
     notes = [*_NOTES[:1], ("One trainer, the same questions.", trainer), *_NOTES[1:]]
     if run.recipe.get("world"):
         notes.insert(0, ("What is simulated.", _SIMULATED))
     return Block("method", "How to read this", [Notes(notes)], name="Method")
-
-
-def reward_sentence(recipe: Mapping[str, Any]) -> str:
-    """Describe RLR³'s reward, including ablations; only in general without a recipe."""
-    policy = recipe.get("policy")
-    if not isinstance(policy, dict):
-        return "RLR³ executes the whole checklist."
-    judge = policy.get("judge")
-    model = judge.get("model") if isinstance(judge, dict) else None
-    exposure = _EXPOSURES.get(str(policy.get("exposure", "text")), "")
-    rules = [
-        "credits are remapped in each group" if policy.get("remap", True) else "credits are not remapped",
-        "a failed essential criterion gives 0" if policy.get("gate", True) else "no criterion gates the reward",
-    ]
-    return f"For RLR³ {model or 'a judge'} executes the whole checklist{exposure}; {', and '.join(rules)}."
 
 
 def success_lines(summary: RunSummary) -> list[str]:

@@ -55,7 +55,7 @@ class Algorithm(BaseModel, ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a line for reports."""
+        """Describe it in a sentence or two, for reports."""
 
     def versions(self) -> dict[str, str]:
         """Versions of what the training depends on besides its settings."""

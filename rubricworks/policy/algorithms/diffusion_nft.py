@@ -27,4 +27,4 @@ class DiffusionNft(DiffusionNftConfig, Algorithm):
         yield from policy_plan(reward, self, size)
 
     def describe(self) -> str:
-        return f"DiffusionNFT, {self.form} form"
+        return f"DiffusionNFT trains on it, in its {self.form} form."

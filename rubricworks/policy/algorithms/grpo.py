@@ -14,7 +14,7 @@ from rubricworks.policy.rewards.image_rubric import ImageRubricReward
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.training import image_dataset, prompt_rows, train
 from rubricworks.training.checkpoints import last_step
-from rubricworks.training.config import CodeGrpoConfig, PolicyConfig, TextGrpoConfig, UnprobedGrpoConfig
+from rubricworks.training.config import CodeGrpoConfig, GrpoConfig, PolicyConfig, TextGrpoConfig, UnprobedGrpoConfig
 
 if TYPE_CHECKING:
     from rubricworks.training.policy.response_statistics import Statistic
@@ -54,7 +54,7 @@ class Grpo(TextGrpoConfig, Algorithm):
         yield from policy_plan(reward, self, size)
 
     def describe(self) -> str:
-        return f"GRPO, loss {self.loss}"
+        return describe_grpo(self)
 
 
 class AnswerGrpo(UnprobedGrpoConfig, Grpo):
@@ -77,7 +77,20 @@ class CodeGrpo(CodeGrpoConfig, Algorithm):
         yield from policy_plan(reward, self, size)
 
     def describe(self) -> str:
-        return f"GRPO, loss {self.loss}"
+        return describe_grpo(self)
+
+
+_ADVANTAGES = {
+    "group": "rewards normalised in their group",
+    "batch": "rewards centred in their group and divided by the deviation of the batch",
+    "centred": "rewards centred in their group",
+    "c-gdpo": "each reward normalised in its group before they are added by weight (c-GDPO)",
+}
+
+
+def describe_grpo(config: GrpoConfig) -> str:
+    """Describe a training by GRPO in a sentence."""
+    return f"GRPO trains on it: loss {config.loss}, {_ADVANTAGES[config.advantages]}."
 
 
 def build_reward(stage: PolicyStage, config: PolicyConfig) -> tuple[PreparedReward, DeadLetters]:

@@ -61,7 +61,7 @@ class PictureSft(SupervisedConfig, Algorithm):
         return iter(())
 
     def describe(self) -> str:
-        return "SFT on captioned pictures"
+        return "The generator was trained on captioned pictures (SFT), without any reward."
 
 
 class BestOfN(SupervisedConfig, Algorithm):
@@ -136,7 +136,7 @@ class BestOfN(SupervisedConfig, Algorithm):
         yield from reward.estimate(replace(size, rollouts=size.samples * self.images))
 
     def describe(self) -> str:
-        return f"SFT on the {self.keep} best of {self.images} images of a prompt"
+        return f"The generator was trained on the {self.keep} best of {self.images} images of each prompt (SFT)."
 
 
 def _tokens(targets: "Tensor") -> int:

@@ -61,7 +61,7 @@ class RewriteSft(SftConfig, Algorithm):
         yield from grading_plan(reward.judge, *grading_calls(drafts, reward.call_per))
 
     def describe(self) -> str:
-        return f"SFT on the student's captions, rewritten up to {self.attempts} times"
+        return f"The policy was trained on its own captions (SFT), each rewritten up to {self.attempts} times."
 
 
 def rewritten_captions(options: RewriteSft, reward: RubricReward, job: Job, *, seed: int) -> dict[str, tuple[str, ...]]:

@@ -70,7 +70,8 @@ class Sft(SftConfig, Algorithm):
             yield PlannedCalls("caption", self.captioner, size.samples, IMAGE_TOKENS, CAPTION_TOKENS)
 
     def describe(self) -> str:
-        return f"SFT on captions {f'by {self.captioner.model}' if self.captioner else 'that came with the images'}"
+        captions = f"captions by {self.captioner.model}" if self.captioner else "the captions that came with the images"
+        return f"The policy was trained on {captions} (SFT), without any reward."
 
 
 def captions_by(captioner: str, table: Path) -> dict[str, tuple[str, ...]]:

@@ -44,7 +44,7 @@ class AnswerReward(Reward):
         return iter(())
 
     def describe(self) -> str:
-        return "the final answer, checked by a verifier"
+        return "The reward is the verifier's score of the final answer, in the last box; no model is called."
 
 
 def _answer_rubrics(job: Job) -> dict[str, str]:

@@ -23,6 +23,11 @@ from rubricworks.runtime.job import Job, model_dir
 
 GRADES = "caption_grades"
 """Table of the gradings, one row per caption of a training step."""
+_TESTS: dict[Pointability, str] = {
+    "strict": "true of the image and pointable",
+    "evidence": "true of the image and justified by what can be seen",
+    "off": "true of the image, pointable or not",
+}
 _REWARDS = ("precision", "recall", "linguistic")
 
 
@@ -134,8 +139,24 @@ class CaptionScoresReward(Reward):
         yield from scorer.plan(Workload(responses=size.rollouts, compared=0))
 
     def describe(self) -> str:
+        verified = f"; {self.verifier.model}, which sees the image, verifies the claims" if self.verifier else ""
         weights = ", ".join(f"{name} {weight:g}" for name, weight in zip(_REWARDS, self.weights.in_order, strict=True))
-        return f"caption scores ({weights}), length {self.length.type if self.length else 'free'}"
+        return (
+            f"{self.judge.model} lists what caption and reference claim and rates the caption's language{verified}. "
+            f"Precision is the share of the caption's claims that are {_TESTS[self.pointability]}; recall the share of "
+            "the reference's claims that the caption covers; linguistic the mean of clarity, fluency and coherency, "
+            f"brought to 0 to 1; {self._length_rule()}. Weights: {weights}."
+        )
+
+    def _length_rule(self) -> str:
+        match self.length:
+            case LengthGate(lower=lower, upper=upper):
+                return (
+                    f"linguistic is 0 unless the caption has {lower:g} to {upper:g} times the tokens of its reference"
+                )
+            case LinearLength(lower=lower, upper=upper):
+                return f"the advantage falls linearly outside {lower:g} to {upper:g} times the tokens of the reference"
+        return "nothing controls the length"
 
 
 def _grade_row(step: Any, at: int, grade: CaptionGrade) -> Row:

@@ -18,6 +18,12 @@ CRITERIA_PER_CHECKLIST = 3
 CHECKLIST_TOKENS = CRITERIA_PER_CHECKLIST * TOKENS_PER_CRITERION
 EXECUTION_TOKENS = (GUIDE_TOKENS + CAPTION_TOKENS + CHECKLIST_TOKENS, 2 * CHECKLIST_TOKENS)
 """Tokens in and out of one call that executes a checklist."""
+_EXPOSED = {
+    "text": ", shown neither the image nor the verifiers' targets",
+    "image": ", shown the image as well",
+    "targets": ", shown the verifiers' targets as well",
+    "unverified": ", given the targets as words and no verifier",
+}
 
 
 class ChecklistReward(Reward):
@@ -56,5 +62,9 @@ class ChecklistReward(Reward):
             yield PlannedCalls("judge", judge, size.rollouts, *EXECUTION_TOKENS)
 
     def describe(self) -> str:
-        parts = [name for name, on in (("remapped", self.remap), ("gated", self.gate), ("masked", self.mask)) if on]
-        return ", ".join(["checklist", *parts, f"executed by {describe_judge(self.judge)} ({self.exposure})"])
+        rules = [
+            "credits are remapped in each group" if self.remap else "credits are not remapped",
+            "a failed essential criterion gives 0" if self.gate else "no criterion gates the reward",
+        ]
+        judge = f"{describe_judge(self.judge)} executes the whole checklist{_EXPOSED[self.exposure]}"
+        return f"{judge}; {', and '.join(rules)}."

@@ -34,4 +34,4 @@ class EndpointsReward(Reward):
             yield PlannedCalls("reward", endpoint, size.rollouts, _PROMPT + IMAGE_TOKENS, _SCORE)
 
     def describe(self) -> str:
-        return f"scores of {', '.join(endpoint.model for endpoint in self.endpoints)}"
+        return f"The reward is the score of {', '.join(endpoint.model for endpoint in self.endpoints)}."

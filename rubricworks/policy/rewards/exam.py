@@ -49,7 +49,10 @@ class ExamReward(Reward):
         yield PlannedCalls("exam", self.taker, calls, CAPTION_TOKENS + 150, 2)
 
     def describe(self) -> str:
-        return f"exam by {self.writer.model}, taken by {self.taker.model} from the caption"
+        return (
+            f"The reward is that of CapRL: how many questions {self.taker.model} answers right from the caption alone; "
+            f"{self.writer.model} wrote them."
+        )
 
 
 class ExamAccuracy:

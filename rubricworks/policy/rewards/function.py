@@ -39,4 +39,4 @@ class FunctionReward(Reward):
         return iter(())
 
     def describe(self) -> str:
-        return f"the function {self.function}"
+        return f"The reward is the function {self.function}."

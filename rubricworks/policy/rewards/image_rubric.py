@@ -130,4 +130,7 @@ class ImageRubricReward(Reward):
                 yield PlannedCalls("audit", judge, probes, tokens_in, tokens_out)
 
     def describe(self) -> str:
-        return f"rubric, graded by {describe_judge(self.judge)}, one call per {self.call_per}"
+        return (
+            f"The reward is the weight of the rubric's criteria that an image meets; {describe_judge(self.judge)} "
+            f"grades them, one call per {self.call_per}."
+        )

@@ -41,7 +41,8 @@ class LikertReward(Reward):
         yield PlannedCalls("judge", self.judge, size.rollouts, tokens, 2)
 
     def describe(self) -> str:
-        return f"rating by {self.judge.model}, {'relative to a reference' if self.reference else 'without a reference'}"
+        reference = "relative to a reference" if self.reference else "without a reference"
+        return f"The reward is a rating of the caption by {self.judge.model}, {reference}."
 
 
 class LikertRating:

@@ -93,7 +93,7 @@ class Reward(BaseModel, ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a line for reports."""
+        """Describe it in a sentence or two, for reports."""
 
     def versions(self) -> dict[str, str]:
         """Versions of what the reward depends on besides its settings."""

@@ -28,7 +28,7 @@ class RougeLReward(Reward):
         return iter(())
 
     def describe(self) -> str:
-        return "ROUGE-L against the caption that came with the image"
+        return "The reward is ROUGE-L against the caption that came with the image."
 
 
 class Overlap:

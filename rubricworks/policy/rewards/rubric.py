@@ -186,4 +186,7 @@ class RubricReward(Reward):
             yield from gradings((2 + size.steps // self.canary.every) * self.canary.samples)
 
     def describe(self) -> str:
-        return f"rubric, graded by {describe_judge(self.judge)}, one call per {self.call_per}"
+        return (
+            f"The reward is the weight of the rubric's criteria that a caption meets; {describe_judge(self.judge)} "
+            f"grades them, one call per {self.call_per}."
+        )

@@ -4,20 +4,24 @@ Figures of agreement are those of the file that corrected the rewards, or else o
 report (`report.agreement`).
 """
 
-from typing import Any
-
 from pydantic import JsonValue
 
 from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
+from rubricworks.policy.judges import CascadeJudge, graders
+from rubricworks.policy.policy import recorded_policy
 from rubricworks.policy.rewards.canary import CANARY_FILE, CanaryRecord
+from rubricworks.policy.rewards.checklist import ChecklistReward
+from rubricworks.policy.rewards.image_rubric import ImageRubricReward
 from rubricworks.policy.rewards.measured_rates import (
     AGREEMENT_FILE,
+    MeasuredRates,
     OtherJudge,
     measured_identity,
     stated_rates,
 )
+from rubricworks.policy.rewards.rubric import RubricReward
 from rubricworks.reports.agreement import errors_text, identity_text, probe_lines
 from rubricworks.reports.formats import interval, number, percent, percent_interval, signed, signed_interval, whole
 from rubricworks.reports.page import Block
@@ -81,7 +85,7 @@ def judge_errors(run: RunFolder) -> Block | None:
     texts = _judge_sentences(run, agreement)
     if agreement and agreement.probe:
         texts += [f"{line}." for line in probe_lines(agreement.probe)]
-    if rates := _noise_rates(run.recipe, agreement):
+    if rates := _noise_rates(run, agreement):
         by_criteria = "; ".join(
             f"of {criteria}, it credits {percent(rate.false_positive)} of what is not met (false positives) and does "
             f"not credit {percent(rate.false_negative)} of what is (false negatives)"
@@ -112,43 +116,47 @@ def _canary(canary: CanaryRecord) -> Text:
     )
 
 
-def _noise_rates(recipe: dict[str, Any], agreement: AgreementReport | None) -> list[tuple[str, NoiseRates]]:
+def _reward(run: RunFolder) -> RubricReward | ChecklistReward | ImageRubricReward | None:
+    """The reward of the run's training, if judges grade by rubrics."""
+    policy = recorded_policy(run.recipe)
+    reward = policy.reward if policy else None
+    return reward if isinstance(reward, RubricReward | ChecklistReward | ImageRubricReward) else None
+
+
+def _noise_rates(run: RunFolder, agreement: AgreementReport | None) -> list[tuple[str, NoiseRates]]:
     """Error rates of the judge that rewards are corrected for, each with the criteria that it holds for."""
-    written = (recipe.get("policy") or {}).get("noise_correction") or {}
-    if file := written.get("agreement"):
-        by = written.get("by_weight", False)
-        return stated_rates(agreement, _judge_name(recipe), file, by_weight=by) if agreement else []
-    by_weight = {} if "false_positive" in written else written
-    rates = {f"criteria of weight {weight}": pair for weight, pair in by_weight.items()} or {"all criteria": written}
-    return [(criteria, NoiseRates.model_validate(pair)) for criteria, pair in rates.items() if pair]
+    reward = _reward(run)
+    match reward.noise_correction if isinstance(reward, RubricReward) else None:
+        case MeasuredRates(agreement=file, by_weight=by_weight):
+            return stated_rates(agreement, _judge_name(run), file, by_weight=by_weight) if agreement else []
+        case NoiseRates() as pair:
+            return [("all criteria", pair)]
+        case dict() as by_weight:
+            return [(f"criteria of weight {weight:g}", pair) for weight, pair in by_weight.items()]
+    return []
 
 
-def _judge_name(recipe: dict[str, Any]) -> str:
-    return " + ".join(model for model, _ in _judges(recipe))
+def _judge_name(run: RunFolder) -> str:
+    return " + ".join(model for model, _ in _judges(run))
 
 
-def _judges(recipe: dict[str, Any]) -> list[tuple[str, str]]:
+def _judges(run: RunFolder) -> list[tuple[str, str]]:
     """Model and revision of each judge of the policy."""
-    policy = recipe.get("policy") or {}
-    judges = (policy.get("judge"), *(policy.get("more_judges") or ()))
-    return [_model(judge) for judge in judges if judge and "model" in judge]
-
-
-def _model(endpoint: dict[str, Any]) -> tuple[str, str]:
-    return str(endpoint["model"]), str(endpoint.get("revision") or "")
+    reward = _reward(run)
+    return [(endpoint.model, endpoint.revision) for endpoint in graders(reward.judge)] if reward else []
 
 
 def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
     """Reason why the file's figures are not of the judges that graded this run; empty if they are."""
-    judges, pinned = _judges(run.recipe), read_identities(run.path / IDENTITY_FILE)
-    if not judges:
+    judges, pinned, reward = _judges(run), read_identities(run.path / IDENTITY_FILE), _reward(run)
+    if not judges or reward is None:
         return ""
-    graders = [(_judge_name(run.recipe), judges)]
-    if escalation := run.recipe["policy"].get("escalate_to"):
-        strong = _model(escalation["judge"])
-        graders.append((f"{judges[0][0]} > {strong[0]}", [*judges, strong]))
+    names = [(_judge_name(run), judges)]
+    if isinstance(reward.judge, CascadeJudge):
+        strong = reward.judge.strong.model, reward.judge.strong.revision
+        names.append((f"{judges[0][0]} > {strong[0]}", [*judges, strong]))
     problems = []
-    for name, endpoints in graders:
+    for name, endpoints in names:
         entries = {model: pinned.get(model, ()) for model, _ in endpoints}
         prompts = {prompt for of_model in entries.values() for entry in of_model for prompt in entry.prompts}
         answers = {
@@ -163,7 +171,7 @@ def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
 
 def _judge_sentences(run: RunFolder, agreement: AgreementReport | None) -> list[str]:
     """Models that the policy's judges answered as, and what `rubricworks agreement` measured of their errors."""
-    name, pinned = _judge_name(run.recipe), read_identities(run.path / IDENTITY_FILE)
+    name, pinned = _judge_name(run), read_identities(run.path / IDENTITY_FILE)
     entries = tuple(entry for model in name.split(" + ") for entry in pinned.get(model, ()))
     sentences = [identity_text(JudgeIdentity(rater=name, judge=name, entries=entries))] if entries else []
     if agreement:

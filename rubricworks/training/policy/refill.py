@@ -66,8 +66,8 @@ def check_reward_passes(rewards: Sequence[object], criterion: str | None) -> Non
     """Raise UserError if a criterion is named and no reward logs which rollouts pass it."""
     if criterion is not None and not any(getattr(reward, "criterion", None) == criterion for reward in rewards):
         raise UserError(
-            f"policy.algorithm.refill.criterion {criterion}: this reward does not report which rollouts pass a criterion; "
-            "leave it out, or train on a rubric"
+            f"policy.algorithm.refill.criterion {criterion}: this reward does not report which rollouts pass a "
+            "criterion; leave it out, or train on a rubric"
         )
 
 
