@@ -138,7 +138,7 @@ def _without_tags(recipe: type[Recipe], loc: Sequence[Any]) -> list[Any]:
     fields: list[Any] = []
     for part in loc:
         tagged = [kind for kind in kinds if _tag_of(kind) == part]
-        if tagged and not any(part in _fields_of(kind) for kind in kinds):
+        if tagged and sum(bool(_fields_of(kind)) for kind in kinds) > 1:
             kinds = tagged
             continue
         fields.append(part)

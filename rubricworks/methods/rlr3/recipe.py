@@ -91,7 +91,7 @@ class Rlr3Recipe(Recipe):
             "genrm_data": self.genrm_data,
             "train_genrm": self.genrm,
             "audit": self.audit,
-            "train_rlvr": self.policy.model_copy(update={"reward": AnswerReward()}),
+            "train_rlvr": self.policy.model_copy(update={"reward": AnswerReward(type="answer")}),
             "train_rlr3": self.policy,
             "score": self.evaluation,
             "promote": self.promotion,

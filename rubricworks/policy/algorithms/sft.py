@@ -39,9 +39,9 @@ class Sft(SftConfig, Algorithm):
     that came with the images."""
 
     def train(self, stage: PolicyStage) -> None:
-        train_on_captions(stage, self._captions(stage), self)
+        train_on_captions(stage, self.captions(stage), self)
 
-    def _captions(self, stage: PolicyStage) -> dict[str, tuple[str, ...]]:
+    def captions(self, stage: PolicyStage) -> dict[str, tuple[str, ...]]:
         """sample_id → the captions of a training sample that the policy learns.
 
         Raises:

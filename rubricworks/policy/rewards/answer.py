@@ -22,7 +22,7 @@ from rubricworks.training.config import TextRollouts
 class AnswerReward(Reward):
     """Score of the answer in the last box."""
 
-    type: Literal["answer"] = "answer"
+    type: Literal["answer"]
 
     def build(self, training: Training) -> PreparedReward:
         rubrics = _answer_rubrics(training.job)

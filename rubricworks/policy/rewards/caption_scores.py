@@ -68,7 +68,7 @@ class _LengthRange(_Options):
 class LengthGate(_LengthRange):
     """The linguistic reward is 0 for a caption outside the range."""
 
-    type: Literal["gate"] = "gate"
+    type: Literal["gate"]
 
 
 class LinearLength(_LengthRange):
@@ -93,7 +93,7 @@ class CaptionScoresReward(Reward):
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
     as in the paper (`grading.assertions.texts`)."""
     weights: Weights = Weights()
-    length: Annotated[LengthGate | LinearLength, Field(discriminator="type")] | None = LengthGate()
+    length: Annotated[LengthGate | LinearLength, Field(discriminator="type")] | None = LengthGate(type="gate")
     """Control of a caption's length relative to its reference; null = none."""
 
     def build(self, training: Training) -> PreparedReward:

@@ -1,6 +1,6 @@
 """Rubric reward: weighted credits of the criteria of a caption's sample, by judges (RubiCap, section 3.3)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Literal
 
@@ -171,11 +171,13 @@ class RubricReward(Reward):
             temperature=training.rollouts.temperature,
         )
 
-    def _open_canary(self, judge: OpenJudge, job: Job, rubrics: Mapping[str, str]) -> Canary | None:
+    def _open_canary(self, judge: OpenJudge, job: Job, rubrics: Mapping[str, str]) -> Callable[[int], None] | None:
         if self.canary is None or not is_main():
             return None
         # A grading's draws have seeds of their own: those of the one before would be answered by the run's cache.
-        return Canary(self.canary, job, lambda number: judge.grader(seed=judge.draws * number, binary=True), rubrics)
+        return Canary(
+            self.canary, job, lambda number: judge.grader(seed=judge.draws * number, binary=True), rubrics
+        ).after_step
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
         def gradings(responses: int) -> list[PlannedCalls]:

@@ -10,9 +10,11 @@ from audited import write_stage_table
 from safetensors.torch import load_file
 from scripted_server import ScriptedServer, fail
 from small_policy import GROUP, LONGEST, block, judge, make_inputs
+from training_configs import policy_json
 
 from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
+from rubricworks.policy.algorithms.grpo import AnswerGrpo
 from rubricworks.rewards import format_mask, group_rewards
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.launch import launch
@@ -40,8 +42,15 @@ def server() -> Iterator[ScriptedServer]:
     server.close()
 
 
-def train(stage: str, run: Path, inputs: dict[str, str], **config: Any) -> Path:
-    return Path(launch(stage, json.dumps({**SHAPE, **config}), str(run), {name: inputs[name] for name in TRAINED_ON}))
+def train(stage: str, run: Path, inputs: dict[str, str], *, judge: Any = None, parts: Any = (), **options: Any) -> Path:
+    """Train by the checklists that a judge executes, or without one by the answers alone.
+
+    Args:
+        parts: further settings of the checklists' reward.
+    """
+    reward = {"type": "checklist", "judge": judge, **dict(parts)} if judge else {"type": "answer"}
+    config = policy_json(reward, AnswerGrpo, **{**SHAPE, **options})
+    return Path(launch(stage, config, str(run), {name: inputs[name] for name in TRAINED_ON}))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +127,7 @@ def test_judge_is_called_once_a_response_without_image_or_target(rlr3, server):
 def test_leaving_out_parts_of_the_reward_gives_the_weighted_share(inputs, server, tmp_path):
     endpoint = {"url": server.url, "model": "scorer"}
     parts = {"remap": False, "gate": False, "mask": False}
-    out = train("train_rlr3", tmp_path, inputs, judge=endpoint, steps=2, **parts)
+    out = train("train_rlr3", tmp_path, inputs, judge=endpoint, steps=2, parts=parts)
     for rows, cards in groups(out):
         for row, card in zip(rows, cards, strict=True):
             answer, looks = card.credits

@@ -8,22 +8,24 @@ import pytest
 from coloured_squares import squares
 from rubric_squares import make_inputs, rubric
 from scripted_server import fail, say
+from training_configs import policy_json
 
 from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
-from rubricworks.methods.rubicap.peers.captions import rewriting_prompt, supervised_captions
-from rubricworks.methods.rubicap.peers.config import SupervisedPeer
 from rubricworks.metrics.rouge import rouge_l
+from rubricworks.policy.algorithms.algorithm import PolicyStage
+from rubricworks.policy.algorithms.rewrite_sft import RewriteSft, rewriting_prompt
+from rubricworks.policy.algorithms.sft import Sft
+from rubricworks.policy.policy import CaptionPolicy
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import open_job
 from rubricworks.runtime.launch import launch
 
 pytest.importorskip("trl")
 
 SFT = {"steps": 1, "batch_size": 2, "learning_rate": 1e-3}
-RL = {"epochs": None, "steps": 1, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
+RL = {"steps": 1, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +33,23 @@ def inputs(tmp_path_factory) -> dict[str, str]:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
-def train(run: Path, inputs: dict[str, str], judge: str, **config: Any) -> Path:
-    endpoint = {"url": judge, "model": "judge", "attempts": 1}
-    return Path(launch("train_policy", json.dumps({"judge": endpoint, **RL, **config}), str(run), inputs))
+def train(run: Path, inputs: dict[str, str], reward: dict[str, Any]) -> Path:
+    return Path(launch("train_policy", policy_json(reward, **RL), str(run), inputs))
 
 
-def captions_of(peer: SupervisedPeer, inputs: dict[str, str], run: Path) -> dict[str, tuple[str, ...]]:
-    job = open_job("train_policy", StageConfig(), run, {name: Path(path) for name, path in inputs.items()})
-    return supervised_captions(peer, job, seed=1)
+def rewrite(run: Path, inputs: dict[str, str], judge: str, **options: Any) -> Path:
+    reward = {"type": "rubric", "judge": {"url": judge, "model": "judge", "attempts": 1}}
+    return Path(launch("train_policy", policy_json(reward, RewriteSft, **SFT, **options), str(run), inputs))
+
+
+def captions_of(captioner: Endpoint | None, inputs: dict[str, str], run: Path) -> dict[str, tuple[str, ...]]:
+    config = CaptionPolicy(algorithm=Sft(type="sft", captioner=captioner))
+    job = open_job("train_policy", config, run, {name: Path(path) for name, path in inputs.items()})
+    return config.algorithm.captions(PolicyStage(config, job, None))
 
 
 def test_sft_learns_the_first_reference_of_each_training_sample(inputs, tmp_path):
-    captions = captions_of(SupervisedPeer(kind="sft"), inputs, tmp_path)
+    captions = captions_of(None, inputs, tmp_path)
     expected = {f"s{n}": (text,) for n, (_, _, text) in enumerate(squares()) if n not in (3, 5, 7)}
     assert captions == expected
 
@@ -50,11 +57,11 @@ def test_sft_learns_the_first_reference_of_each_training_sample(inputs, tmp_path
 def test_a_teachers_captions_are_the_committees_and_another_captioner_is_asked_once(inputs, serve, tmp_path):
     server = serve(lambda at, body: say("a square .") if at % 4 else fail(400, "no"))
     teacher = Endpoint(url=server.url, model="teacher", attempts=1)
-    captions = captions_of(SupervisedPeer(kind="sft", captioner=teacher), inputs, tmp_path / "a")
+    captions = captions_of(teacher, inputs, tmp_path / "a")
     assert not server.chats
     assert captions["s1"] == (f"a {squares()[1][2]}",)
     assert "s0" not in captions
-    stranger = SupervisedPeer(kind="sft", captioner=teacher.model_copy(update={"model": "stranger"}))
+    stranger = teacher.model_copy(update={"model": "stranger"})
     captions = captions_of(stranger, inputs, tmp_path / "b")
     assert len(server.chats) == 10  # the training samples alone
     assert all("image_url" in chat.text for chat in server.chats)
@@ -97,8 +104,7 @@ def test_a_caption_is_rewritten_until_it_meets_every_criterion(inputs, serve, tm
     texts["s4"] = ["here", "here", "here", "here"]
     engine = Engine({name: list(said) for name, said in texts.items()})
     monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: engine)
-    peer = {"kind": "rubric_sft", "attempts": 3, "follows_instructions": follows, "sft": SFT}
-    out = train(tmp_path, inputs, serve(grade).url, peer=peer)
+    out = rewrite(tmp_path, inputs, serve(grade).url, attempts=3, follows_instructions=follows)
     # "red" earns 3 of 4 and "square" 1; of captions without a verdict none is learnt.
     rows = {row["sample_id"]: row for row in read_rows(out / "rewritten")}
     assert {name: rows[name]["caption"] for name in texts if name in rows} == {
@@ -116,7 +122,7 @@ def test_a_caption_is_rewritten_until_it_meets_every_criterion(inputs, serve, tm
     assert [count_rows(out / name) for name in ("rollouts", "scorecards")] == [0, 0]
     card = (out / "model" / "README.md").read_text()
     assert "- rubrics: sha256 " in card
-    assert "kind: rubric_sft" in card
+    assert "type: rewrite_sft" in card
 
 
 def test_a_student_without_a_caption_of_words_is_not_trained(inputs, serve, tmp_path, monkeypatch):
@@ -124,13 +130,11 @@ def test_a_student_without_a_caption_of_words_is_not_trained(inputs, serve, tmp_
 
     monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: engine)
     with pytest.raises(UserError, match="none of the samples has a rubric and a caption that could be judged"):
-        train(tmp_path, inputs, serve(grade).url, peer={"kind": "rubric_sft", "attempts": 1, "sft": SFT})
+        rewrite(tmp_path, inputs, serve(grade).url, attempts=1)
 
 
-def test_rouge_l_is_the_reward_against_the_first_reference_and_asks_nobody(inputs, serve, tmp_path):
-    server = serve(grade)
-    out = train(tmp_path, inputs, server.url, peer={"kind": "rouge_l"})
-    assert not server.chats
+def test_rouge_l_is_the_reward_against_the_first_reference(inputs, tmp_path):
+    out = train(tmp_path, inputs, {"type": "rouge_l"})
     references = {f"s{number}": text for number, (_, _, text) in enumerate(squares())}
     rows = list(read_rows(out / "rollouts"))
     assert len(rows) == 8
@@ -139,17 +143,17 @@ def test_rouge_l_is_the_reward_against_the_first_reference_and_asks_nobody(input
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["direct_likert", "reference_likert"])
-def test_a_likert_reward_is_the_rating_of_the_caption_and_a_failure_is_no_number(kind, inputs, serve, tmp_path):
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_likert_reward_is_the_rating_of_the_caption_and_a_failure_is_no_number(reference, inputs, serve, tmp_path):
     def rate(at: int, body: dict[str, Any]):
         return say(str(at % 8)) if at % 3 else fail(400, "no")
 
     rater = serve(rate)
     judge = {"url": rater.url, "model": "rater", "attempts": 1}
-    out = train(tmp_path, inputs, "http://127.0.0.1:9/v1", peer={"kind": kind, "judge": judge})
+    out = train(tmp_path, inputs, {"type": "likert", "judge": judge, "reference": reference})
     texts = [chat.text for chat in rater.chats]
     assert all("image_url" in text for text in texts)
-    assert all(("<reference>" in text) == (kind == "reference_likert") for text in texts)
+    assert all(("<reference>" in text) == reference for text in texts)
     rewards = [row["reward"] and round(row["reward"], 6) for row in read_rows(out / "rollouts")]
     assert {None} < set(rewards) < {None, *(points / 10 for points in range(8))}
     assert count_rows(out / "dead_letters") == rewards.count(None)
@@ -160,8 +164,8 @@ def test_caprls_reward_is_taken_in_exams_that_are_written_for_the_training_sampl
     writer = serve(lambda at, body: say(json.dumps({"questions": [question] * 4})))
     taker = serve(lambda at, body: say("A"))
     endpoint = {"model": "x", "attempts": 1}
-    peer = {"kind": "caprl", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
-    out = train(tmp_path, inputs, "http://127.0.0.1:9/v1", peer=peer)
+    reward = {"type": "exam", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
+    out = train(tmp_path, inputs, reward)
     assert len(writer.chats) == 10
     assert count_rows(out / "write_exams") == 10
     assert all("image_url" not in chat.text for chat in taker.chats)
@@ -169,9 +173,27 @@ def test_caprls_reward_is_taken_in_exams_that_are_written_for_the_training_sampl
     assert {row["reward"] for row in read_rows(out / "rollouts")} - {0, 1}
 
 
-def test_a_peer_takes_no_other_reward_and_no_refreshed_rubrics():
-    path = recipe_path("rubicap-laptop")
-    with pytest.raises(UserError, match=r"reward and peer are both set"):
-        load_recipe(path, ["policy.reward.function=a:b"], arm="rouge_l")
-    with pytest.raises(UserError, match=r"refresh_every is 5, and policy.peer is caprl"):
-        load_recipe(path, ["policy.reward.refresh.every=5"], arm="caprl")
+REFUSED = [
+    ("rouge_l", "policy.reward.refresh={every: 5}", r"policy\.reward\.refresh: no such field"),
+    ("rouge_l", "policy.reward.canary={}", r"policy\.reward\.canary: no such field"),
+    ("rouge_l", "policy.reward.call_per=criterion", r"policy\.reward\.call_per: no such field"),
+    ("sft_expert", "policy.algorithm.refill={}", r"policy\.algorithm\.refill: no such field"),
+    ("sft_expert", "policy.algorithm.beta=0.1", r"policy\.algorithm\.beta: no such field"),
+    ("sft_expert", "policy.reward={type: rouge_l}", r"policy\.reward is rouge_l, and algorithm sft trains on texts"),
+    (
+        "rubric_sft",
+        "policy.reward={type: rouge_l}",
+        "reward is rouge_l, and algorithm rewrite_sft takes rubric",
+    ),
+    (None, "policy.reward=null", r"policy\.reward is missing: algorithm grpo trains on one"),
+    (None, "policy.reward={type: function, function: 'a:b', noise_correction: {}}", "noise_correction: no such field"),
+    (None, "policy.reward={type: function, function: 'a:b', canary: {}}", r"policy\.reward\.canary: no such field"),
+    (None, "policy.reward={type: function, function: 'a:b', judge: {type: cascade}}", r"judge: no such field"),
+]
+
+
+@pytest.mark.parametrize(("arm", "override", "message"), REFUSED)
+def test_an_option_that_would_be_ignored_does_not_exist(arm, override, message):
+    with pytest.raises(UserError, match=message) as refused:
+        load_recipe(recipe_path("rubicap-laptop"), [override], arm=arm)
+    assert len(str(refused.value).splitlines()) == 1

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import pvariance
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from report_page import text_of, write_report
 from rubric_squares import make_inputs
 from scripted_server import Said, say
 from synthetic_run import write_recipe
+from training_configs import policy_json
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -22,7 +22,7 @@ from rubricworks.runtime.launch import launch
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow
 
-RL = {"epochs": None, "steps": 2, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
+RL = {"steps": 2, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-4}
 WEIGHTS = (3, 1)
 """Of the two criteria of each rubric: its colour, and that there is a square."""
 
@@ -41,9 +41,17 @@ def grade(_: int, body: dict[str, Any]):
     return say(json.dumps({"verdicts": verdicts}))
 
 
-def train(run: Path, inputs: dict[str, str], url: str, **config: Any) -> Path:
-    endpoint = {"url": url, "model": "judge", "attempts": 1}
-    return Path(launch("train_policy", json.dumps({"judge": endpoint, **RL, **config}), str(run), inputs))
+def train(run: Path, inputs: dict[str, str], judge: dict[str, Any] | str, *, reward: Any = (), **options: Any) -> Path:
+    """Train by a rubric reward.
+
+    Args:
+        judge: the judge, or the address of one.
+        reward: further settings of the reward.
+    """
+    if isinstance(judge, str):
+        judge = {"url": judge, "model": "judge", "attempts": 1}
+    config = policy_json({"type": "rubric", "judge": judge, **dict(reward)}, **{**RL, **options})
+    return Path(launch("train_policy", config, str(run), inputs))
 
 
 def fours(rows: Sequence[Any]) -> list[Sequence[Any]]:
@@ -58,20 +66,6 @@ def groups_of(out: Path) -> list[tuple[list[float], list[list[float]]]]:
         for row in read_rows(out / "scorecards")
     ]
     return list(zip(fours(rewards), fours(credits), strict=True))
-
-
-def test_weights_by_contrast_are_those_of_the_verdicts_in_the_table(inputs, serve, tmp_path):
-    out = train(tmp_path, inputs, serve(grade).url, contrast={"strength": 0.8, "ceiling": 100})
-    moved = 0
-    for rewards, credits in groups_of(out):
-        variances = [pvariance(column) for column in zip(*credits, strict=True)]
-        mean = sum(w * v for w, v in zip(WEIGHTS, variances, strict=True)) / 4
-        factors = [0.2 + 0.8 * v / mean for v in variances] if mean else [1, 1]
-        weights = [w * factor for w, factor in zip(WEIGHTS, factors, strict=True)]
-        expected = [sum(w * y for w, y in zip(weights, row, strict=True)) / 4 for row in credits]
-        assert rewards == pytest.approx(expected)
-        moved += weights != pytest.approx(WEIGHTS)
-    assert moved
 
 
 def test_refill_draws_other_captions_where_all_pass_or_fail_a_criterion(inputs, serve, tmp_path):
@@ -100,11 +94,9 @@ def test_canary_of_a_cascade_sees_the_strong_judge_change(inputs, serve, tmp_pat
         return say(json.dumps({"verdicts": rows}))
 
     server = serve(answer)
-    strong = {"url": server.url, "model": "strong", "attempts": 1}
-    out = train(
-        tmp_path, inputs, server.url, steps=8, canary={"every": 4, "samples": 8},
-        escalate_to={"judge": strong, "repeats": 2},
-    )  # fmt: skip
+    cheap, strong = ({"url": server.url, "model": model, "attempts": 1} for model in ("judge", "strong"))
+    judge = {"type": "cascade", "cheap": cheap, "strong": strong, "repeats": 2}
+    out = train(tmp_path, inputs, judge, reward={"canary": {"every": 4, "samples": 8}}, steps=8)
     record = CanaryRecord.model_validate_json((out / "canary.json").read_text())
     assert [one.step for one in record.checks] == [0, 4, 8]
     assert record.checks[0].changed.value == 0
@@ -125,19 +117,18 @@ def test_a_judge_that_answers_as_another_model_in_mid_training_ends_it(inputs, s
     server = serve(answer)
     endpoint = {"url": server.url, "model": "judge", "attempts": 1, "on_change": "refuse", "concurrency": 1}
     with pytest.raises(UserError, match="answered as judge-2026-01 before, and now as judge-2026-06"):
-        train(tmp_path, inputs, server.url, judge=endpoint, steps=20)
+        train(tmp_path, inputs, endpoint, steps=20)
     assert not (tmp_path / "train_policy" / "done.json").exists()
     assert len(server.chats) < 20
 
 
-@pytest.mark.parametrize("option", [{"credits": "logprob"}, {"escalate_to": {"below": 0.9}}])
-def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, serve, tmp_path, option):
+@pytest.mark.parametrize("kind", ["logprob", "cascade"])
+def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, serve, tmp_path, kind):
     server = serve(grade)
-    for escalation in option.values():
-        if isinstance(escalation, dict):
-            escalation["judge"] = {"url": server.url, "model": "strong"}
+    endpoint = {"url": server.url, "model": "judge", "attempts": 1}
+    judges = {"logprob": {"judge": endpoint}, "cascade": {"cheap": endpoint, "strong": endpoint | {"model": "strong"}}}
     with pytest.raises(UserError, match="gives no log-probabilities, which credits and confidences of them need"):
-        train(tmp_path, inputs, server.url, **option)
+        train(tmp_path, inputs, {"type": kind, **judges[kind]})
     assert len(server.chats) == 1
 
 
@@ -160,14 +151,15 @@ def measured_agreement(folder: Path, identity: tuple[str, str]) -> Path:
 
 def test_rewards_are_corrected_by_the_rates_that_the_report_names(inputs, serve, tmp_path):
     file = measured_agreement(tmp_path, ("m", ""))
-    out = train(tmp_path, inputs, serve(grade).url, noise_correction={"agreement": str(file)})
+    out = train(tmp_path, inputs, serve(grade).url, reward={"noise_correction": {"agreement": str(file)}})
     for rewards, credits in groups_of(out):
         expected = [sum(w * (y - 0.2) / 0.7 for w, y in zip(WEIGHTS, row, strict=True)) / 4 for row in credits]
         assert rewards == pytest.approx(expected)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert json.loads((out / "made_from.json").read_text())["versions"]["noise_rates"] == digest
-    policy = {"judge": {"url": "http://gpu/v1", "model": "judge"}, "noise_correction": {"agreement": str(file)}}
-    write_recipe(tmp_path, {"policy": policy})
+    judge = {"url": "http://gpu/v1", "model": "judge"}
+    reward = {"type": "rubric", "judge": judge, "noise_correction": {"agreement": str(file)}}
+    write_recipe(tmp_path, {"policy": {"reward": reward, "algorithm": {"type": "grpo"}}})
     file.unlink()
     page = text_of(write_report(tmp_path)[0]).replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "of all criteria, it credits 20 % of what is not met" in page
@@ -179,5 +171,5 @@ def test_judge_other_than_the_measured_one_ends_the_training(inputs, serve, tmp_
     file = measured_agreement(tmp_path, ("m-of-last-year", ""))
     server = serve(grade)
     with pytest.raises(UserError, match=r"answers as m, and \S*agreement\.json measured it as m-of-last-year"):
-        train(tmp_path, inputs, server.url, noise_correction={"agreement": str(file)})
+        train(tmp_path, inputs, server.url, reward={"noise_correction": {"agreement": str(file)}})
     assert not (tmp_path / "train_policy" / "done.json").exists()

@@ -32,34 +32,31 @@ def test_the_laptops_peer_of_balcaprl_is_given_the_same_rubrics_conditions():
     )
 
 
-CHEAP = "policy.reward.judge={url: 'http://gpu/v1', model: cheap}"
-STRONG = "policy.escalate_to={judge: {url: 'http://gpu/v1', model: strong}, below: 0.8}"
+CHEAP, STRONG = (f"{{url: 'http://gpu/v1', model: {name}}}" for name in ("cheap", "strong"))
+CASCADE = f"policy.reward.judge={{type: cascade, cheap: {CHEAP}, strong: {STRONG}, below: 0.8}}"
+LOGPROB = f"policy.reward.judge={{type: logprob, judge: {CHEAP}}}"
 
 
 def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
-    recipe = load_recipe(recipe_path("quickstart"), [CHEAP, STRONG])
+    recipe = load_recipe(recipe_path("quickstart"), [CASCADE])
     assert "strong" in [endpoint.model for _, endpoint in recipe.endpoints()]
     calls = {one.endpoint.model: one.count for one in estimate_calls(recipe, 3328) if one.stage == "train_policy"}
     assert calls["cheap"] == calls["strong"] == 200 * 8 * 8
-    assert load_recipe(recipe_path("quickstart")).stage_configs()["train_policy"].escalate_to is None
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([STRONG, "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"], "escalate_to takes one judge"),
-        (
-            ["policy.reward.credits=logprob", "policy.more_judges=[{url: 'http://gpu/v1', model: m}]"],
-            "logprob takes one judge",
-        ),
-        (["policy.reward.credits=logprob", STRONG], "choose one"),
-        ([STRONG.replace("0.8", "0.3")], r"policy.escalate_to.below"),
-        (["policy.reward.credits=words"], "policy.reward.credits"),
+        ([CASCADE.replace("0.8", "0.3")], r"policy\.reward\.judge\.below"),
+        ([CASCADE.replace("cascade", "casade")], r"policy\.reward\.judge\.type: no such type .* did you mean cascade"),
+        ([CASCADE.replace(", below: 0.8", ", of: []")], r"policy\.reward\.judge\.of: no such field"),
+        ([f"policy.reward.judge={{type: panel, of: [{CHEAP}]}}"], r"policy\.reward\.judge\.of"),
+        ([LOGPROB, "policy.reward.credits=logprob"], r"policy\.reward\.credits: no such field"),
     ],
 )
 def test_judges_that_do_not_go_together_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
-        load_recipe(recipe_path("quickstart"), [CHEAP, *overrides])
+        load_recipe(recipe_path("quickstart"), overrides)
 
 
 def test_a_canary_is_planned_and_by_default_there_is_none():
@@ -71,11 +68,11 @@ def test_a_canary_is_planned_and_by_default_there_is_none():
         for recipe in (plain, watched)
     ]
     assert planned[1] - planned[0] == (2 + 4) * 16  # two gradings at the start, and one every 50 of 200 steps
-    assert plain.stage_configs()["train_policy"].canary is None
+    assert plain.policy.reward.canary is None
 
 
 def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
-    recipe = load_recipe(recipe_path("rubicap-laptop"), ["policy.reward.refresh.every=50"])
+    recipe = load_recipe(recipe_path("rubicap-laptop"), ["policy.reward.refresh={every: 50}"])
     scenes, held_out, warm_up = recipe.world.scenes, recipe.data.held_out, recipe.data.warm_up
     (planned,) = [
         one
@@ -85,41 +82,17 @@ def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
     assert planned.count == 3 * (scenes - held_out - warm_up)  # before the steps 51, 101 and 151 of 200
 
 
-REWARD = "policy.reward={function: 'my_rewards:brevity'}"
 RATES = "policy.reward.noise_correction={3: {false_positive: 0.1, false_negative: 0.1}}"
 
 
-def test_weights_by_contrast_change_the_training_alone_and_are_off_by_default():
-    own, contrast = (
-        load_recipe(recipe_path("rubicap-laptop"), one).stage_json() for one in ([], ["policy.contrast={}"])
-    )
-    assert {stage for stage in own if own[stage] != contrast[stage]} - {"promote"} == {"train_policy"}
-    assert json.loads(own["train_policy"])["contrast"] is None
-
-
-@pytest.mark.parametrize(
-    ("overrides", "arm", "message"),
-    [
-        ([REWARD], None, "contrast weighs a rubric's criteria, and reward.function my_rewards:brevity gives rewards"),
-        ([], "caprl", "contrast weighs a rubric's criteria, and peer caprl gives rewards without"),
-        ([RATES], None, "contrast changes the weights by which noise_correction tells its rates apart"),
-        (["policy.contrast={strength: 1}"], None, r"policy.contrast.strength"),
-        (["policy.algorithm.rollouts.group_size=1"], None, "a group needs at least 2 rollouts"),
-    ],
-)
-def test_contrast_is_refused_where_there_are_no_criteria_or_no_group(overrides, arm, message):
-    with pytest.raises(UserError, match=message):
-        load_recipe(recipe_path("rubicap-laptop"), ["policy.contrast={}", *overrides], arm=arm)
-
-
-PITFALLS = ["policy.reward.refresh.every=50", "policy.reward.refresh.pitfalls={draws: 6}"]
+PITFALLS = ["policy.reward.refresh={every: 50, pitfalls: {draws: 6}}"]
 
 
 def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
     own, recipe = (load_recipe(recipe_path("rubicap-laptop"), one) for one in ([], PITFALLS))
-    refresh = json.loads(recipe.stage_json()["train_policy"])["refresh"]
+    refresh = json.loads(recipe.stage_json()["train_policy"])["reward"]["refresh"]
     assert (refresh["every"], refresh["pitfalls"]) == (50, {"draws": 6, "most": 3})
-    assert json.loads(own.stage_json()["train_policy"])["refresh"] is None
+    assert json.loads(own.stage_json()["train_policy"])["reward"]["refresh"] is None
     scenes = recipe.world.scenes
     trained = scenes - recipe.data.held_out - recipe.data.warm_up
     graded = sum(
@@ -134,12 +107,8 @@ def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (
-            ["policy.reward.refresh.pitfalls={}"],
-            "policy.reward.refresh.pitfalls are written at each refresh; set policy.reward.refresh.every",
-        ),
-        ([*PITFALLS, REWARD], "are tested by the judges, and policy.reward.function my_rewards:brevity asks none"),
-        ([*PITFALLS, RATES], "no rates for -3, -2, -1, weights of policy.reward.refresh.pitfalls"),
+        (["policy.reward.refresh={pitfalls: {}}"], r"policy\.reward\.refresh\.every is missing"),
+        ([*PITFALLS, RATES], r"no rates for -3, -2, -1, weights of refresh\.pitfalls"),
         ([*PITFALLS, "policy.reward.refresh.pitfalls.draws=1"], r"policy.reward.refresh.pitfalls.draws"),
     ],
 )
@@ -154,7 +123,7 @@ def test_rates_of_a_file_are_looked_for_before_a_run_starts(tmp_path):
     assert check.name == "noise_correction"
     assert "none.json cannot be read" in check.problem
     for of_file_or_given in (rates, "policy.reward.noise_correction={false_positive: 0.1, false_negative: 0.1}"):
-        with pytest.raises(UserError, match="credits: logprob gives what lies between; leave one out"):
-            load_recipe(recipe_path("quickstart"), [of_file_or_given, "policy.reward.credits=logprob"])
-    with pytest.raises(UserError, match=r"noise_correction\.agreement tells the errors of one judge"):
-        load_recipe(recipe_path("quickstart"), [rates, STRONG])
+        with pytest.raises(UserError, match="a judge of type logprob gives what lies between; leave one out"):
+            load_recipe(recipe_path("quickstart"), [of_file_or_given, LOGPROB])
+    with pytest.raises(UserError, match=r"noise_correction\.agreement holds the errors of one judge"):
+        load_recipe(recipe_path("quickstart"), [rates, CASCADE])

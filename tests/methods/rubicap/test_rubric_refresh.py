@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rubric_squares import make_inputs
 from scripted_server import fail, say
+from training_configs import policy_json
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -17,7 +18,7 @@ pytest.importorskip("trl")
 pytestmark = pytest.mark.slow
 
 # A policy that stands still: whatever the processes draw, its greedy captions are the same.
-RL = {"epochs": None, "steps": 3, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-12}
+RL = {"steps": 3, "prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "learning_rate": 1e-12}
 RL |= {"save_every": 1, "log_every": 1}
 TRAINED = {f"s{number}" for number in range(12)} - {"s3", "s7"}
 
@@ -66,9 +67,9 @@ def train(
     run: Path, inputs: dict[str, str], writer: str, judge: str, *, every: int = 1, pitfalls: Any = None, **config: Any
 ) -> Path:
     writing, judging = ({"url": url, "model": "m", "attempts": 1} for url in (writer, judge))
-    refresh = {"every": every, "rubric": {"writer": writing}, "pitfalls": pitfalls}
-    options = {"judge": judging, "refresh": refresh, **RL, **config}
-    return Path(launch("train_policy", json.dumps(options), str(run), inputs))
+    reward = {"type": "rubric", "judge": judging, "refresh": {"every": every, "pitfalls": pitfalls}}
+    settings = json.loads(policy_json(reward, **{**RL, **config})) | {"rubric_writing": {"writer": writing}}
+    return Path(launch("train_policy", json.dumps(settings), str(run), inputs))
 
 
 def rewritten_after(out: Path, step: int) -> dict[str, str]:
@@ -131,9 +132,7 @@ def test_two_processes_that_were_stopped_go_on_with_the_rubrics_in_force(inputs,
 @pytest.mark.long
 def test_a_policy_that_is_sharded_refuses_to_be_asked_for_captions(inputs, serve, tmp_path, two_processes, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(
-        UserError, match=r"the rubric refresh needs the policy whole; set policy.reward.refresh.every to 0"
-    ):
+    with pytest.raises(UserError, match=r"the rubric refresh needs the policy whole; leave out refresh"):
         train(tmp_path, inputs, serve(write).url, serve(grade).url)
 
 

@@ -30,6 +30,11 @@ def test_summary_holds_the_greedy_means_of_the_evaluation(tmp_path: Path) -> Non
     ).read_bytes()
 
 
+def policy(**options) -> dict:
+    judge = {"url": "http://gpu/v1", "model": "small"}
+    return {"reward": {"type": "rubric", "judge": judge, **options}, "algorithm": {"type": "grpo"}}
+
+
 @pytest.mark.parametrize(
     ("rates", "sentence"),
     [
@@ -44,7 +49,7 @@ def test_page_states_the_error_rates_that_rewards_are_corrected_for(tmp_path: Pa
     rollouts = [folder.rollout(step, "a cat", 5, 0.5) for step in (1, 2)]
     folder.write_table(tmp_path / "train_policy" / "rollouts", "rollouts", rollouts)
     assert "corrected for the judge" not in text_of(write_report(tmp_path)[0])
-    folder.write_recipe(tmp_path, {"policy": {"noise_correction": rates}})
+    folder.write_recipe(tmp_path, {"policy": policy(noise_correction=rates)})
     assert sentence in text_of(write_report(tmp_path)[0])
 
 
@@ -54,7 +59,7 @@ def test_page_tells_the_identities_that_the_run_pinned(tmp_path: Path) -> None:
     pin = IdentityPin(Endpoint(url="http://gpu/v1", model="small", revision="r1"), "judge", tmp_path)
     pin.note_prompt("judge-2")
     pin.check(Identity("small-7b", "fp_<1>"))
-    folder.write_recipe(tmp_path, {"policy": {"judge": {"url": "http://gpu/v1", "model": "small"}}})
+    folder.write_recipe(tmp_path, {"policy": policy()})
     page = text_of(write_report(tmp_path)[0])
     assert "Model Answers as Revision Prompts small small-7b (fp_<1>) r1 judge-2" in page
 
