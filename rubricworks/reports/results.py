@@ -350,8 +350,8 @@ def criteria(run: RunFolder) -> Block:
     }
     groups: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     graded = 0
-    weights = {(key, one.criterion): one.weight for key, of in rubrics.items() for one in of}
-    keys = {(key, one.criterion): one.key for key, of in rubrics.items() for one in of}
+    weights = {(key, criterion.criterion): criterion.weight for key, of in rubrics.items() for criterion in of}
+    keys = {(key, criterion.criterion): criterion.key for key, of in rubrics.items() for criterion in of}
     for model, scorecard in _scorecards(run):
         graded += model == POLICY
         for verdict in scorecard.verdicts:

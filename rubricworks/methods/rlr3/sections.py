@@ -176,7 +176,7 @@ def accuracy(run: RunFolder) -> Block:
     columns = _columns(answers)
     tasks = sorted(
         {task for _, _, of in columns for task in of.tasks}
-        | {t for of in answers.arms.values() for one in of for t in one.tasks}
+        | {t for of in answers.arms.values() for milestone in of for t in milestone.tasks}
     )
     rows = [_row(task, [of.tasks.get(task) for _, _, of in columns], columns) for task in tasks]
     rows.append(_row("Macro average", [of.macro for _, _, of in columns], columns, answers.gains.get(ARM_GAIN)))

@@ -13,9 +13,9 @@ from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCou
 from rubricworks.grading import Scoring
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
-from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences, audit_table
 from rubricworks.reports.data import criteria_of, question_text
 from rubricworks.reports.formats import number, share, span, whole
+from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, audit_table
 from rubricworks.reports.page import Block
 from rubricworks.reports.parts import (
     Card,
