@@ -195,7 +195,8 @@ def _criteria(rubric: Rubric | None, base: ScoredResponse | None, policy: Scored
     known = {criterion.criterion: criterion for criterion in criteria}
     if not any(verdicts.values()) and not criteria:
         return []
-    checks, met = [], []
+    checks: list[Check] = []
+    met: list[Check] = []
     for title in titles:
         of = {who: by_title.get(title) for who, by_title in verdicts.items()}
         (met if all(verdict and verdict.credit == 1 for verdict in of.values()) else checks).append(

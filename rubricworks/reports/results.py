@@ -297,9 +297,9 @@ def task_results(run: RunFolder, scorer: str) -> list[TaskResult]:
 
 def _task_result(task: str, by_model: Mapping[str, Mapping[str, float | None]]) -> TaskResult:
     base, policy = by_model.get(BASE, {}), by_model.get(POLICY, {})
-    means = [mean_interval(of.values()) if of else None for of in (base, policy)]
+    of_base, of_policy = (mean_interval(of.values()) if of else None for of in (base, policy))
     difference = mean_interval(paired_differences(policy, base).values(), share=False)
-    return TaskResult(task, *means, difference)
+    return TaskResult(task, of_base, of_policy, difference)
 
 
 def task_block(

@@ -109,7 +109,7 @@ def opening(run: RunFolder) -> Block:
     answers = read_accuracies(run.board)
     tiles = [_gain_tile(name, answers.gains[name]) for name in GAINS if name in answers.gains] if answers else []
     chart = _milestones("Macro average", answers, lambda accuracy: accuracy.macro, intervals=True, gap=7.0)
-    more = [Charts([chart], "figure-two"), Text(_FIGURE_2, "quiet")] if chart else []
+    more: list[Part] = [Charts([chart], "figure-two"), Text(_FIGURE_2, "quiet")] if chart else []
     return hero(run, rlr3_headline(answers), tiles, more=more)
 
 
