@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.reports.audit.cases import BadCase, MisjudgedCriterion
+from rubricworks.reports.judge_audit_cases import BadCase, MisjudgedCriterion
 from rubricworks.training.config import AlarmConfig
 
 

@@ -14,7 +14,8 @@ from rubricworks.platform_api.services.recent_values import RecentValues
 from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import list_tables
 from rubricworks.platform_api.services.runs import get_run
-from rubricworks.reports.leaderboard_files import SAMPLE_STAGES, is_simulated_evaluation, read_source
+from rubricworks.reports.leaderboard import is_simulated_evaluation, read_source
+from rubricworks.reports.run_folder import SAMPLE_STAGES
 from rubricworks.runs.store import RunStore
 
 STAGE = "score"

@@ -18,7 +18,7 @@ from rubricworks.platform_api.services.run_copies import run_folder
 from rubricworks.platform_api.services.run_tables import iterate_rows, list_tables, read_rows
 from rubricworks.platform_api.services.runs import read_json, read_steps
 from rubricworks.recipe.files import load_recipe
-from rubricworks.reports.audit.cases import BadCase, worst_cases
+from rubricworks.reports.judge_audit_cases import BadCase, worst_cases
 from rubricworks.runs.store import RunStore
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.alarm import StepStats

@@ -1,29 +1,96 @@
 """Table of a recipe's arms with intervals, as JSON, Markdown, text and one HTML page.
 
-A method says which figures are its columns, and reads the rows of its runs.
+`arm_tables.yaml` says which rows, labels and columns the tables of each paper have. All policies of a table start from
+the same base model and respond to the same held-out samples. Intervals are over those samples and do not cover the
+variance between trainings; `rubricworks claims` runs several seeds.
 """
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from rubricworks.claims.arms import OWN, ArmDocuments, ArmRuns
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, Scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.reports.formats import MISSING, number, share
 from rubricworks.reports.rendering import render
+from rubricworks.strict_yaml import parse_yaml
 
+OWN = "own"
+"""The recipe's own run, in the place of an arm."""
+_FILE = Path(__file__).parent / "arm_tables.yaml"
 _WIDTH = 7
 
 
-class ArmRow(BaseModel):
-    """Scores of one model."""
-
+class _Data(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Column(_Data):
+    """Figure of a method's tables."""
+
+    title: str
+    short: str = ""
+    """Title in the text form, at most seven letters; by default the title."""
+    plain: bool = False
+    """Number as it is; others are shares, in percent."""
+    of_base: float | None = None
+    """The base model's value, where it follows from the definition."""
+    gain_of: str = ""
+    """Figure whose gain over the base this is."""
+    task_of: str = ""
+    """Figure whose mean in the task of the column's name this is."""
+    own_measure: bool = False
+    """Leave it out of an arm in whose run the base model has another value, because it is measured otherwise there."""
+
+
+class Rows(_Data):
+    title: str
+    rows: tuple[str, ...]
+    """Below the base model's, in the paper's order; `*` at an end matches any arm that begins so."""
+
+
+class ArmForm(_Data):
+    """Tables of arms of one pipeline."""
+
+    tables: dict[str, Rows] = {}
+    default: str | None = None
+    """Table that a recipe is compared in when neither a table nor an arm is named."""
+    labels: dict[str, str] = {}
+    """Arm, `own` or `base` → its name in the tables."""
+    columns: dict[str, Column]
+    """Figure → its column, in order."""
+    same_base: tuple[str, ...] = (LENGTH,)
+    """Figures of the base model by which runs of one start are told."""
+    legend: str = "Scores in percent, length in tokens, 95 % intervals over the held-out samples."
+    stood_in: str = "data and models"
+    """What the scene world stands in for."""
+
+    @property
+    def simulated(self) -> str:
+        return (
+            f"Simulated: {self.stood_in} are the scene world's, with programmed faults; the trained models and their "
+            "training are real."
+        )
+
+    def label(self, arm: str) -> str:
+        return self.labels.get(arm, {BASE: "Base model", OWN: "The recipe"}.get(arm, arm))
+
+    def rows_of(self, table: str, arms: Iterable[str]) -> list[str]:
+        """Arms in a table's rows below the base model, as far as the recipe has them."""
+        available = [*arms, OWN]
+        rows: list[str] = []
+        for row in self.tables[table].rows:
+            names = [arm for arm in available if arm.startswith(row[:-1])] if row.endswith("*") else [row]
+            rows += [name for name in names if name in available]
+        return rows
+
+
+class ArmRow(_Data):
+    """Scores of one model."""
 
     arm: str
     """`base`, `own` or the arm's name."""
@@ -32,10 +99,8 @@ class ArmRow(BaseModel):
     """Figure → mean; figures that were not measured are missing."""
 
 
-class ArmTable(BaseModel):
+class ArmTable(_Data):
     """Table that `rubricworks arms` writes as JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str
     recipe: str
@@ -49,92 +114,59 @@ class ArmTable(BaseModel):
     rows: tuple[ArmRow, ...]
 
 
-class Column(NamedTuple):
-    """Figure of a method's tables."""
-
-    title: str
-    short: str = ""
-    """Title in the text form, at most seven letters; by default the title."""
-    plain: bool = False
-    """Number as it is; others are shares, in percent."""
-    of_base: float | None = None
-    """The base model's value, where it follows from the definition."""
+@cache
+def arm_forms() -> dict[str, ArmForm]:
+    """Pipeline → its tables of arms."""
+    return TypeAdapter(dict[str, ArmForm]).validate_python(parse_yaml(_FILE.read_text(encoding="utf-8")).value)
 
 
-class ArmForm(NamedTuple):
-    """Form of a method's tables."""
-
-    columns: Mapping[str, Column]
-    """Figure → its column, in order."""
-    legend: str
-    simulated: str
-    """Sentence on what the scene world stood in for."""
-    stood_in: str
-    """The same in a few nouns, for the page."""
+def arm_form(pipeline: str, board: Scoreboard | None = None) -> ArmForm:
+    """Return the tables of a pipeline; without any, a form of the first figure of each scorer on a board."""
+    if pipeline in arm_forms():
+        return arm_forms()[pipeline]
+    titles = {figure: board.title(figure) for figure in board.headlines} if board else {}
+    columns = {figure: Column(title=title) for figure, title in titles.items()}
+    return ArmForm(columns={**columns, LENGTH: Column(title="Length", plain=True)})
 
 
-def read_arms(
-    runs: Mapping[str, Path], read: Callable[[Path], Scoreboard], start: Callable[[Scoreboard], object]
-) -> dict[str, Scoreboard]:
-    """Read the scores of arms that began with one base model.
-
-    Args:
-        runs: row → folder of its run; includes `own`, whose base model all runs start from.
-        read: reads the scores of a run.
-        start: what the base model's scores must agree in.
-    Raises:
-        UserError: a run is not finished, is damaged, or started from another base model.
-    """
-    boards = {arm: read(run) for arm, run in runs.items()}
-    own = start(boards[OWN])
-    for arm, board in boards.items():
-        if start(board) != own:
-            raise UserError(
-                f"{runs[arm]}: its base model does not answer as that of {runs[OWN]} does; make the run again with "
-                f"--reuse {runs[OWN].name}"
-            )
-    return boards
-
-
-def arm_rows(
-    boards: Mapping[str, Scoreboard],
-    figures: Callable[[Scoreboard, str], dict[str, Interval]],
-    label: Callable[[str], str],
-) -> tuple[ArmRow, ...]:
+def arm_rows(boards: Mapping[str, Scoreboard], folders: Mapping[str, Path], form: ArmForm) -> dict[str, ArmRow]:
     """Rows of the base model and of every arm's policy.
 
     Args:
-        figures: figures of a model, the base or the policy, of a run.
-        label: label of an arm, or of `base`.
+        boards: row → scores of its run; includes `own`, whose base model all runs start from.
+        folders: row → folder of its run.
+    Raises:
+        UserError: a run started from another base model.
     """
-    rows = [ArmRow(arm=BASE, label=label(BASE), figures=figures(boards[OWN], BASE))]
-    rows += [ArmRow(arm=arm, label=label(arm), figures=figures(board, POLICY)) for arm, board in boards.items()]
-    return tuple(rows)
+    own = boards[OWN]
+    for arm, board in boards.items():
+        if any(board.mean(BASE, figure) != own.mean(BASE, figure) for figure in form.same_base):
+            raise UserError(
+                f"{folders[arm]}: its base model does not answer as that of {folders[OWN]} does; make the run again "
+                f"with --reuse {folders[OWN].name}"
+            )
+    models = {BASE: (own, BASE), **{arm: (board, board.candidate or POLICY) for arm, board in boards.items()}}
+    return {
+        arm: ArmRow(arm=arm, label=form.label(arm), figures=_figures(own, board, model, form))
+        for arm, (board, model) in models.items()
+    }
 
 
-def select_rows(rows: Sequence[ArmRow], arms: Sequence[str]) -> tuple[ArmRow, ...]:
-    """Return the rows of the base model and of the given arms, in that order."""
-    by_arm = {row.arm: row for row in rows}
-    return tuple(by_arm[arm] for arm in (BASE, *arms))
-
-
-def write_documents(runs: ArmRuns, rows: Sequence[ArmRow], form: ArmForm) -> ArmDocuments:
-    """Write the table of the runs in each form.
-
-    Args:
-        rows: of the base model and of all runs.
-    """
-    table = ArmTable(
-        title=runs.title,
-        recipe=runs.recipe,
-        seed=runs.seed,
-        changed=runs.changed,
-        simulated=runs.simulated,
-        version=runs.version,
-        rows=select_rows(rows, runs.rows),
-    )
-    json = table.model_dump_json(indent=2) + "\n"
-    return ArmDocuments(text=text(table, form), json=json, markdown=markdown(table, form), html=arms_page(table, form))
+def _figures(own: Scoreboard, board: Scoreboard, model: str, form: ArmForm) -> dict[str, Interval]:
+    scores, figures = board.scores(model), {}
+    assert scores is not None
+    for name, column in form.columns.items():
+        if column.own_measure and board.mean(BASE, name) != own.mean(BASE, name):
+            continue
+        if column.gain_of:
+            figure = scores.gains.get(column.gain_of)
+        elif column.task_of:
+            figure = scores.tasks.get(column.task_of, {}).get(name)
+        else:
+            figure = scores.means.get(name)
+        if figure is not None:
+            figures[name] = figure
+    return figures
 
 
 def cell_value(column: Column, figure: str, row: ArmRow) -> str:
@@ -152,7 +184,7 @@ def cell_interval(column: Column, figure: str, row: ArmRow, places: int = 1) -> 
     mean = row.figures.get(figure)
     if mean is None or mean.bounds is None:
         return ""
-    low, high = (number(one if column.plain else 100 * one, places) for one in mean.bounds)
+    low, high = (number(bound if column.plain else 100 * bound, places) for bound in mean.bounds)
     return f"{low}{MISSING}{high}"
 
 
@@ -161,12 +193,22 @@ def markdown(table: ArmTable, form: ArmForm) -> str:
     if table.simulated:
         lines += [f"> {form.simulated}", ""]
     if table.changed:
-        lines += [f"Settings changed in the recipe: {'; '.join(f'`{one}`' for one in table.changed)}.", ""]
+        lines += [f"Settings changed in the recipe: {'; '.join(f'`{change}`' for change in table.changed)}.", ""]
     titles = [column.title for column in form.columns.values()]
-    lines += [_line(["Model", *titles]), _line(["---", *["---:"] * len(titles)])]
+    lines += [markdown_row(["Model", *titles]), markdown_row(["---", *["---:"] * len(titles)])]
     for row in table.rows:
-        lines.append(_line([row.label, *(_cell(column, figure, row) for figure, column in form.columns.items())]))
+        cells = [_cell(column, figure, row) for figure, column in form.columns.items()]
+        lines.append(markdown_row([row.label, *cells]))
     return "\n".join([*lines, "", form.legend, ""])
+
+
+def _cell(column: Column, figure: str, row: ArmRow) -> str:
+    interval = cell_interval(column, figure, row)
+    return cell_value(column, figure, row) + (f" ({interval})" if interval else "")
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def text(table: ArmTable, form: ArmForm) -> str:
@@ -183,41 +225,31 @@ def text(table: ArmTable, form: ArmForm) -> str:
 
 
 def arms_page(table: ArmTable, form: ArmForm) -> str:
+    largest = {
+        figure: max(
+            [column.of_base or 0.0, *(row.figures[figure].value for row in table.rows if figure in row.figures)]
+        )
+        for figure, column in form.columns.items()
+    }
+
     def cell(figure: str, column: Column, row: ArmRow) -> tuple[str, str, float | None]:
-        return cell_value(column, figure, row), cell_interval(column, figure, row), _reach(column, figure, row, table)
+        """Number, interval, and the width of the bar behind them in percent of the column's largest."""
+        mean = row.figures.get(figure)
+        value = column.of_base if row.arm == BASE and column.of_base is not None else mean.value if mean else None
+        reach = None if value is None or not largest[figure] else 100 * value / largest[figure]
+        return cell_value(column, figure, row), cell_interval(column, figure, row), reach
 
     rows = [(row, [cell(figure, column, row) for figure, column in form.columns.items()]) for row in table.rows]
     return render(
         "arms.html",
         folder=Path(__file__).parent,
         styles=("report.css", "arms.css"),
-        summary={"run": table.title, "simulated": table.simulated},
-        recipe={},
-        alarms=[],
-        stages=[{"version": table.version}],
+        title=table.title,
+        kicker="Rubricworks arms",
+        stood_in=form.stood_in if table.simulated else "",
+        footer=f"Made by Rubricworks {table.version} from the scores of the runs.",
         table=table,
         columns=[column.title for column in form.columns.values()],
         rows=rows,
         legend=form.legend,
-        stood_in=form.stood_in,
     )
-
-
-def _reach(column: Column, figure: str, row: ArmRow, table: ArmTable) -> float | None:
-    """Width of the bar behind a number: percent of the column's largest."""
-    numbers = [mean.value for one in table.rows if (mean := one.figures.get(figure))]
-    of_base = column.of_base
-    value = row.figures[figure].value if figure in row.figures else None
-    if row.arm == BASE and of_base is not None:
-        value = of_base
-    largest = max([*numbers, of_base or 0.0], default=0.0)
-    return None if value is None or not largest else 100 * value / largest
-
-
-def _cell(column: Column, figure: str, row: ArmRow) -> str:
-    interval = cell_interval(column, figure, row)
-    return cell_value(column, figure, row) + (f" ({interval})" if interval else "")
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -11,17 +11,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import NamedTuple
 
 from rubricworks.claims.planned_runs import PlannedRun
-from rubricworks.claims.run_progress import current_stage, last_line, progress_line, time_left
 from rubricworks.errors import UserError
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import duration
+from rubricworks.reports.run_folder import read_ledger
+from rubricworks.runtime.stage_table import NOT_REUSABLE
 
 COMMAND = (sys.executable, "-m", "rubricworks.cli")
 _STOP_SIGNALS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))
 """Signals, each with seconds to wait. A run takes up to ten to stop; if it is killed, its guard ends its stage."""
+_TAIL = 4096
+_WIDTH = 80
 _MOST_LABELS = 6
 """Runs that a line names; more are counted."""
 
@@ -55,9 +61,9 @@ def make_runs(
     """
     waiting = [run for run in runs if not run.is_finished]
     pending = {run.folder for run in waiting}
-    for one in waiting:
-        if one.base_run and one.base_run not in pending and not one.folder_is_finished(one.base_run):
-            raise ValueError(f"{one.label} waits for {one.base_run}, which nobody makes")
+    for run in waiting:
+        if run.base_run and run.base_run not in pending and not run.folder_is_finished(run.base_run):
+            raise ValueError(f"{run.label} waits for {run.base_run}, which nobody makes")
     if labels := [run.label for run in runs if run.folder not in pending]:
         say(f"{_label_list(labels)}: finished in an earlier call")
     failures: list[str] = []
@@ -164,3 +170,54 @@ def _label_list(labels: Sequence[str]) -> str:
     if len(labels) > 1 and all(label.removeprefix("seed ").isdecimal() for label in labels):
         return f"seeds {', '.join(label.removeprefix('seed ') for label in labels)}"
     return "; ".join(labels)
+
+
+def current_stage(run: Path) -> str:
+    """The stage that wrote to its log last."""
+    logs = [path for path in (run / "logs").glob("*.log") if path.stem != "kfp"]
+    return max(logs, key=lambda path: path.stat().st_mtime_ns).stem if logs else "starting"
+
+
+def progress_line(run: PlannedRun) -> str:
+    """The current stage, the number of finished ones, and the run's last line."""
+    stage, done = current_stage(run.folder), len(list(run.folder.glob("*/done.json")))
+    line = last_line(run.log)
+    message = line.partition("|")[2].strip() if line.startswith(stage) else ""
+    stages = _count_stages(run.recipe, run.arm)
+    return f"{stage} ({done} of {stages} stages done)" + (f" {message[:_WIDTH]}" if message else "")
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not blank."""
+    if not log.is_file():
+        return "it said nothing"
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def time_left(run: PlannedRun, runs: Sequence[PlannedRun]) -> str:
+    """Estimate of the time left, from the stages of finished runs of the same kind; empty before one is finished.
+
+    All arms are of one kind: they share what is long before the training.
+    """
+    done = _stage_seconds(run.folder)
+    others = [other for other in runs if other.folder != run.folder and other.is_finished]
+    same_kind = [other for other in others if (other.arm is None) == (run.arm is None)]
+    times = [seconds for other in same_kind if (seconds := _stage_seconds(other.folder))]
+    if not times:
+        return ""
+    rest = mean(sum(took for stage, took in seconds.items() if stage not in done) for seconds in times)
+    return f", about {duration(rest)} left"
+
+
+def _stage_seconds(run: Path) -> dict[str, float]:
+    """Stage → seconds that it took, for each finished stage."""
+    return {str(entry["stage"]): float(entry.get("seconds") or 0) for entry in read_ledger(run)}
+
+
+@cache
+def _count_stages(recipe: str, arm: str | None) -> int:
+    stages = load_recipe(recipe_path(recipe)).stage_configs().keys()
+    return len(stages if arm is None else stages - NOT_REUSABLE)

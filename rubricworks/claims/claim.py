@@ -15,13 +15,22 @@ Each seed gives one number for a claim, mostly a difference. By the 95 % t inter
 Every claim is judged by itself: of twenty true null differences, one leaves its interval by chance.
 """
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.metrics import Interval, t_interval
+from rubricworks.recipe import METHODS
 
+OWN = "own"
+"""The recipe's own run, beside its arms."""
+Results = TypeVar("Results")
+"""What a paper's claims read of one run."""
 Verdict = Literal["holds", "does not hold", "inconclusive", "not measured"]
 Rule = Literal["greater", "not_worse", "within"]
 _DIGITS = 12
@@ -85,7 +94,10 @@ class Finding(BaseModel):
 
 def judge_claim(claim: Claim, observations: Mapping[int, Observation]) -> Finding:
     """Judge a claim by one observation for each seed."""
-    values = {seed: None if one.value is None else round(one.value, _DIGITS) for seed, one in observations.items()}
+    values = {
+        seed: None if observed.value is None else round(observed.value, _DIGITS)
+        for seed, observed in observations.items()
+    }
     numbers = [value for value in values.values() if value is not None]
     interval = _rounded(t_interval(numbers)) if numbers else None
     return Finding(
@@ -95,7 +107,7 @@ def judge_claim(claim: Claim, observations: Mapping[int, Observation]) -> Findin
         low=interval and interval.low,
         high=interval and interval.high,
         verdict=_verdict(claim, interval) if interval else "not measured",
-        notes={seed: one.note for seed, one in observations.items() if one.note},
+        notes={seed: observed.note for seed, observed in observations.items() if observed.note},
     )
 
 
@@ -116,3 +128,56 @@ def _verdict(claim: Claim, interval: Interval) -> Verdict:
         yes = interval.lies_above(-margin, inclusive=True) and interval.lies_below(margin, inclusive=True)
         no = interval.lies_below(-margin) or interval.lies_above(margin)
     return "holds" if yes else "does not hold" if no else "inconclusive"
+
+
+@dataclass(frozen=True)
+class Check(Generic[Results]):
+    """A claim with the function that computes a seed's number for it, from the results of its own run and its arms."""
+
+    claim: Claim
+    measure: Callable[[Mapping[str, Results]], Observation]
+
+
+@dataclass(frozen=True)
+class Paper(Generic[Results]):
+    """A paper: the recipe and arms that are run, what is read of each run, and the claims about it."""
+
+    title: str
+    recipe: str
+    is_finished: Callable[[Path], bool]
+    """Test of a run's folder: it holds all that is read."""
+    read: Callable[[Path], Results]
+    checks: Callable[[], Iterable[Check[Results]]]
+    """In the order of the paper."""
+    notes: tuple[str, ...]
+    arms: tuple[str, ...] = ()
+    """Arms of the recipe; each is run beside it for every seed, in a folder `NAME-ARM`."""
+    overrides: tuple[str, ...] = ()
+    """Changes of the recipe in every run, `a.b=c` each, unless the user gives others."""
+
+    def findings(self, runs: Mapping[int, Path]) -> list[Finding]:
+        """Judge every claim on these runs.
+
+        Args:
+            runs: seed → folder of its own run.
+        Raises:
+            UserError: a run is not finished, or a file is damaged.
+        """
+        results = {
+            seed: {OWN: self.read(run), **{arm: self.read(run.with_name(f"{run.name}-{arm}")) for arm in self.arms}}
+            for seed, run in sorted(runs.items())
+        }
+        return [
+            judge_claim(check.claim, {seed: check.measure(by_arm) for seed, by_arm in results.items()})
+            for check in self.checks()
+        ]
+
+
+def methods_with_claims() -> list[str]:
+    """Methods whose claims can be checked: those with a module `claims` that has a `PAPER`."""
+    return [method for method, package in METHODS.items() if find_spec(f"{package}.claims")]
+
+
+def load_paper(method: str) -> Paper[Any]:
+    paper: Paper[Any] = importlib.import_module(f"{METHODS[method]}.claims").PAPER
+    return paper

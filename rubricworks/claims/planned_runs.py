@@ -42,7 +42,7 @@ class PlannedRun(NamedTuple):
             return ["run", *runs, "--resume", self.folder.name]
         arm = ["--arm", self.arm] if self.arm else []
         reuse = ["--reuse", self.base_run.name] if self.base_run else []
-        changes = [word for one in self.changes for word in ("--set", one)]
+        changes = [word for change in self.changes for word in ("--set", change)]
         return ["run", self.recipe, *runs, "--run", self.folder.name, *arm, *reuse, *changes]
 
 

@@ -1,14 +1,21 @@
-"""The findings of a paper's claims as one value, and as Markdown and text for people."""
+"""The findings of a paper's claims as one value, and for people: as text, as Markdown, and as one HTML page.
+
+The page shows every seed and the interval of their mean, beside the side that the paper claims.
+"""
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.claims.arm_table import markdown_row
 from rubricworks.claims.claim import Claim, Finding, Verdict
 from rubricworks.reports.formats import MINUS, signed, signed_interval
+from rubricworks.reports.rendering import render
 
 SIMULATED = (
     "Simulated: teachers, judges and attacks are scripted, with programmed faults; the students and their training are "
@@ -22,6 +29,9 @@ RULES = (
     "true null differences, one leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage "
     "point."
 )
+
+_MARGIN = 0.08
+"""Share of the scale's width that is free at each end."""
 
 
 class ClaimsReport(BaseModel):
@@ -41,7 +51,7 @@ class ClaimsReport(BaseModel):
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        counts = Counter(one.verdict for one in self.findings)
+        counts = Counter(finding.verdict for finding in self.findings)
         return {verdict: counts[verdict] for verdict in get_args(Verdict)}
 
     @property
@@ -74,45 +84,112 @@ def markdown(report: ClaimsReport) -> str:
     """The table with every number, for `claims.md`."""
     lines = [f"# Claims of {report.paper}", "", f"**{report.headline}**", "", f"> {SIMULATED}", ""]
     if report.changed:
-        lines += [f"Settings changed in the recipe: {'; '.join(f'`{one}`' for one in report.changed)}.", ""]
+        lines += [f"Settings changed in the recipe: {'; '.join(f'`{change}`' for change in report.changed)}.", ""]
     columns = ["Claim", "Source", "Claimed", *(f"Seed {seed}" for seed in report.seeds), "Mean", "95 % interval"]
-    lines += [_line([*columns, "Verdict"]), _line(["---"] * (len(columns) + 1))]
-    for one in report.findings:
-        statement = one.claim.statement + (" *(ours)*" if one.claim.ours else "")
-        values = [signed(one.values.get(seed), 3) for seed in report.seeds]
-        cells = [statement, one.claim.source, bound_text(one.claim), *values, signed(one.mean, 3), interval_text(one)]
-        lines.append(_line([*cells, f"**{one.verdict}**"]))
+    lines += [markdown_row([*columns, "Verdict"]), markdown_row(["---"] * (len(columns) + 1))]
+    for finding in report.findings:
+        claim, values = finding.claim, [signed(finding.values.get(seed), 3) for seed in report.seeds]
+        statement = claim.statement + (" *(ours)*" if claim.ours else "")
+        interval = [signed(finding.mean, 3), interval_text(finding)]
+        cells = [statement, claim.source, bound_text(claim), *values, *interval, f"**{finding.verdict}**"]
+        lines.append(markdown_row(cells))
     if missing := _missing(report):
-        lines += ["", "Without a number:", "", *(f"- {one}" for one in missing)]
+        lines += ["", "Without a number:", "", *(f"- {line}" for line in missing)]
     return "\n".join([*lines, *(line for rule in (RULES, *report.notes) for line in ("", rule)), ""])
 
 
 def text(report: ClaimsReport) -> str:
     """A line for each claim, at most 100 characters wide."""
-    width = max(len(one.claim.name) for one in report.findings)
+    width = max(len(finding.claim.name) for finding in report.findings)
     lines = [*textwrap.wrap(SIMULATED, 100), ""]
     source = ""
-    for one in report.findings:
-        if one.claim.source != source:
-            source = one.claim.source
-            lines.append(source + (" (ours)" if one.claim.ours else ""))
-        mean = f"{signed(one.mean, 3):>7}  {interval_text(one):<18}"
-        lines.append(f"  {one.verdict:<14}{one.claim.name:<{width}}  {mean}  {bound_text(one.claim)}")
+    for finding in report.findings:
+        claim = finding.claim
+        if claim.source != source:
+            source = claim.source
+            lines.append(source + (" (ours)" if claim.ours else ""))
+        mean = f"{signed(finding.mean, 3):>7}  {interval_text(finding):<18}"
+        lines.append(f"  {finding.verdict:<14}{claim.name:<{width}}  {mean}  {bound_text(claim)}")
     return "\n".join([*lines, "", report.headline])
 
 
 def _missing(report: ClaimsReport) -> list[str]:
     return [
-        f"{one.claim.name}, seed {seed}: {one.notes.get(seed, 'no number')}"
-        for one in report.findings
-        for seed, value in one.values.items()
+        f"{finding.claim.name}, seed {seed}: {finding.notes.get(seed, 'no number')}"
+        for finding in report.findings
+        for seed, value in finding.values.items()
         if value is None
     ]
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def _seeds(seeds: Sequence[int]) -> str:
     return f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}"
+
+
+class Whisker(NamedTuple):
+    """Geometry of a finding on a scale of its own, in percent of its width."""
+
+    dots: list[float]
+    """One for each seed."""
+    mean: float | None
+    bounds: tuple[float, float] | None
+    claimed: tuple[float, float]
+    """Ends of the side on which the claim holds."""
+    zero: float
+
+
+class Row(NamedTuple):
+    """A finding with its chart and texts."""
+
+    finding: Finding
+    whisker: Whisker
+    bound: str
+    interval: str
+    mood: str
+
+
+def claims_page(report: ClaimsReport) -> str:
+    """Render the page."""
+    sources = [(source, [_row(finding) for finding in findings]) for source, findings in _by_source(report.findings)]
+    return render(
+        "claims.html",
+        folder=Path(__file__).parent,
+        styles=("report.css", "claims.css"),
+        title=f"Claims of {report.paper}",
+        kicker="Rubricworks claims",
+        footer=f"Made by Rubricworks {report.version} from the folders of the runs.",
+        report=report,
+        sources=sources,
+        simulated=SIMULATED,
+        rules=RULES,
+    )
+
+
+def whisker(finding: Finding) -> Whisker:
+    """Place a finding on its scale."""
+    claim = finding.claim
+    values = [value for value in finding.values.values() if value is not None]
+    bounds = finding.interval.bounds if finding.interval else None
+    ends = [*values, *(bounds or ()), 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
+    width = (max(ends) - min(ends)) or 1.0
+    start, width = min(ends) - _MARGIN * width, (1 + 2 * _MARGIN) * width
+
+    def at(value: float) -> float:
+        return 100 * (value - start) / width
+
+    return Whisker(
+        dots=[at(value) for value in values],
+        mean=None if finding.mean is None else at(finding.mean),
+        bounds=(at(bounds[0]), at(bounds[1])) if bounds else None,
+        claimed=(at(-claim.margin), at(claim.margin) if claim.rule == "within" else 100.0),
+        zero=at(0.0),
+    )
+
+
+def _row(finding: Finding) -> Row:
+    mood = {"holds": "good", "does not hold": "bad", "inconclusive": "open", "not measured": "open"}[finding.verdict]
+    return Row(finding, whisker(finding), bound_text(finding.claim), interval_text(finding), mood)
+
+
+def _by_source(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+    return [(source, list(group)) for source, group in groupby(findings, key=lambda finding: finding.claim.source)]

@@ -1,4 +1,4 @@
-"""Checks that runs can be compared: their settings differ in the seed and the fields of their arm alone."""
+"""Runs that can be compared: their settings differ in the seed and the fields of their arm alone; their scores."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,10 @@ from typing import Any
 
 from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.errors import UserError
+from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, read_scoreboard
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.reports.scores import STAGE
 
 _SHOWN = 3
 
@@ -87,11 +89,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     """Fields that differ, as `policy.algorithm.steps: 100 → 4`; a missing field is null."""
     lines = []
     for name in sorted(before.keys() | after.keys()):
-        one, other = before.get(name), after.get(name)
-        if isinstance(one, dict) and isinstance(other, dict):
-            lines += [f"{name}.{inner}" for inner in differences(one, other)]
-        elif one != other:
-            lines.append(f"{name}: {json.dumps(one)} → {json.dumps(other)}")
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            lines += [f"{name}.{inner}" for inner in differences(old, new)]
+        elif old != new:
+            lines.append(f"{name}: {json.dumps(old)} → {json.dumps(new)}")
     return lines
 
 
@@ -113,11 +115,11 @@ def _check_no_overlap(override: str, arm: str, fields: Mapping[str, Any]) -> Non
             )
 
 
-def _check_same(one: PlannedRun, other: PlannedRun, changed: list[str]) -> None:
+def _check_same(first: PlannedRun, second: PlannedRun, changed: list[str]) -> None:
     if changed:
         raise UserError(
-            f"{one.folder} and {other.folder} were run with different settings ({_shorten(changed)}); what is compared "
-            "may differ in nothing but the seed and the arm"
+            f"{first.folder} and {second.folder} were run with different settings ({_shorten(changed)}); what is "
+            "compared may differ in nothing but the seed and the arm"
         )
 
 
@@ -138,3 +140,26 @@ def _without_seed(value: Any, seed: int) -> Any:
 def _shorten(changed: list[str]) -> str:
     more = len(changed) - _SHOWN
     return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def is_finished(run: Path) -> bool:
+    """Return True if the held-out responses are scored; the run's own page may still be missing."""
+    return (run / STAGE / "done.json").is_file()
+
+
+def read_scores(run: Path, method: str) -> Scoreboard:
+    """Read the scoreboard of a run.
+
+    Raises:
+        UserError: the run is not of the method's pipeline, is not finished, or a file is damaged.
+    """
+    read_settings(run, method)
+    if not is_finished(run):
+        raise UserError(f"{run}: the stage {STAGE} has not finished; run it to its end, or leave it out")
+    board = read_scoreboard(run / STAGE)
+    if board is None:
+        raise UserError(f"{run / STAGE / SCORES_FILE}: missing; run the stage {STAGE} again")
+    models = (BASE, board.candidate or POLICY)
+    if missing := [model for model in models if board.scores(model) is None]:
+        raise UserError(f"{run / STAGE / SCORES_FILE}: no figures of {', '.join(missing)}; run the stage {STAGE} again")
+    return board

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rubricworks import __version__
-from rubricworks.claims.arms import OWN, ArmRuns, arm_comparison, arm_table_names
+from rubricworks.claims.arm_table import OWN, arm_forms
 from rubricworks.cli.claims import complete_runs
 from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
@@ -14,7 +14,11 @@ from rubricworks.storage import write_atomic
 
 @click.command()
 @click.argument("recipe")
-@click.option("--table", type=click.Choice(arm_table_names()), help="Run the arms of one of the paper's tables.")
+@click.option(
+    "--table",
+    type=click.Choice([name for form in arm_forms().values() for name in form.tables]),
+    help="Run the arms of one of the paper's tables.",
+)
 @click.option("--arm", "arms", multiple=True, metavar="NAME", help="Run one of the recipe's arms; may be repeated.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of every run. [default: the recipe's]")
 @click.option(
@@ -45,19 +49,21 @@ def arms(
     rubricworks arms balcaprl-laptop --arm no_recall --arm no_length --seed 2
     rubricworks arms balcaprl-laptop --table length --runs runs/claims-balcaprl --only-report
     """
+    from rubricworks.claims.arm_table import ArmTable, arm_form, arm_rows, arms_page, markdown, text
     from rubricworks.claims.planned_runs import plan_runs
-    from rubricworks.claims.settings import shared_changes
+    from rubricworks.claims.settings import is_finished, read_scores, shared_changes
+    from rubricworks.evaluation.scoreboard import BASE
     from rubricworks.recipe.files import load_recipe, recipe_path
 
     parsed = load_recipe(recipe_path(recipe))
-    comparison = arm_comparison(recipe, parsed.pipeline)
+    form = arm_form(parsed.pipeline)
     if not table and not arms:
-        table = comparison.default
-    if table and table not in comparison.titles:
+        table = form.default
+    if table and table not in form.tables:
         raise UserError(
-            f"{recipe}: the pipeline {parsed.pipeline} has no table {table}: {', '.join(comparison.titles)}"
+            f"{recipe}: the pipeline {parsed.pipeline} has no table {table}: {', '.join(form.tables) or 'none'}"
         )
-    names = list(dict.fromkeys([*(comparison.rows_of(table, parsed.arms) if table else ()), *arms]))
+    names = list(dict.fromkeys([*(form.rows_of(table, parsed.arms) if table else ()), *arms]))
     selected_arms = [arm for arm in names if arm != OWN]
     if not selected_arms:
         raise UserError(f"choose with --table or --arm; {recipe} has {', '.join(parsed.arms) or 'no arms'}")
@@ -65,23 +71,25 @@ def arms(
         load_recipe(recipe_path(recipe), arm=unknown[0])  # its error names the arms that the recipe has
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
-    planned = plan_runs(recipe, place, [number], overrides, is_finished=comparison.is_finished, arms=selected_arms)
+    planned = plan_runs(recipe, place, [number], overrides, is_finished=is_finished, arms=selected_arms)
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
-    documents = comparison.write(
-        ArmRuns(
-            title=comparison.titles[table] if table else "Arms",
-            recipe=parsed.name,
-            seed=number,
-            changed=tuple(shared_changes(planned)),
-            simulated=parsed.world is not None,
-            version=__version__,
-            folders={run.arm or OWN: run.folder for run in planned},
-            rows=names if OWN in names or table else [OWN, *names],
-        )
+    changed = shared_changes(planned)
+    folders = {run.arm or OWN: run.folder for run in planned}
+    boards = {arm: read_scores(folder, parsed.pipeline) for arm, folder in folders.items()}
+    form = arm_form(parsed.pipeline, boards[OWN])
+    rows = arm_rows(boards, folders, form)
+    result = ArmTable(
+        title=form.tables[table].title if table else "Arms",
+        recipe=parsed.name,
+        seed=number,
+        changed=tuple(changed),
+        simulated=parsed.world is not None,
+        version=__version__,
+        rows=tuple(rows[arm] for arm in (BASE, *([] if OWN in names or table else [OWN]), *names)),
     )
     stem = place / f"seed-{number}-{f'table-{table}' if table else 'table'}"
-    write_atomic(stem.with_suffix(".json"), documents.json.encode())
-    write_atomic(stem.with_suffix(".md"), documents.markdown.encode())
-    write_atomic(stem.with_suffix(".html"), documents.html.encode())
-    click.echo(documents.text)
+    write_atomic(stem.with_suffix(".json"), result.model_dump_json(indent=2).encode() + b"\n")
+    write_atomic(stem.with_suffix(".md"), markdown(result, form).encode())
+    write_atomic(stem.with_suffix(".html"), arms_page(result, form).encode())
+    click.echo(text(result, form))
     click.echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")

@@ -13,9 +13,8 @@ from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary, par
 from rubricworks.evaluation.audit.values import SETTINGS
 from rubricworks.llm import Endpoint
 from rubricworks.methods.rlr3.stages import audit as audit_stage
-from rubricworks.reports.audit.cases import worst_cases
-from rubricworks.reports.audit.page import audit_page
-from rubricworks.reports.audit.text import audit_text
+from rubricworks.reports.judge_audit import audit_page, audit_text
+from rubricworks.reports.judge_audit_cases import worst_cases
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import canonical_json

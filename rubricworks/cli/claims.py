@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rubricworks import __version__
-from rubricworks.claims.papers import methods_with_claims
+from rubricworks.claims.claim import methods_with_claims
 from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
@@ -67,10 +67,9 @@ def claims(
     rubricworks claims balcaprl --seeds 1-3 --at-once 1
     rubricworks claims balcaprl --seeds 1-3 --only-report
     """
-    from rubricworks.claims.page import claims_page
-    from rubricworks.claims.papers import load_paper
+    from rubricworks.claims.claim import load_paper
     from rubricworks.claims.planned_runs import plan_runs
-    from rubricworks.claims.report import ClaimsReport, markdown, text
+    from rubricworks.claims.report import ClaimsReport, claims_page, markdown, text
     from rubricworks.claims.settings import shared_changes
 
     definition = load_paper(paper)

@@ -11,8 +11,15 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.leaderboard import Leaderboard
 from rubricworks.metrics import ranking_agreement
 from rubricworks.reports.formats import interval, number
-from rubricworks.reports.leaderboard import Agreement, leaderboard_text, standings
-from rubricworks.reports.leaderboard_files import build_board, is_simulated_evaluation, read_source, write_board
+from rubricworks.reports.leaderboard import (
+    Agreement,
+    build_board,
+    is_simulated_evaluation,
+    leaderboard_text,
+    read_source,
+    standings,
+    write_board,
+)
 from rubricworks.tracking import TrackingConfig, connect
 from rubricworks.tracking.evaluations import log_evaluation
 
@@ -55,9 +62,13 @@ def leaderboard_command(
     board = build_board(sources, against=against, every_figure=every_figure)
     agreements = _agreements(board, ranking, sources) if ranking else []
     click.echo(leaderboard_text(board))
-    for one in agreements:
-        value = f"{number(one.spearman.value)} [{interval(one.spearman)}]" if one.spearman else "not defined"
-        click.echo(f"{one.column.title}: agreement with the ranking {value}, {one.models} models")
+    for agreement in agreements:
+        value = (
+            f"{number(agreement.spearman.value)} [{interval(agreement.spearman)}]"
+            if agreement.spearman
+            else "not defined"
+        )
+        click.echo(f"{agreement.column.title}: agreement with the ranking {value}, {agreement.models} models")
     if out:
         simulated = any(map(is_simulated_evaluation, sources))
         write_board(board, out, title=title, simulated=simulated, agreements=agreements)
@@ -83,9 +94,9 @@ def _agreements(board: Leaderboard, ranking: str, sources: tuple[Path, ...]) -> 
                 values.setdefault(key, {}).setdefault(row["model"], {})[row["sample_id"]] = row["value"]
     agreements = []
     for column in board.columns:
-        found: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
-        samples = sorted(set.intersection(*(set(one) for one in found.values()))) if found else []
-        scores = {model: [one[sample] for sample in samples] for model, one in found.items()}
+        by_model: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
+        samples = sorted(set.intersection(*(set(values_of) for values_of in by_model.values()))) if by_model else []
+        scores = {model: [values_of[sample] for sample in samples] for model, values_of in by_model.items()}
         if len(scores) < 2 or not samples or column.figure == ranking:
             continue
         if any(all(value is None for value in row) for row in scores.values()):

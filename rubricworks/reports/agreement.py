@@ -64,9 +64,9 @@ def errors_text(errors: JudgeErrors) -> str:
 def weights_text(errors: JudgeErrors) -> str:
     """The judge's error rates by weight, a line each."""
     lines = [
-        f"  weight {one.weight:g}: credits {_share(one.false_positive)} of what people do not, misses "
-        f"{_share(one.false_negative)} of what they do, by {one.labelled:,} labels"
-        for one in errors.by_weight
+        f"  weight {rates.weight:g}: credits {_share(rates.false_positive)} of what people do not, misses "
+        f"{_share(rates.false_negative)} of what they do, by {rates.labelled:,} labels"
+        for rates in errors.by_weight
     ]
     return "\n".join(_wrapped(line, indent=4) for line in lines)
 
@@ -116,10 +116,10 @@ def _price(price: ResponsePrice) -> str:
 
 
 def _times(probe: JudgeProbe) -> str:
-    one, each = probe.per_response, probe.per_criterion
-    if one.dollars:
-        return f": {each.dollars / one.dollars:.2g} times the dollars"
-    tokens = one.prompt_tokens + one.completion_tokens
+    whole, each = probe.per_response, probe.per_criterion
+    if whole.dollars:
+        return f": {each.dollars / whole.dollars:.2g} times the dollars"
+    tokens = whole.prompt_tokens + whole.completion_tokens
     return f": {(each.prompt_tokens + each.completion_tokens) / tokens:.2g} times the tokens" if tokens else ""
 
 
@@ -156,7 +156,7 @@ def _counts(comparison: Comparison) -> str:
 
 def _rows(comparison: Comparison) -> list[str]:
     lines = [f"{'criterion':<{_TITLE}} {'n':>6}  {'accuracy':<17}   {'kappa':<19}   {'alpha':<19}".rstrip()]
-    lines += [_row(_shortened(one.criteria[0]), one.agreement) for one in comparison.criteria]
+    lines += [_row(_shortened(criterion.criteria[0]), criterion.agreement) for criterion in comparison.criteria]
     if others := comparison.others:
         count = len(others.criteria)
         lines.append(_row(f"others ({count:,} {'criterion' if count == 1 else 'criteria'})", others.agreement))

@@ -191,11 +191,12 @@ def _criteria(rubric: Rubric | None, base: ScoredResponse | None, policy: Scored
     """Criteria of the rubric with the verdicts on both responses; those met by both are folded."""
     verdicts = {"base": _verdicts(base), "policy": _verdicts(policy)}
     criteria: list[Criterion] = sorted(rubric.criteria if rubric else (), key=lambda criterion: -criterion.weight)
-    titles = dict.fromkeys([*(one.criterion for one in criteria), *verdicts["base"], *verdicts["policy"]])
+    titles = dict.fromkeys([*(criterion.criterion for criterion in criteria), *verdicts["base"], *verdicts["policy"]])
     known = {criterion.criterion: criterion for criterion in criteria}
     if not any(verdicts.values()) and not criteria:
         return []
-    checks, met = [], []
+    checks: list[Check] = []
+    met: list[Check] = []
     for title in titles:
         of = {who: by_title.get(title) for who, by_title in verdicts.items()}
         (met if all(verdict and verdict.credit == 1 for verdict in of.values()) else checks).append(

@@ -1,17 +1,26 @@
-"""A leaderboard for people and programs: text, CSV, Markdown, and a page with a radar chart and trajectories."""
+"""A leaderboard from the evaluations of runs and of `rubricworks evaluate`: as text, CSV, Markdown, JSON and a page."""
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.manifest import MANIFEST, canonical_json, read_manifest
 from rubricworks.data.spreadsheet_cells import guard_cell
-from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row, Source, leaderboard
+from rubricworks.evaluation.scoreboard import LENGTH, read_scoreboard
+from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.metrics import Interval
 from rubricworks.reports.charts import Series, SeriesChart, series_chart
 from rubricworks.reports.formats import interval, number, signed, signed_interval
 from rubricworks.reports.radar_charts import RadarChart, radar_chart
 from rubricworks.reports.rendering import render
+from rubricworks.reports.run_folder import SAMPLE_STAGES, SOURCE, is_simulated
+from rubricworks.storage import write_atomic
 
 _MAX_OUTLINES = 6
 _MAX_AXES = 12
@@ -93,6 +102,8 @@ def leaderboard_page(
         "leaderboard.html",
         styles=("report.css", "tables.css", "leaderboard.css"),
         title=title,
+        kicker="Rubricworks · leaderboard",
+        footer="Made by Rubricworks from tables of scores. A column holds one scorer, version, judge and opponent.",
         simulated=simulated,
         **board_parts(board, agreements),
     )
@@ -110,7 +121,8 @@ def board_parts(board: Leaderboard, agreements: Sequence[Agreement] = ()) -> dic
         "prices": [_prices(row) for row in board.rows],
         "budgets": _budget_curve(board),
         "agreements": [
-            (one, number(one.spearman.value) if one.spearman else None, interval(one.spearman)) for one in agreements
+            (agreement, number(agreement.spearman.value) if agreement.spearman else None, interval(agreement.spearman))
+            for agreement in agreements
         ],
     }
 
@@ -175,7 +187,7 @@ def _trajectories(board: Leaderboard) -> list[SeriesChart]:
             if len(steps) > 1:
                 points = [(float(step or 0), row.cells[at].mean.value) for step, row in steps]
                 bounds = [row.cells[at].mean.bounds for _, row in steps]
-                series.append(Series(f"m{place % 6}", name, points, [one for one in bounds if one]))
+                series.append(Series(f"m{place % 6}", name, points, [pair for pair in bounds if pair]))
         base = next((row for row in board.rows if row.model == board.against and row.step is None), None)
         level = (base.cells[at].mean.value, base.label) if base and at in base.cells else None
         if series:
@@ -196,13 +208,13 @@ def _budget_curve(board: Leaderboard) -> SeriesChart | None:
         if len(points) > 1:
             bounds = [mean.bounds for _, mean in points]
             values = [(budget, mean.value) for budget, mean in points]
-            series.append(Series(f"m{place % 6}", row.label, values, [one for one in bounds if one]))
+            series.append(Series(f"m{place % 6}", row.label, values, [pair for pair in bounds if pair]))
     return _chart("CaptionQA under word budgets", series, None) if series else None
 
 
 def _chart(title: str, series: Sequence[Series], level: tuple[float, str] | None) -> SeriesChart | None:
-    values = [value for one in series for _, value in one.points] + ([level[0]] if level else [])
-    values += [bound for one in series for bounds in one.intervals for bound in bounds]
+    values = [value for line in series for _, value in line.points] + ([level[0]] if level else [])
+    values += [bound for line in series for bounds in line.intervals for bound in bounds]
     low, high = min(values), max(values)
     margin = (high - low) / 10 or 0.05
     return series_chart(title, series, bounds=(low - margin, high + margin), level=level)
@@ -236,3 +248,82 @@ def _markdown(cells: Sequence[str]) -> str:
 def standings(board: Leaderboard, ranking: Mapping[str, float]) -> dict[str, float]:
     """Standing of the board's models in a ranking; models that it does not name are left out."""
     return {row.model: ranking[row.model] for row in _last_steps(board) if row.model in ranking}
+
+
+def build_board(sources: Sequence[Path], *, against: str | None = None, every_figure: bool = False) -> Leaderboard:
+    """Build the board of several evaluations.
+
+    Raises:
+        UserError: there is no score, or no model called `against`.
+    """
+    try:
+        return leaderboard([read_source(place) for place in sources], against=against, every_figure=every_figure)
+    except ValueError as error:
+        raise UserError(f"{', '.join(map(str, sources))}: {error}") from error
+
+
+def write_board(
+    board: Leaderboard, out: Path, *, title: str, simulated: bool = False, agreements: Sequence[Agreement] = ()
+) -> None:
+    """Write the board's page, and its Markdown, CSV and JSON forms, into a folder."""
+    page = leaderboard_page(board, title=title, simulated=simulated, agreements=agreements)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / "leaderboard.html", page.encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.md", leaderboard_markdown(board).encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.csv", leaderboard_csv(board).encode("utf-8", "replace"))
+    write_atomic(out / "leaderboard.json", canonical_json(board.model_dump(mode="json")))
+
+
+def read_source(place: Path) -> Source:
+    """Tables of a run, of an evaluation's folder, or a table itself."""
+    folder = place if (place / MANIFEST).is_file() else place / "score"
+    if not (folder / MANIFEST).is_file() or read_manifest(folder).table != "scores":
+        raise UserError(
+            f"{place}: no finished scores; give a run, a folder of `rubricworks evaluate`, or a scores table"
+        )
+    home = folder.parent
+    board = read_scoreboard(folder)
+    responses = folder / "responses"
+    counts: dict[str, int] = {}
+    rows = list(read_rows(responses)) if (responses / MANIFEST).is_file() else []
+    for row in rows:
+        counts[row["model"]] = counts.get(row["model"], 0) + 1
+    return Source(
+        place.name,
+        read_rows(folder),
+        rows,
+        _tasks(home),
+        board.titles if board else {},
+        _dollars(home, counts),
+        [figure for figure in board.headlines if figure != LENGTH] if board else (),
+        board.base if board else None,
+    )
+
+
+def _tasks(home: Path) -> dict[str, str]:
+    """Sample → task, of the samples that were scored."""
+    try:
+        samples = Path(json.loads((home / SOURCE).read_bytes())["samples"])
+    except (OSError, ValueError, KeyError):
+        samples = next((home / stage for stage in SAMPLE_STAGES if (home / stage / MANIFEST).is_file()), home)
+    if not (samples / MANIFEST).is_file() or read_manifest(samples).table != "samples":
+        return {}
+    rows = read_rows(samples, columns=["sample_id", "task"])
+    return {row["sample_id"]: row["task"] for row in rows if row["task"]}
+
+
+def _dollars(home: Path, responses: Mapping[str, int]) -> dict[str, float]:
+    """Model → cost of a response, of endpoints with a price; by the endpoint's model or its only model's name."""
+    costs: dict[str, float] = {}
+    for row in read_spending(home / SPENDING_FILE):
+        if row["purpose"] == "response" and row["cost"]:
+            costs[row["model"]] = costs.get(row["model"], 0.0) + row["cost"]
+    return {model: cost / responses[model] for model, cost in costs.items() if responses.get(model)}
+
+
+def is_simulated_evaluation(place: Path) -> bool:
+    """Return True if the scene world stood in for images or judges."""
+    try:
+        return bool(json.loads((place / SOURCE).read_bytes()).get("simulated")) or is_simulated(place)
+    except (OSError, ValueError):
+        return is_simulated(place)

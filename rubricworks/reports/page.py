@@ -116,17 +116,16 @@ def render_page(
     )
 
 
-def of_stage(stage: str, section: Section, **changes: str) -> Section:
+def of_stage(stage: str, section: Section, title: str = "") -> Section:
     """A stage's section within a run's report.
 
     Args:
-        changes: of the block, such as its title.
+        title: heading of the block, instead of its own.
     """
 
     def at_stage(run: RunFolder) -> Block | None:
-        # Of inputs, cards and figures, a report has its own.
         block = section(replace(run, stage=stage, trainings={}, examples=_STAGE_EXAMPLES))
-        return replace(block, metrics={}, **changes) if block else None
+        return replace(block, metrics={}, title=title or block.title) if block else None
 
     return at_stage
 

@@ -225,7 +225,7 @@ class Card(NamedTuple):
     @property
     def reasons(self) -> list[Check]:
         """Checks whose rules or reasons are shown behind a summary."""
-        checks = [check for one in self.lists for check in (*one.checks, *one.folded)]
+        checks = [check for checked in self.lists for check in (*checked.checks, *checked.folded)]
         return [check for check in checks if check.rule or check.reasons]
 
 

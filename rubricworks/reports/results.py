@@ -297,9 +297,9 @@ def task_results(run: RunFolder, scorer: str) -> list[TaskResult]:
 
 def _task_result(task: str, by_model: Mapping[str, Mapping[str, float | None]]) -> TaskResult:
     base, policy = by_model.get(BASE, {}), by_model.get(POLICY, {})
-    means = [mean_interval(of.values()) if of else None for of in (base, policy)]
+    of_base, of_policy = (mean_interval(of.values()) if of else None for of in (base, policy))
     difference = mean_interval(paired_differences(policy, base).values(), share=False)
-    return TaskResult(task, *means, difference)
+    return TaskResult(task, of_base, of_policy, difference)
 
 
 def task_block(
@@ -350,8 +350,8 @@ def criteria(run: RunFolder) -> Block:
     }
     groups: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     graded = 0
-    weights = {(key, one.criterion): one.weight for key, of in rubrics.items() for one in of}
-    keys = {(key, one.criterion): one.key for key, of in rubrics.items() for one in of}
+    weights = {(key, criterion.criterion): criterion.weight for key, of in rubrics.items() for criterion in of}
+    keys = {(key, criterion.criterion): criterion.key for key, of in rubrics.items() for criterion in of}
     for model, scorecard in _scorecards(run):
         graded += model == POLICY
         for verdict in scorecard.verdicts:

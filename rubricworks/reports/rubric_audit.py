@@ -151,7 +151,10 @@ def refusal_text(audit: RubricAudit, allowed: float) -> str:
 
 
 def _excess_text(audit: RubricAudit, allowed: float) -> str:
-    worst = [f"{one.sample_id} ({', '.join(dict.fromkeys(flag.flag for flag in one.flags))})" for one in audit.worst]
+    worst = [
+        f"{finding.sample_id} ({', '.join(dict.fromkeys(flag.flag for flag in finding.flags))})"
+        for finding in audit.worst
+    ]
     more = f", and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
     return (
         f"{_flagged_text(audit)}, and at most {percent(allowed)} are allowed; the worst: "
@@ -169,12 +172,16 @@ def _flagged_text(audit: RubricAudit) -> str:
 def fixes_lines(fixes: RubricFixes) -> list[str]:
     """Figures of the rewrites, one each."""
     audit, flagged = fixes.audit, counted(len(fixes.rewrites), "flagged rubric")
-    failed = [one for one in fixes.rewrites if one.new is None]
-    kept = len(fixes.kept)
-    has, are, them = ("has", "is", "it") if kept == 1 else ("have", "are", "them")
-    better = f"{counted(kept, 'rewrite')} {has} fewer flags than before and {are} kept" if kept else "none is kept"
+    failed = [rewrite for rewrite in fixes.rewrites if rewrite.new is None]
+    better_count = len(fixes.kept)
+    has, are, them = ("has", "is", "it") if better_count == 1 else ("have", "are", "them")
+    better = (
+        f"{counted(better_count, 'rewrite')} {has} fewer flags than before and {are} kept"
+        if better_count
+        else "none is kept"
+    )
     lines = [f"{fixes.writer} rewrote {len(fixes.rewrites) - len(failed)} of {flagged}; {better}"]
-    if kept:
+    if better_count:
         lines += [
             f"flagged with {them}: {percent(audit.flagged.value)} of the rubrics ({percent_interval(audit.flagged)})",
             f"gap with {them}: {_gap(audit)}",
@@ -201,7 +208,7 @@ def audit_page(
         title: a description of the rubrics.
         fixes: rewrites of the flagged ones, shown beside them.
     """
-    rewrites = {one.sample_id: one for one in fixes.rewrites} if fixes else {}
+    rewrites = {rewrite.sample_id: rewrite for rewrite in fixes.rewrites} if fixes else {}
     worst = [
         (finding, _criteria(finding, entry.rubric), rewrites.get(finding.sample_id))
         for finding in audit.worst[:_SHOWN]
@@ -210,13 +217,17 @@ def audit_page(
     return render(
         "rubric_audit.html",
         audit=audit,
-        title=title,
+        title=f"{percent(audit.flagged.value)} of {counted(len(audit.findings), 'rubric')} "
+        f"{'is' if len(audit.findings) == 1 else 'are'} flagged",
+        kicker="Rubricworks audit of rubrics",
+        lead=title,
+        footer="Made by Rubricworks.",
         gap=_gap(audit),
         calls=calls_text(audit),
         judge_lines=judge_lines(audit),
         untested=untested_texts(audit),
         meanings=ADVICE,
-        worst=[(*one, _new_criteria(one[2])) for one in worst],
+        worst=[(*row, _new_criteria(row[2])) for row in worst],
         fixes=fixes,
         fixes_lines=fixes_lines(fixes) if fixes else [],
         styles=("report.css", "tables.css"),
@@ -225,7 +236,10 @@ def audit_page(
 
 def _criteria(finding: RubricFinding, rubric: Rubric) -> list[tuple[Criterion, list[CriterionFlag]]]:
     """Criteria, each with its flags."""
-    return [(one, [flag for flag in finding.flags if flag.criterion == one.criterion]) for one in rubric.criteria]
+    return [
+        (criterion, [flag for flag in finding.flags if flag.criterion == criterion.criterion])
+        for criterion in rubric.criteria
+    ]
 
 
 def _new_criteria(rewrite: Rewrite | None) -> list[tuple[Criterion, list[CriterionFlag]]]:

@@ -74,8 +74,8 @@ def rubric_page(items: Sequence[RubricItem], *, title: str, simulated: bool) -> 
             rows[0].prompt,
             (("", _uri(rows[0].image)),),
             tuple(
-                Row({name: getattr(one, name, "") for name in rubric_study.COLUMNS}, one.criterion, questions)
-                for one in rows
+                Row({name: getattr(row, name, "") for name in rubric_study.COLUMNS}, row.criterion, questions)
+                for row in rows
             ),
         )
         for rows in by_sample.values()
@@ -93,7 +93,7 @@ def preference_page(tasks: Sequence[PreferenceTask], protocol: Protocol, *, titl
             choices.append((EQUAL, "Equal"))
         cells = {"task": task.task, "prompt": task.prompt, "choice": ""}
         question = Question("choice", "Best" if protocol == "top" else "Better", tuple(choices))
-        images = tuple((letter, _uri(one.image)) for letter, one in zip(letters, task.images, strict=True))
+        images = tuple((letter, _uri(image.image)) for letter, image in zip(letters, task.images, strict=True))
         cards.append(Card(task.prompt, images, (Row(cells, "", (question,)),)))
     instructions = _PREFERENCE_INSTRUCTIONS["top" if protocol == "top" else "pairs"]
     return _page(cards, preference_study.COLUMNS, instructions, title=title, simulated=simulated)
@@ -107,6 +107,8 @@ def _page(
         styles=("report.css", "study.css"),
         scripts=("study.js",),
         title=title,
+        kicker="Rubricworks study",
+        footer="",
         cards=cards,
         columns=[*columns, RATER],
         instructions=instructions,

@@ -128,7 +128,7 @@ def training(
         charts.append(chart(title, values))
     for title, name in (measured or {}).items():
         charts.append(chart(title, {stage: _measured(run.path / stage, name) for stage in names}))
-    return training_block(run, steps, [one for one in charts if one], note=note, statistics=titles)
+    return training_block(run, steps, [chart for chart in charts if chart], note=note, statistics=titles)
 
 
 def training_block(

@@ -8,12 +8,9 @@ import pytest
 from claimed_captions import BASE, write_captions, write_seed
 
 from rubricworks.claims import child_runs as engine
-from rubricworks.claims.arm_table import ArmTable
+from rubricworks.claims.arm_table import ArmTable, arm_form
 from rubricworks.claims.report import ClaimsReport
-from rubricworks.methods.balcaprl.arm_tables import arm_label
-from rubricworks.methods.balcaprl.arms import ARMS as COMPARED
 from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
-from rubricworks.methods.rubicap.arms import TABLES
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 STUB = (sys.executable, str(Path(__file__).parents[1] / "claims" / "arm_stub.py"))
@@ -99,17 +96,15 @@ def test_the_table_has_the_papers_rows_and_each_figure_with_its_interval(tell, p
 
 def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
     laptop, paper = (load_recipe(recipe_path(name)).arms for name in (LAPTOP, "balcaprl"))
-    assert COMPARED.rows_of("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
-    assert COMPARED.rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
-    assert COMPARED.rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
-    assert COMPARED.rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
-    assert COMPARED.rows_of("peers", laptop) == COMPARED.rows_of("peers", paper) == ["sft", "caprl", "rubicap", "own"]
-    assert COMPARED.rows_of("peers", []) == ["own"]
-    assert arm_label("gate_05_3") == "Gate 0.5 to 3"
-    assert arm_label("gate_0_3") == "Gate 0 to 3"
-    assert arm_label("w_prec_02") == "Precision weight 0.2"
-    assert arm_label("judge_gpt_5_mini") == "Judge gpt-5-mini"
-    assert arm_label("warm_start") == "warm_start"
+    form = arm_form("balcaprl")
+    assert form.rows_of("length", laptop) == ["no_length", "linear", "full", "gate_0_3", "gate_05_1", "gate_05_3"]
+    assert form.rows_of("length", paper)[-3:] == ["gate_05_4", "gate_05_5", "gate_05_6"]
+    assert form.rows_of("weights", laptop) == ["no_precision", "own", "w_prec_02", "full", "w_prec_04"]
+    assert form.rows_of("judges", laptop) == ["own", "judge_mini", "judge_strong"]
+    assert form.rows_of("peers", laptop) == form.rows_of("peers", paper) == ["sft", "caprl", "rubicap", "own"]
+    assert form.rows_of("peers", []) == ["own"]
+    assert set(laptop) | set(paper) == form.labels.keys() - {"own"}
+    assert form.label("warm_start") == "warm_start"
 
 
 @pytest.mark.parametrize(
@@ -135,9 +130,9 @@ def test_mistakes_are_told_before_anything_runs(tell, place, words, message):
     assert not place.exists()
 
 
-def test_methods_without_tables_are_refused(tell, place):
-    result = tell("arms", "rlr3-laptop", "--arm", "x")
-    assert "a recipe of the pipeline rlr3; arms are compared of rubicap, balcaprl and rubricrl only" in result.err
+def test_recipe_without_arms_is_told_so(tell, place):
+    assert "choose with --table or --arm; rlr3-laptop has no arms" in tell("arms", "rlr3-laptop").err
+    assert "the pipeline rlr3 has no table length: none" in tell("arms", "rlr3-laptop", "--table", "length").err
 
 
 @pytest.mark.slow
@@ -154,7 +149,7 @@ def test_a_recipe_of_rubicap_is_compared_with_its_baselines_by_default(tell, pla
     ]
     started = [words[words.index("--arm") + 1] for words in arms]
     assert started
-    assert set(started) <= set(TABLES["baselines"][: len(started)])
+    assert set(started) <= set(arm_form("rubicap").tables["baselines"].rows[: len(started)])
     assert result.code == 2  # the stand-in knows the arms of BalCapRL alone
 
 

@@ -8,9 +8,15 @@ from report_page import Page, text_of
 
 from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, Cell, ResponseCount, Share, table_cells
-from rubricworks.reports.audit.cases import worst_cases
-from rubricworks.reports.audit.chart import bar_chart
-from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_page, audit_sentences, table_rows
+from rubricworks.reports.judge_audit import (
+    audit_figure,
+    audit_headline,
+    audit_page,
+    audit_sentences,
+    bar_chart,
+    table_rows,
+)
+from rubricworks.reports.judge_audit_cases import worst_cases
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 EVIL = "</p><script>alert(1)</script>&\u202e"

@@ -9,9 +9,9 @@ from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services import reward_hacking, rollouts
 from rubricworks.platform_api.services.reward_hacking import Signals
-from rubricworks.reports.audit.cases import BadCase
-from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_bounds
+from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, table_rows
+from rubricworks.reports.judge_audit_cases import BadCase
 from rubricworks.runs.store import RunStore
 from rubricworks.training.policy.alarm_traces import Trace
 

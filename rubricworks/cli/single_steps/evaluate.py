@@ -31,7 +31,7 @@ from rubricworks.evaluation.suites.official_sets import (
 from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import interval, number
-from rubricworks.reports.leaderboard_files import build_board, write_board
+from rubricworks.reports.leaderboard import build_board, write_board
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import StageConfig, canonical_json

@@ -4,20 +4,22 @@ Each claim is one number per seed, from the seed's own run (the paper's weights)
 between 0 and 1: a difference of 0.01 is one point of the paper's tables. Length is in tokens.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import NamedTuple
 
-from rubricworks.claims.claim import Claim, Finding, Observation, Rule, judge_claim
-from rubricworks.claims.papers import Paper
-from rubricworks.claims.run_scores import is_finished
-from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN
-from rubricworks.methods.balcaprl.claim_results import RECIPE, CaptionResults, read_results
+from rubricworks.claims import claim as claims
+from rubricworks.claims.claim import OWN, Claim, Observation, Paper, Rule
+from rubricworks.claims.settings import is_finished, read_scores
+from rubricworks.evaluation.scoreboard import BASE, LENGTH, POLICY, WIN, Scoreboard
+from rubricworks.grading.assertions.texts import has_words, text_states
 from rubricworks.metrics.rankings import spearman
+from rubricworks.reports.scores import response_rows, score_rows
 
-OWN = "own"
-"""The recipe's own run. It weighs precision less than the arms of Tables 3 and 4, which are compared with `full`."""
 VIEWS = {"dc_score": "DCScore", "caption_qa": "CaptionQA", WIN: "Arena"}
 JUDGES = {"judge_mini": "a weaker judge", "judge_strong": "a stronger judge"}
 ARMS = (
@@ -41,28 +43,52 @@ NOTES = (
 )
 _ARENA_MARGIN = 0.05
 _FORGET_MARGIN = 0.03
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-class Check(NamedTuple):
-    """A claim with the function that computes a seed's number for it."""
+class CaptionResults(NamedTuple):
+    """Results of one run."""
 
-    claim: Claim
-    measure: Callable[[Mapping[str, CaptionResults]], Observation]
+    board: Scoreboard
+    commentary: dict[str, float | None]
+    """`base` and `policy` → share of captions with a sentence that names nothing visible; see `commentary_share`."""
 
 
-def balcaprl_findings(runs: Mapping[int, Path]) -> list[Finding]:
-    """Evaluate every claim on these runs, in the order of the paper.
+Check = claims.Check[CaptionResults]
 
-    Args:
-        runs: seed → folder of its own run; its arms' folders are next to it, named `NAME-ARM`.
+
+def read_results(run: Path) -> CaptionResults:
+    """Read the results of a run.
+
     Raises:
-        UserError: a run is not finished, or a file is damaged.
+        UserError: the run is not of this pipeline, is not finished, or a file is damaged.
     """
-    results = {seed: _read(run) for seed, run in sorted(runs.items())}
-    return [
-        judge_claim(claim, {seed: measure(by_arm) for seed, by_arm in results.items()})
-        for claim, measure in balcaprl_checks()
-    ]
+    board, references = read_scores(run, "balcaprl"), []
+    samples: set[str] = set()
+    for row in score_rows(run, ["sample_id", "model", "scorer", "evidence"]):
+        samples.add(row["sample_id"])
+        if (row["scorer"], row["model"]) == ("b_capscore", BASE) and row["evidence"]:
+            references.append(json.loads(row["evidence"])["reference"])
+    captions: dict[str, list[str]] = {BASE: [], POLICY: []}
+    for row in response_rows(run):
+        if row["model"] in captions and row["decoding"] == board.decoding and row["sample_id"] in samples:
+            captions[row["model"]].append(row["response"])
+    return CaptionResults(board, {model: commentary_share(texts, references) for model, texts in captions.items()})
+
+
+def commentary_share(captions: Sequence[str], references: Sequence[str]) -> float | None:
+    """Share of captions with a commentary sentence, which names nothing visible and so nothing one could point to.
+
+    A sentence is commentary if fewer than half of its content words are in any reference caption of the held-out
+    images, whether or not it is true. None without captions or references.
+    """
+    if not captions or not references:
+        return None
+    parts = [(index, part) for index, text in enumerate(captions) for part in _SENTENCE_END.split(text)]
+    sentences = [(index, part) for index, part in parts if has_words(part)]
+    visible = text_states("\n".join(references), [part for _, part in sentences])
+    commented = {index for (index, _), is_visible in zip(sentences, visible, strict=True) if not is_visible}
+    return mean(index in commented for index in range(len(captions)))
 
 
 def balcaprl_checks() -> Iterator[Check]:
@@ -72,10 +98,6 @@ def balcaprl_checks() -> Iterator[Check]:
     yield from _table_4()
     yield from _table_5()
     yield from _table_7()
-
-
-def _read(run: Path) -> dict[str, CaptionResults]:
-    return {OWN: read_results(run)} | {arm: read_results(run.with_name(f"{run.name}-{arm}")) for arm in ARMS}
 
 
 def _table_1() -> Iterator[Check]:
@@ -155,24 +177,24 @@ def _more(
     statement: str,
     source: str,
     score: str,
-    one: str,
-    other: str,
+    better: str,
+    worse: str,
     rule: Rule = "greater",
     margin: float = 0.0,
     ours: bool = False,
 ) -> Check:
     """Claim that a score of one policy is higher than another's."""
     claim = Claim(name=name, statement=statement, source=source, rule=rule, margin=margin, ours=ours)
-    return Check(claim, partial(_difference, score, one, other))
+    return Check(claim, partial(_difference, score, better, worse))
 
 
-def _difference(score: str, one: str, other: str, results: Mapping[str, CaptionResults]) -> Observation:
-    values = {name: _value(score, name, results) for name in (one, other)}
+def _difference(score: str, better: str, worse: str, results: Mapping[str, CaptionResults]) -> Observation:
+    values = {name: _value(score, name, results) for name in (better, worse)}
     if missing := [name for name, value in values.items() if value is None]:
         return Observation(None, f"no caption of {' and '.join(missing)} was judged ({score})")
     first, second = (float(value or 0.0) for value in values.values())
     places = 1 if score == LENGTH else 3
-    return Observation(first - second, f"{one} {first:.{places}f}, {other} {second:.{places}f}")
+    return Observation(first - second, f"{better} {first:.{places}f}, {worse} {second:.{places}f}")
 
 
 def _value(score: str, name: str, results: Mapping[str, CaptionResults]) -> float | None:
@@ -180,8 +202,8 @@ def _value(score: str, name: str, results: Mapping[str, CaptionResults]) -> floa
     if score == WIN and name == BASE:
         return 0.5
     board = results[OWN if name == BASE else name].board
-    mean = board.mean(BASE if name == BASE else POLICY, score)
-    return None if mean is None else mean.value
+    figure = board.mean(BASE if name == BASE else POLICY, score)
+    return None if figure is None else figure.value
 
 
 def _commentary(results: Mapping[str, CaptionResults]) -> Observation:
@@ -213,4 +235,6 @@ def _short(score: str) -> str:
     return {"dc_score": "dc", "caption_qa": "qa", WIN: "arena", "b_capscore": "balance"}[score]
 
 
-PAPER = Paper("BalCapRL", RECIPE, ARMS, is_finished, balcaprl_findings, NOTES, SETTINGS)
+PAPER = Paper(
+    "BalCapRL", "balcaprl-laptop", is_finished, read_results, balcaprl_checks, NOTES, arms=ARMS, overrides=SETTINGS
+)

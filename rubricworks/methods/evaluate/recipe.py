@@ -34,8 +34,7 @@ class EvaluateRecipe(Recipe):
         return {"prepare": self.data, "score": self.evaluation, "evaluation_report": self.report}
 
     def success_lines(self, run: Path) -> list[str]:
-        from rubricworks.reports.leaderboard import leaderboard_text
-        from rubricworks.reports.leaderboard_files import build_board
+        from rubricworks.reports.leaderboard import build_board, leaderboard_text
 
         board = build_board([run], every_figure=self.report.every_figure)
         return [*leaderboard_text(board).splitlines(), f"{run / 'leaderboard.html'}: the page"]

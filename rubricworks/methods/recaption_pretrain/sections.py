@@ -3,6 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
+from pydantic import JsonValue
+
 from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.metrics import Interval
 from rubricworks.reports.data import captions
@@ -78,11 +80,11 @@ def benchmarks(run: RunFolder) -> Block:
         missing="There is no evaluation by answers: the score stage has not finished, or has no such scorer.",
         total=(board.mean(BASE, FIGURE), board.mean(POLICY, FIGURE), board.gain(POLICY, FIGURE)) if board else None,
     )
-    details = {
+    details: dict[str, JsonValue] = {
         result.task: {
             "base": result.base.value if result.base else None,
             "policy": result.policy.value if result.policy else None,
-            "difference": result.difference.model_dump() if result.difference else None,
+            "difference": result.difference.model_dump(mode="json") if result.difference else None,
         }
         for result in tasks
     }

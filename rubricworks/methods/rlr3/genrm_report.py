@@ -82,11 +82,11 @@ def checks_report(checks: list[AnswerCheck], *, seed: int = 0) -> GenrmReport:
         outputs=len(checks),
         criteria=len(criteria),
         schema_accuracy=share((number, check.valid) for number, check in enumerate(checks)),
-        criterion=share((number, one.slot) for number, one in criteria),
-        execution=share((number, one.executed) for number, one in criteria),
-        arguments=share((number, one.score >= _WHOLE) for number, one in executed if one.verifiable),
-        credit=share((number, one.score >= _WHOLE) for number, one in executed if not one.verifiable),
-        criterion_level=share((number, one.score >= _WHOLE) for number, one in criteria),
+        criterion=share((number, criterion.slot) for number, criterion in criteria),
+        execution=share((number, criterion.executed) for number, criterion in criteria),
+        arguments=share((number, criterion.score >= _WHOLE) for number, criterion in executed if criterion.verifiable),
+        credit=share((number, criterion.score >= _WHOLE) for number, criterion in executed if not criterion.verifiable),
+        criterion_level=share((number, criterion.score >= _WHOLE) for number, criterion in criteria),
         sample_level=share((number, _all_right(check)) for number, check in enumerate(checks)),
     )
 

@@ -104,7 +104,7 @@ def opening(run: RunFolder) -> Block:
     answers = read_accuracies(run.board)
     tiles = [_gain_tile(name, answers.gains[name]) for name in GAINS if name in answers.gains] if answers else []
     chart = _milestones("Macro average", answers, lambda accuracy: accuracy.macro, intervals=True, gap=7.0)
-    more = [Charts([chart], "figure-two"), Text(_FIGURE_2, "quiet")] if chart else []
+    more: list[Part] = [Charts([chart], "figure-two"), Text(_FIGURE_2, "quiet")] if chart else []
     return hero(run, rlr3_headline(answers), tiles, more=more)
 
 
@@ -171,7 +171,7 @@ def accuracy(run: RunFolder) -> Block:
     columns = _columns(answers)
     tasks = sorted(
         {task for _, _, of in columns for task in of.tasks}
-        | {t for of in answers.arms.values() for one in of for t in one.tasks}
+        | {t for of in answers.arms.values() for milestone in of for t in milestone.tasks}
     )
     rows = [_row(task, [of.tasks.get(task) for _, _, of in columns], columns) for task in tasks]
     rows.append(_row("Macro average", [of.macro for _, _, of in columns], columns, answers.gains.get(ARM_GAIN)))

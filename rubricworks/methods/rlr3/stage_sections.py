@@ -10,12 +10,13 @@ from pydantic import JsonValue, RootModel
 from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES
 from rubricworks.evaluation.corpus_statistics import CorpusStatistics, SourceCounts
+from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.grading import Scoring
 from rubricworks.methods.rlr3.genrm_report import MEASURES, GenrmReport
 from rubricworks.methods.rlr3.genrm_statistics import DataStatistics
-from rubricworks.reports.audit.page import audit_figure, audit_headline, audit_sentences, audit_table
 from rubricworks.reports.data import criteria_of, question_text
-from rubricworks.reports.formats import number, share, span, whole
+from rubricworks.reports.formats import number, percent, share, span, whole
+from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, audit_table
 from rubricworks.reports.page import Block
 from rubricworks.reports.parts import (
     Card,
@@ -36,6 +37,7 @@ from rubricworks.reports.parts import (
     WhiskerRow,
     Whiskers,
 )
+from rubricworks.reports.rubric_audit import AUDIT_FILE
 from rubricworks.reports.run_folder import RunFolder, read_value, table_rows
 from rubricworks.reports.training import training
 from rubricworks.rubrics import Rubric
@@ -132,6 +134,9 @@ def corpus(run: RunFolder) -> Block:
         f"In use: “{statistics.rule}”, which keeps {whole(statistics.kept)} of {whole(statistics.graded)} graded "
         f"questions ({whole(statistics.train)} to train on)."
     )
+    if audit := read_value(run.out / AUDIT_FILE, RubricAudit):
+        flagged = f"{percent(audit.flagged.value)} of {whole(len(audit.findings))} audited checklists are flagged."
+        parts.append(Text(flagged))
     return Block(
         "corpus",
         "Training corpus",
@@ -141,6 +146,7 @@ def corpus(run: RunFolder) -> Block:
             **statistics.model_dump(include={"train", "graded", "kept", "filtered_any", "filtered_essential"}),
             "initial_reward": statistics.initial_reward_converted,
             "initial_reward_kept": statistics.initial_reward_filtered,
+            **({"flagged_rubrics": audit.flagged.value} if audit else {}),
         },
     )
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
+from pydantic import JsonValue
+
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.evaluation.scoreboard import POLICY, Scoreboard
 from rubricworks.evaluation.scorers.images.painted_order import MASKED, PAINTED, PLAIN, paint_order, rise
@@ -64,7 +66,7 @@ def geneval(run: RunFolder) -> Block:
         names=("base model", "trained generator"),
         missing="There is no evaluation by GenEval: the score stage has not finished, or has no such scorer.",
     )
-    values = {
+    values: dict[str, JsonValue] = {
         result.task: {
             "base": result.base.value if result.base else None,
             "policy": result.policy.value if result.policy else None,
@@ -120,12 +122,12 @@ def painted_words(run: RunFolder) -> Block | None:
             probed.append(row["sample_id"])
         for judge, rewards in json.loads(row["evidence"] or "{}").items():
             graded[judge].append(rewards)
-    rows = [row for judge, rewards in graded.items() if (row := _judge_row(judge, rewards))]
-    if not rows:
+    judges = [cells for judge, rewards in graded.items() if (cells := _judge_row(judge, rewards))]
+    if not judges:
         return None
     columns = ("Judge", "As drawn", "Painted", "Rise", "Rise, text masked", "Images")
     cards = Cards(_painted_cards(run, probed))
-    return Block("painted", "Painted words", [Text(_PAINTED, "quiet"), Table(columns, rows), cards])
+    return Block("painted", "Painted words", [Text(_PAINTED, "quiet"), Table(columns, judges), cards])
 
 
 def _judge_row(judge: str, images: list[dict[str, float | None]]) -> tuple[str | float | Cell | None, ...] | None:

@@ -149,7 +149,7 @@ def _check_over_champion(
         waiting = {"passed": False, "reasons": (*over_base.reasons, reason)}
         return over_base.model_copy(update=waiting), registry.WAITING
     reasons = (*over_base.reasons, *(f"{label}: {reason}" for reason in over_champion.reasons))
-    compared = (one.model_copy(update={"rule": f"{label}: {one.rule}"}) for one in over_champion.findings)
+    compared = (finding.model_copy(update={"rule": f"{label}: {finding.rule}"}) for finding in over_champion.findings)
     findings = (*over_base.findings, *compared)
     return GateResult(passed=over_champion.passed, reasons=reasons, findings=findings), None
 

@@ -4,7 +4,7 @@ import pytest
 from claimed_runs import GENRM, MACROS, RATES, write_run
 
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.claims import rlr3_findings
+from rubricworks.methods.rlr3.claims import PAPER
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def numbers(tmp_path):
 
     def of(**figures):
         run = write_run(tmp_path / "run", **figures)
-        return {one.claim.name: one.values[1] for one in rlr3_findings({1: run})}
+        return {one.claim.name: one.values[1] for one in PAPER.findings({1: run})}
 
     return of
 
@@ -86,7 +86,7 @@ def test_figure_of_nothing_is_no_number(numbers):
 def test_groups_of_the_training_are_read_from_its_scorecards(tmp_path):
     # Both responses of a pair meet one criterion and fail the other: 0.75 without the gate for the failing one.
     run = write_run(tmp_path / "run", pairs=[((0, 1), (1, 0))] * 20)
-    findings = {one.claim.name: one for one in rlr3_findings({1: run})}
+    findings = {one.claim.name: one for one in PAPER.findings({1: run})}
     assert findings["gate-unmasks"].values == {1: 1.0}
     assert "20 failures: 20 reinforced without the gate, 0 with it" in findings["gate-unmasks"].notes[1]
     assert "only 0 such criteria" in findings["remapping-spreads"].notes[1]
@@ -98,7 +98,7 @@ def test_verdicts_are_over_the_seeds(tmp_path):
         seed: write_run(tmp_path / f"seed-{seed}", seed=seed, macros=MACROS | {"rlr3": {30: 0.4, 60: value}})
         for seed, value in best.items()
     }
-    findings = {one.claim.name: one for one in rlr3_findings(runs)}
+    findings = {one.claim.name: one for one in PAPER.findings(runs)}
     # 0.10, 0.11, 0.12 over RLVR's best: 0.11 -+ 4.302653 * 0.01 / sqrt(3).
     assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
     assert (findings["macro-best"].low, findings["macro-best"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
@@ -134,17 +134,17 @@ def test_damaged_run_is_refused_with_the_place(tmp_path, how, message):
     run = write_run(tmp_path / "run", pairs=[((0, 1), (1, 0))])
     damage(run, how)
     with pytest.raises(UserError, match=message):
-        rlr3_findings({1: run})
+        PAPER.findings({1: run})
 
 
 def test_arm_or_model_that_was_not_measured_is_refused(tmp_path):
     with pytest.raises(UserError, match="no milestones of rlr3"):
-        rlr3_findings({1: write_run(tmp_path / "arm", macros={"base": 0.3, "rlvr": {20: 0.4}})})
+        PAPER.findings({1: write_run(tmp_path / "arm", macros={"base": 0.3, "rlvr": {20: 0.4}})})
     with pytest.raises(UserError, match="no figures of sft"):
-        rlr3_findings({1: write_run(tmp_path / "model", genrm={"base": GENRM["base"], "rlvr": GENRM["rlvr"]})})
+        PAPER.findings({1: write_run(tmp_path / "model", genrm={"base": GENRM["base"], "rlvr": GENRM["rlvr"]})})
 
 
 def test_scorecards_that_are_not_whole_groups_are_refused(tmp_path):
     run = write_run(tmp_path / "run", settings=["policy.algorithm.rollouts.group_size=4"], pairs=[((0, 1), (1, 0))])
     with pytest.raises(UserError, match=r"step 1: .* not one group of 4"):
-        rlr3_findings({1: run})
+        PAPER.findings({1: run})

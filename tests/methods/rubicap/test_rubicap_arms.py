@@ -1,19 +1,18 @@
 """RubiCap's arms: the paper's baselines on one recipe, the table's rows, the figures of the runs' scoreboards."""
 
-import json
-
 import pytest
 import yaml
+from compared_arms import arm_table
 
-from rubricworks.claims.arm_table import ArmTable
-from rubricworks.claims.arms import ArmRuns
+from rubricworks.claims.arm_table import arm_form, markdown, text
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
-from rubricworks.methods.rubicap.arms import ARMS, LABELS, TABLES
 from rubricworks.metrics import Interval
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 LAPTOP = "rubicap-laptop"
+FORM = arm_form("rubicap")
+TABLES = {name: table.rows for name, table in FORM.tables.items()}
 
 
 def figure(value):
@@ -36,18 +35,14 @@ def write_run(folder, arm, win, base=30.0, rubric=0.4):
     return folder
 
 
-def runs(folders):
-    return ArmRuns("Baselines", LAPTOP, 1, (), True, "1", folders, list(folders))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rubicap", LAPTOP])
 def test_ten_arms_share_what_comes_before_the_training(name):
     recipe = load_recipe(recipe_path(name))
-    assert ARMS.default == "baselines"
-    rows = ARMS.rows_of(ARMS.default, recipe.arms)
+    assert FORM.default == "baselines"
+    rows = FORM.rows_of(FORM.default, recipe.arms)
     assert len(rows) == 10
-    assert set(rows) | set(TABLES["hacking"]) <= set(LABELS)
+    assert set(rows) | set(TABLES["hacking"]) <= set(FORM.labels)
     own = recipe.stage_json()
     for arm in set(rows) - {"own"}:
         of_arm = load_recipe(recipe_path(name), arm=arm).stage_json()
@@ -67,12 +62,11 @@ def test_the_table_shows_each_arm_and_no_reward_by_other_rubrics(tmp_path):
         "rouge_l": write_run(tmp_path / "rouge_l", "rouge_l", 0.4),
         "full_guards": write_run(tmp_path / "full", "full_guards", 0.8, rubric=0.6),
     }
-    documents = ARMS.write(runs(folders))
-    table = ArmTable.model_validate_json(documents.json)
+    table = arm_table("rubicap", folders)
     assert [row.arm for row in table.rows] == ["base", "own", "rouge_l", "full_guards"]
     cells = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.strip("|").split("|")][1:]
-        for line in documents.markdown.splitlines()
+        for line in markdown(table, FORM).splitlines()
         if line.startswith("| ")
     }
     assert cells["ROUGE-L RL"] == [
@@ -80,20 +74,20 @@ def test_the_table_shows_each_arm_and_no_reward_by_other_rubrics(tmp_path):
     ]  # fmt: skip
     assert cells["RubiCap, full, guards"][5] == "–"  # noqa: RUF001
     assert cells["Base model"][0] == "50.0"
-    assert max(map(len, documents.text.splitlines())) <= 100
-    assert json.loads(documents.json)["rows"][1]["figures"]["arena_win"]["value"] == 0.7
+    assert max(map(len, text(table, FORM).splitlines())) <= 100
+    assert table.rows[1].figures["arena_win"].value == 0.7
 
 
 def test_arms_of_another_start_are_not_compared(tmp_path):
     own = write_run(tmp_path / "own", None, 0.7)
     other = write_run(tmp_path / "caprl", "caprl", 0.6, base=31.0)
     with pytest.raises(UserError, match="its base model does not answer as that of"):
-        ARMS.write(runs({"own": own, "caprl": other}))
+        arm_table("rubicap", {"own": own, "caprl": other})
 
 
 def test_noisy_arms_differ_in_the_correction_only():
     noisy, corrected = (load_recipe(recipe_path(LAPTOP), arm=arm) for arm in TABLES["noise"][1:])
-    assert set(TABLES["noise"]) <= set(LABELS)
+    assert set(TABLES["noise"]) <= set(FORM.labels)
     assert noisy.policy.reward.judge.model == "uneven-judge"
     assert noisy.evaluation.scorers.rubric.judge.model == "judge"
     assert corrected.policy.reward.noise_correction.by_weight

@@ -3,7 +3,7 @@
 The board is also the first section of the run's `report.html`.
 """
 
-from rubricworks.reports.leaderboard_files import build_board, write_board
+from rubricworks.reports.leaderboard import build_board, write_board
 from rubricworks.reports.run_folder import is_simulated
 from rubricworks.runtime.job import Job
 from rubricworks.stages.release import report

@@ -45,7 +45,7 @@ class BadCase(NamedTuple):
 
     @property
     def setting_count(self) -> int:
-        return len({setting for one in self.criteria for credit in one.credits for setting in credit.settings})
+        return len({setting for wrong in self.criteria for credit in wrong.credits for setting in credit.settings})
 
 
 def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: int = MAX_CASES) -> list[BadCase]:
@@ -63,7 +63,7 @@ def worst_cases(rows: Iterable[AuditRow], images: Mapping[str, bytes], count: in
             case = _case(judged_rows[0], criteria, images.get(sample_id))
             cases[mode].append((_severity(case), case))
     queues = [
-        [case for _, case in sorted(cases[mode], key=lambda one: (one[0], one[1].sample_id))]
+        [case for _, case in sorted(cases[mode], key=lambda ranked: (ranked[0], ranked[1].sample_id))]
         for mode in MODE_NAMES
         if mode in cases
     ]
@@ -78,7 +78,7 @@ def _misjudged(rows: list[AuditRow]) -> list[MisjudgedCriterion]:
         for criterion, annotation, verdict in row.criteria():
             if is_undeserved(annotation) and verdict.credit is not None and verdict.credit >= CREDIT_THRESHOLD:
                 parts[criterion.criterion] = (criterion, annotation)
-                same = next((one for one in credits[criterion.criterion] if one.verdict == verdict), None)
+                same = next((credit for credit in credits[criterion.criterion] if credit.verdict == verdict), None)
                 if same is None:
                     credits[criterion.criterion].append(same := UndeservedCredit([], verdict))
                 same.settings.append(SETTING_NAMES[row.setting])
@@ -98,7 +98,7 @@ def _case(row: AuditRow, criteria: list[MisjudgedCriterion], image: bytes | None
 
 
 def _severity(case: BadCase) -> tuple[float, ...]:
-    in_training = any(SETTING_NAMES["text"] in credit.settings for one in case.criteria for credit in one.credits)
-    essential = any(one.criterion.essential for one in case.criteria)
-    weight = sum(one.criterion.weight for one in case.criteria)
+    in_training = any(SETTING_NAMES["text"] in credit.settings for wrong in case.criteria for credit in wrong.credits)
+    essential = any(wrong.criterion.essential for wrong in case.criteria)
+    weight = sum(wrong.criterion.weight for wrong in case.criteria)
     return (-float(in_training), -float(essential), -case.setting_count, -weight)

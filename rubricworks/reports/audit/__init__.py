@@ -1,1 +1,0 @@
-"""The page and the text of a judge audit: figure, table, cases."""
