@@ -28,10 +28,10 @@ def check_database_file(path: Path) -> None:
         return
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if fault_of(error) is not DAMAGED:  # of another fault, such as a full disk, /readyz tells
             return
-        found = reason_of(error)
-    if found != "ok":
-        raise UserError(f"{path}: {DAMAGED.line(' '.join(found.split()))}")
+        answer = reason_of(error)
+    if answer != "ok":
+        raise UserError(f"{path}: {DAMAGED.line(' '.join(answer.split()))}")

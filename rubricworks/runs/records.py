@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
@@ -73,6 +74,8 @@ class RunRecord(BaseModel):
     """Reason of a failure, the way on of a run that was stopped, or the result that a finished run reported."""
     progress: tuple[StageAtWork, ...] = ()
     """Of the stages at work, the last begun first; empty if the run is not going."""
+    simulated: bool = False
+    """The scene world stood in for images or models."""
     tracking: dict[str, Any] = {}
     """Its tracking configuration."""
     reused_runs: tuple[str, ...] = ()
@@ -123,6 +126,7 @@ def run_record(
         stages=stages,
         message=failure if state == "failed" else told,
         progress=_progress(store, name, files, stages) if state == "going" else (),
+        simulated=_is_simulated(store, name, files, recipe),
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
         reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
     )
@@ -142,6 +146,10 @@ def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: d
     return last > (now or datetime.now(UTC)) - SILENT_AFTER
 
 
+def _is_simulated(store: RunStore, name: str, files: dict[str, StoredFile], recipe: dict[str, Any]) -> bool:
+    return bool(_object(store.read(name, SOURCE)).get("simulated") if SOURCE in files else recipe.get("world"))
+
+
 def _reused_runs(store: RunStore, name: str) -> tuple[str, ...]:
     sources = _object(store.read(name, REUSE_FILE)).get("runs")
     return tuple(Path(str(source)).name for source in sources) if isinstance(sources, list) else ()
@@ -158,7 +166,7 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
     records = [
         StageRecord(stage=stage, done=stage in ends, changed=ends.get(stage, start)) for stage, start in starts.items()
     ]
-    return tuple(sorted(records, key=lambda one: (not one.done, one.changed)))
+    return tuple(sorted(records, key=lambda stage: (not stage.done, stage.changed)))
 
 
 def _progress(
@@ -166,7 +174,7 @@ def _progress(
 ) -> tuple[StageAtWork, ...]:
     """Progress of stages at work, of which a run has few: each costs a read of a small file."""
     at_work: list[StageAtWork] = []
-    for stage in sorted(stages, key=lambda one: one.changed, reverse=True):
+    for stage in sorted(stages, key=lambda stage: stage.changed, reverse=True):
         path = progress_path(stage.stage)
         if stage.done or path not in files or len(at_work) == _MOST_AT_WORK:
             continue

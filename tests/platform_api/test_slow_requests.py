@@ -31,7 +31,7 @@ def url(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slow_requests, "_SECONDS", 0.3)
         patch.setattr(event_streams, "_HEARTBEAT_SECONDS", 0.0)
-        patch.setattr(runs_router, "_EVENT_SECONDS", 0.02)
+        patch.setattr(runs_router, "_SECONDS", 0.02)
         with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
             yield url
 
