@@ -1,14 +1,20 @@
-"""Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a run that is going."""
+"""Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a run that is going.
+
+A stream of events ends with its caller's token, and with the service. Proxies do not cut it: a comment goes out where
+nothing else has for a while.
+"""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from rubricworks.platform_api.event_streams import event_stream
+from rubricworks.platform_api.access import principal_of
 from rubricworks.platform_api.pagination import list_page
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
@@ -42,6 +48,9 @@ router = APIRouter(prefix="/api/v1", tags=["runs"], responses=PROBLEMS, route_cl
 letters_router = APIRouter(
     prefix="/api/v1", tags=["dead letters"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
 )
+_HEARTBEAT_SECONDS = 15.0
+"""Silence after which a comment is sent; proxies end a connection after 30 s or more of it."""
+_HEARTBEAT = ": nothing new\n\n"
 _SECONDS = 1.0
 _FOR_SECONDS = 600.0
 """Lifetime of a stream; browsers connect again by themselves, and name the last line that they have."""
@@ -163,3 +172,34 @@ async def _lines(request: Request, store: RunStore, run: str, stage: str, begin:
             yield "event: end\ndata: {}\n\n"
             return
         await asyncio.sleep(_SECONDS)
+
+
+def event_stream(request: Request, events: AsyncGenerator[str | None]) -> StreamingResponse:
+    """Answer with a stream of events.
+
+    Args:
+        events: events as they are sent, and None for each look that found nothing new.
+    """
+    # nginx collects what it passes on, and would keep an event back until a buffer is full.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    allowed = _while_allowed(request, events)
+    return StreamingResponse(_with_heartbeats(allowed), media_type="text/event-stream", headers=headers)
+
+
+async def _while_allowed(request: Request, events: AsyncGenerator[str | None]) -> AsyncIterator[str | None]:
+    """The events until the service is told to stop, or the caller's token or session ends."""
+    async with contextlib.aclosing(events):
+        async for event in events:
+            principal = await principal_of(request.scope, dict(request.headers))
+            if request.app.state.is_stopping or principal != request.state.principal:
+                return
+            yield event
+
+
+async def _with_heartbeats(events: AsyncIterator[str | None]) -> AsyncIterator[str]:
+    last = time.monotonic()
+    async for event in events:
+        if event is None and time.monotonic() - last < _HEARTBEAT_SECONDS:
+            continue
+        last = time.monotonic()
+        yield event or _HEARTBEAT

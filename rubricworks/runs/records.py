@@ -1,9 +1,9 @@
 """Records of runs, read from their files alone: state, stages, message.
 
 A run is done, or was stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last
-task on a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes
-the run unfinished. A process of this machine holds the folder of its run; one in a bucket is held by nobody, and is
-going if something was written to it a short while ago and nothing says that it has ended or failed since.
+task on a cluster. A stage that was started since makes the run unfinished. A process of this machine holds the folder
+of its run; one in a bucket is held by nobody, and is going if something was written to it a short while ago and nothing
+says that it has ended or failed since.
 """
 
 import json
@@ -20,7 +20,7 @@ from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_progress import StageProgress, parse_progress, progress_path
-from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
+from rubricworks.runtime.stage_table import CLUSTER_TASKS
 from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml
 
@@ -106,7 +106,7 @@ def run_record(
     failure = _failure_message(store, name, files)
     if is_going(store, name, files, now=now):
         state: State = "going"
-    elif outcome.get("state") == "SUCCEEDED" or _has_report(stages):
+    elif outcome.get("state") == "SUCCEEDED":
         state = "done"
     elif outcome.get("state") == "CANCELLED":
         state = "stopped"
@@ -137,7 +137,7 @@ def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: d
     if not is_remote(store.uri):
         return store.is_running(name)
     stages = _stages(files)
-    if not files or PRUNED in files or _has_report(stages) or _outcome_path(files, stages):
+    if not files or PRUNED in files or _outcome_path(files, stages):
         return False
     last = max(file.modified for file in files.values())
     failed = max((files[path].modified for path in _error_files(files)), default=None)
@@ -203,11 +203,6 @@ def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...])
     since = files[last].modified
     is_overtaken = any(stage.changed > since for stage in stages) or _has_attempt(files, since)
     return "" if is_overtaken else last
-
-
-def _has_report(stages: tuple[StageRecord, ...]) -> bool:
-    """Return True if a run made before outcomes existed is done."""
-    return any(stage.stage in REPORTS and stage.done for stage in stages) and all(stage.done for stage in stages)
 
 
 def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:

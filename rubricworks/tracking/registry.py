@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
-from rubricworks.tracking.model_flavour import MLMODEL_FILE, MODEL_FOLDER, write_flavour
+from rubricworks.tracking.model_flavour import MODEL_FOLDER, write_flavour
 from rubricworks.tracking.transfers import long_transfers
 from rubricworks.training.model_card import CARD
 
@@ -140,8 +140,8 @@ def _logged_model(connection: Connection, run: str, name: str, digest: str) -> A
 
 
 def model_files(download: Path) -> Path:
-    """Return the Hugging Face folder in a version's downloaded artifacts; those of before have nothing around it."""
-    return download / MODEL_FOLDER if (download / MLMODEL_FILE).is_file() else download
+    """Return the Hugging Face folder in a version's downloaded artifacts."""
+    return download / MODEL_FOLDER
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:
