@@ -30,12 +30,12 @@ import aiohttp
 from benchmarks.stored_runs import STAGE, STORAGE, gateway, write_runs
 
 _RUNS = """
-INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages)
+INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages, progress, simulated)
 SELECT 'run-' || lpad(n::text, 6, '0'), (ARRAY['done', 'done', 'done', 'failed', 'unfinished'])[1 + n % 5],
     'recipe-' || n % 50, 'rubicap', now() - n * interval '5 minutes' - interval '3 hours',
     now() - n * interval '5 minutes' - interval '2 hours', 1000000, 'message ' || n,
     '[{"stage": "prepare", "done": true, "changed": "2026-01-01T00:00:00Z"},
-      {"stage": "train_policy", "done": true, "changed": "2026-01-01T01:00:00Z"}]'
+      {"stage": "train_policy", "done": true, "changed": "2026-01-01T01:00:00Z"}]', '[]', false
 FROM generate_series(0, {runs} - 1) AS n"""
 _SHARDS = """
 INSERT INTO shards (id, run, stage, number, rows, size, modified)

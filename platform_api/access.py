@@ -12,6 +12,8 @@ therefore refused unless the browser says that it comes from this service's own 
 
 import hmac
 import socket
+import time
+from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -23,11 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricworks.environment import is_loopback
 from rubricworks.platform_api.problems import Problem, database_fault, problem_response
-from rubricworks.platform_api.request_counts import RequestCounts
 from rubricworks.platform_api.services.access import tokens
 from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.settings import ApiSettings
 
+_MINUTE = 60
+_MOST_CALLERS = 10_000
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths of the kubelet's probes, which have no token."""
 LOGIN, LOGOUT = "/login", "/logout"
@@ -124,6 +127,29 @@ class Access:
         detail = "too many requests with a wrong token came from this address; wait a minute"
         wait = str(self._refusals.wait(_address(scope)))
         return problem_response(429, "Too many requests", detail, headers={"Retry-After": wait})
+
+
+class RequestCounts:
+    """Counts of one kind of request; each caller's minute begins with its first request."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def add(self, caller: str) -> int:
+        """Count a request; return how many the caller has made in its minute."""
+        now = time.monotonic()
+        begin, count = self._counts.pop(caller, (now, 0))
+        if now - begin >= _MINUTE:
+            begin, count = now, 0
+        self._counts[caller] = (begin, count + 1)
+        while len(self._counts) > _MOST_CALLERS:
+            self._counts.popitem(last=False)
+        return count + 1
+
+    def wait(self, caller: str) -> int:
+        """Seconds until the caller's next minute begins, at least 1."""
+        begin, _ = self._counts.get(caller, (time.monotonic() - _MINUTE, 0))
+        return max(1, round(begin + _MINUTE - time.monotonic()))
 
 
 def is_open(path: str) -> bool:

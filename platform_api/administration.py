@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
-from rubricworks.platform_api.db.tables import Token
+from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.schemas.access import TokenBody
 from rubricworks.platform_api.services.access import tokens
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
+
+_ALL = PageRequest(limit=1_000_000)
 
 
 async def migrate_database(runs: str) -> str:
@@ -38,12 +41,12 @@ async def create_token(runs: str, name: str, scope: str, days: int) -> str:
     return secret
 
 
-async def list_tokens(runs: str) -> Sequence[Token]:
+async def list_tokens(runs: str) -> Sequence[TokenBody]:
     """All tokens, the newest first."""
     async with _database(runs) as database:
         await _migrate_sqlite(database)
         async with database.session() as session:
-            return await tokens.list_tokens(session)
+            return (await tokens.list_tokens(session, _ALL)).items
 
 
 async def revoke_token(runs: str, name: str) -> None:

@@ -9,8 +9,9 @@
 
     rubricworks server
 
-Routers hold no rules, services no HTTP. Every route names the right that it needs (`access.requires`); the application
-does not start with one that names none.
+Routers hold no rules, services no HTTP; pages draw what the API sends. Every route names the right that it needs
+(`access.requires`), and one that changes something a right beyond reading; the application does not start with one that
+names none.
 """
 
 import asyncio
@@ -41,14 +42,10 @@ from rubricworks.platform_api.problems import add_problem_handlers
 from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
 from rubricworks.platform_api.routers import (
     access,
-    dead_letters,
-    judge_preferences,
-    labels,
-    leaderboards,
-    live,
+    evaluations,
+    judgements,
     probes,
     promotions,
-    reward_hacking,
     rollouts,
     rubrics,
     runs,
@@ -56,19 +53,19 @@ from rubricworks.platform_api.routers import (
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.routers.pages import access as access_pages
-from rubricworks.platform_api.routers.pages import judges as judge_pages
-from rubricworks.platform_api.routers.pages import labels as label_pages
+from rubricworks.platform_api.routers.pages import evaluations as evaluation_pages
+from rubricworks.platform_api.routers.pages import judgements as judgement_pages
 from rubricworks.platform_api.routers.pages import promotions as promotion_pages
 from rubricworks.platform_api.routers.pages import rollouts as rollout_pages
 from rubricworks.platform_api.routers.pages import rubrics as rubric_pages
 from rubricworks.platform_api.routers.pages import runs as run_pages
 from rubricworks.platform_api.routers.pages import submissions as submission_pages
 from rubricworks.platform_api.routers.pages.drawing import problem_page
-from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
+from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress, Webhooks
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions
-from rubricworks.platform_api.services.promotion.webhooks import Webhooks
 from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.run_storage import RunStorage
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
@@ -87,13 +84,11 @@ ROUTERS = (
     runs.router,
     rollouts.router,
     rubrics.router,
-    live.router,
     submissions.router,
-    reward_hacking.router,
-    leaderboards.router,
-    dead_letters.router,
-    labels.router,
-    judge_preferences.router,
+    evaluations.hacking_router,
+    evaluations.router,
+    runs.letters_router,
+    judgements.router,
     promotions.router,
     access.router,
     run_pages.router,
@@ -101,11 +96,9 @@ ROUTERS = (
     access_pages.router,
     rubric_pages.router,
     submission_pages.router,
-    reward_hacking.page_router,
-    leaderboards.page_router,
-    dead_letters.page_router,
-    label_pages.router,
-    judge_pages.router,
+    evaluation_pages.router,
+    run_pages.forms_router,
+    judgement_pages.router,
     promotion_pages.router,
 )
 _STATIC = Path(__file__).parent / "pages" / "static"
@@ -259,7 +252,8 @@ def guarded_routes() -> list[APIRoute]:
 
 def _require_rights() -> None:
     for route in guarded_routes():
-        if not any(hasattr(one.call, "right") for one in route.dependant.dependencies):
+        rights = {getattr(dependency.call, "right", None) for dependency in route.dependant.dependencies} - {None}
+        if not rights or (rights == {Right.VIEW} and route.methods != {"GET"}):
             raise RuntimeError(f"{route.path} names no right; give it one of routers.dependencies' principals")
 
 

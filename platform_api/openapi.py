@@ -11,6 +11,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from rubricworks.platform_api.schemas.bodies import JsonObject
+
 _AT = "2026-11-23T02:09:00Z"
 _PREFIX = "#/components/schemas/"
 
@@ -19,11 +21,11 @@ class NoExample(LookupError):
     """A schema with a field that has no example."""
 
 
-def describe_with_examples(app: FastAPI) -> Callable[[], dict[str, Any]]:
+def describe_with_examples(app: FastAPI) -> Callable[[], JsonObject]:
     """Description of an application, made on first use; for `app.openapi`."""
     describe = app.openapi
 
-    def with_examples() -> dict[str, Any]:
+    def with_examples() -> JsonObject:
         if app.openapi_schema is None:
             _add_examples(describe())
         return describe()
@@ -31,7 +33,7 @@ def describe_with_examples(app: FastAPI) -> Callable[[], dict[str, Any]]:
     return with_examples
 
 
-def example_of(schema: dict[str, Any], components: dict[str, Any]) -> Any:
+def example_of(schema: JsonObject, components: JsonObject) -> Any:
     """An example of a schema.
 
     Raises:
@@ -57,7 +59,7 @@ def example_of(schema: dict[str, Any], components: dict[str, Any]) -> Any:
     raise NoExample(f"{schema} has no example; give its field one")
 
 
-def _example_of_any(options: list[dict[str, Any]], components: dict[str, Any]) -> Any:
+def _example_of_any(options: list[JsonObject], components: JsonObject) -> Any:
     """Example of the first option that has one; else null: what has not happened has no time."""
     may_be_null = {"type": "null"} in options
     for option in options:
@@ -70,14 +72,14 @@ def _example_of_any(options: list[dict[str, Any]], components: dict[str, Any]) -
     raise NoExample(f"none of {options} has an example; give the field one")
 
 
-def _example_of_field(name: str, field: dict[str, Any], components: dict[str, Any]) -> Any:
+def _example_of_field(name: str, field: JsonObject, components: JsonObject) -> Any:
     try:
         return example_of(field, components)
     except NoExample as error:
         raise NoExample(f"{name}: {error}") from error
 
 
-def _add_examples(description: dict[str, Any]) -> None:
+def _add_examples(description: JsonObject) -> None:
     components = description["components"]["schemas"]
     for schema in components.values():
         _add_example(schema, components)
@@ -89,7 +91,7 @@ def _add_examples(description: dict[str, Any]) -> None:
                     _add_example(media["schema"], components)
 
 
-def _add_example(schema: dict[str, Any], components: dict[str, Any]) -> None:
+def _add_example(schema: JsonObject, components: JsonObject) -> None:
     if "examples" not in schema:
         try:
             schema["examples"] = [example_of(schema, components)]

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.redaction import redact
+from rubricworks.runs.tables import UnreadableTable
 from rubricworks.tracking.connection import MlflowAway
 
 MEDIA_TYPE = "application/problem+json"
@@ -64,6 +65,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(UnreadableTable, _table_replaced)
     app.add_exception_handler(MlflowAway, _registry_away)
     app.add_exception_handler(TransientError, _service_away)
     app.add_exception_handler(DatabaseError, database_fault)
@@ -87,24 +89,29 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Methods of every route with the request's path; the router names those of the first one alone."""
     routes = [route for router in request.app.state.routers for route in router.routes]
-    found = {method for route in routes if route.path_regex.match(request.url.path) for method in route.methods}
-    return sorted(found | {"HEAD"} if "GET" in found else found)
+    methods = {method for route in routes if route.path_regex.match(request.url.path) for method in route.methods}
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     problems: dict[str, str] = {}
-    for one in error.errors():
+    for mistake in error.errors():
         # A choice among words that may also be empty is named as a type, once for the words and once for the empty one.
-        field = ".".join(part for part in map(str, one["loc"]) if not part.startswith("literal["))
-        problems.setdefault(field, one["msg"])
+        field = ".".join(part for part in map(str, mistake["loc"]) if not part.startswith("literal["))
+        problems.setdefault(field, mistake["msg"])
     fields = [{"field": field, "problem": problem} for field, problem in problems.items()]
-    listed = "; ".join(f"{one['field']}: {one['problem']}" for one in fields)
+    listed = "; ".join(f"{field}: {problem}" for field, problem in problems.items())
     return problem_answer(request, 422, "Invalid request", listed, fields=fields)
 
 
 async def _user_error(request: Request, error: Exception) -> Response:
     return problem_answer(request, 422, "Invalid request", str(error))
+
+
+async def _table_replaced(request: Request, error: Exception) -> Response:
+    _log.warning("%s", error)
+    return problem_answer(request, 404, "Not found", f"{error}; if its run replaces it, ask again in a moment")
 
 
 async def _registry_away(request: Request, error: Exception) -> Response:

@@ -151,7 +151,7 @@ def _webhook_url() -> str | None:
 def _webhook_networks() -> tuple[IPv4Network | IPv6Network, ...]:
     text = _variable("RUBRICWORKS_WEBHOOK_NETWORKS") or ""
     try:
-        return tuple(ip_network(one) for one in text.replace(",", " ").split())
+        return tuple(ip_network(network) for network in text.replace(",", " ").split())
     except ValueError as error:
         raise UserError(f"RUBRICWORKS_WEBHOOK_NETWORKS: {error}; write 10.1.0.0/16, 10.2.0.0/16") from error
 

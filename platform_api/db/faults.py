@@ -4,10 +4,14 @@ SQLite tells them apart by its result codes (https://sqlite.org/rescode.html), P
 """
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from rubricworks.errors import UserError
 from rubricworks.redaction import redact
 
 
@@ -83,3 +87,30 @@ def reason_of(error: BaseException) -> str:
     """First line of what the database itself says of an error."""
     first_line, *_ = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     return redact(first_line)
+
+
+def database_file(url: str) -> Path | None:
+    """The file of a database; None for Postgres, and for one in memory."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return Path(str(parsed.database)).absolute()
+
+
+def check_database_file(path: Path) -> None:
+    """Check that a database's file is whole, which takes two seconds for a gigabyte.
+
+    Raises:
+        UserError: it is damaged, or no database.
+    """
+    if not path.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
+            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if fault_of(error) is not DAMAGED:  # of another fault, such as a full disk, /readyz tells
+            return
+        answer = reason_of(error)
+    if answer != "ok":
+        raise UserError(f"{path}: {DAMAGED.line(' '.join(answer.split()))}")

@@ -2,7 +2,7 @@
 
 Rows of training stay in Parquet. `runs`, `run_tables`, `sample_files`, `sample_places`, `shards`, `rollouts`,
 `criterion_credits` and `rubric_criteria` are an index of committed files and can be dropped and built again; the others
-(tokens, sessions, audit log, submissions, promotions, deliveries, rubric versions, labels, preferences) are the only
+(tokens, sessions, audit log, submissions, promotions, deliveries, rubric versions, labels, choices) are the only
 copy.
 """
 
@@ -25,6 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from rubricworks.platform_api.schemas.bodies import JsonObject
+
 NAMES = {
     "ix": "ix_%(column_0_label)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -40,6 +42,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     impl = DateTime(timezone=True)
     cache_ok = True
+    python_type = datetime
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
@@ -91,7 +94,7 @@ class Change(Table):
     who: Mapped[str] = mapped_column(String(100))
     action: Mapped[str] = mapped_column(String(50), index=True)
     subject: Mapped[str] = mapped_column(String(300), index=True)
-    details: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    details: Mapped[JsonObject] = mapped_column(JSON, default=dict)
 
 
 class KeyedAnswer(Table):
@@ -107,7 +110,7 @@ class KeyedAnswer(Table):
     body: Mapped[str | None] = mapped_column(Text)
     location: Mapped[str | None] = mapped_column(Text)
     """Page that the answer to a form leads to."""
-    claim: Mapped[str | None] = mapped_column(String(32))
+    claim: Mapped[str] = mapped_column(String(32))
     """Attempt that is being answered; another one has taken its place if it is not this one."""
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now, index=True)
     """Time of the claim, which is renewed."""
@@ -125,9 +128,11 @@ class Run(Table):
     changed: Mapped[datetime] = mapped_column(UtcDateTime)
     bytes: Mapped[int] = mapped_column(BigInteger)
     message: Mapped[str] = mapped_column(Text)
-    stages: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    progress: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
-    """Of its stages at work, in the form of `StageAtWork`; None for a run that the version before has indexed."""
+    stages: Mapped[list[JsonObject]] = mapped_column(JSON)
+    progress: Mapped[list[JsonObject]] = mapped_column(JSON)
+    """Of its stages at work, in the form of `StageAtWork`."""
+    simulated: Mapped[bool]
+    """The scene world stood in for images or models."""
     __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
 
 
@@ -141,7 +146,7 @@ class RunTable(Table):
     kind: Mapped[str] = mapped_column(String(100))
     """Name of its schema."""
     rows: Mapped[int]
-    shards: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    shards: Mapped[list[JsonObject]] = mapped_column(JSON)
     """Name, number of rows and digest of each file."""
     modified: Mapped[datetime] = mapped_column(UtcDateTime)
     __table_args__ = (Index("ix_run_tables_kind", "kind", "modified", "run", "path"),)
@@ -238,8 +243,8 @@ class Submission(Table):
     state: Mapped[str] = mapped_column(String(20), index=True)
     recipe: Mapped[str] = mapped_column(Text)
     """The text, as it was submitted."""
-    overrides: Mapped[list[str] | None] = mapped_column(JSON)
-    """Fields changed beside it, as `policy.algorithm.steps=50`; None for a submission of the version before."""
+    overrides: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """Fields changed beside it, as `policy.steps=50`."""
     arm: Mapped[str | None] = mapped_column(String(100))
     service: Mapped[str] = mapped_column(String(100))
     """The process that took the name."""
@@ -248,7 +253,7 @@ class Submission(Table):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     message: Mapped[str] = mapped_column(Text, default="")
     page: Mapped[str] = mapped_column(Text, default="")
-    request: Mapped[str | None] = mapped_column(String(64))
+    request: Mapped[str] = mapped_column(String(64))
     """Name of the request, by which its repetition knows the run again."""
     __table_args__ = (Index("uq_submissions_request", "request", unique=True),)
 
@@ -263,18 +268,18 @@ class Promotion(Table):
     id: Mapped[int] = mapped_column(primary_key=True)
     model: Mapped[str] = mapped_column(String(200), index=True)
     version: Mapped[int]
-    digest: Mapped[str] = mapped_column(String(100), default="", server_default="")
+    digest: Mapped[str] = mapped_column(String(100), default="")
     """Digest of its files, as the registry had it at the request."""
     run: Mapped[str | None] = mapped_column(String(200))
-    """Run that registered it; None if its tags do not say, or the version before took the request."""
+    """Run that registered it; None if its tags do not say."""
     kind: Mapped[str] = mapped_column(String(20))
     """`promotion`, or `rollback` to the champion before."""
     champion: Mapped[int | None]
     """Version that was champion when it was requested; the alias moves from this one alone."""
     gate: Mapped[str] = mapped_column(Text)
     """Result of the gate, as the run's promote stage wrote it."""
-    findings: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default=text("'[]'"))
-    """What each rule of the gate found, in the form of `GateFinding`; empty for a version of before."""
+    findings: Mapped[list[JsonObject]] = mapped_column(JSON, default=list)
+    """What each rule of the gate found, in the form of `GateFinding`."""
     reason: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20), index=True)
     requested_by: Mapped[str] = mapped_column(String(100))
@@ -330,7 +335,7 @@ class RubricVersion(Table):
     number: Mapped[int]
     replaces: Mapped[int]
     """Version that it was made from; it takes the place of this one alone."""
-    rubric: Mapped[dict[str, Any]] = mapped_column(JSON)
+    rubric: Mapped[JsonObject] = mapped_column(JSON)
     reason: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20), index=True)
     proposed_by: Mapped[str] = mapped_column(String(100))
@@ -372,41 +377,27 @@ class Label(Table):
     __table_args__ = (UniqueConstraint("run", "stage", "rater", "item"),)
 
 
-class Preference(Table):
-    """A person's choice between two models' responses to one sample, made without their names."""
+class Choice(Table):
+    """A person's choice between two models' responses, or two judges' verdicts, made without their names."""
 
-    __tablename__ = "preferences"
+    __tablename__ = "choices"
     id: Mapped[int] = mapped_column(primary_key=True)
-    run: Mapped[str] = mapped_column(String(200))
-    first: Mapped[str] = mapped_column(String(200))
-    second: Mapped[str] = mapped_column(String(200))
-    sample_id: Mapped[str] = mapped_column(String(200))
-    choice: Mapped[str] = mapped_column(String(10))
-    """`first`, `second` or `equal`."""
-    rater: Mapped[str] = mapped_column(String(100))
-    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    __table_args__ = (UniqueConstraint("run", "first", "second", "sample_id", "rater"),)
-
-
-class JudgePreference(Table):
-    """A person's choice between two judges' verdicts on one response, made without their names."""
-
-    __tablename__ = "judge_preferences"
-    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(String(10))
+    """`models` or `judges`."""
     run: Mapped[str] = mapped_column(String(200))
     """Run on whose page it was made."""
     first: Mapped[str] = mapped_column(String(300))
-    """`JUDGE in RUN/STAGE`."""
+    """A model, or `JUDGE in RUN/STAGE`."""
     second: Mapped[str] = mapped_column(String(300))
     sample_id: Mapped[str] = mapped_column(String(200))
     response: Mapped[str] = mapped_column(Text)
-    """The text, or an image's digest."""
+    """Text, or an image's digest, that two judges judged; empty for a choice between models."""
     item: Mapped[str] = mapped_column(String(64))
     """Digest of sample, response and criterion, as of a label."""
     criterion: Mapped[str] = mapped_column(Text)
-    """Empty for the whole scorecard."""
+    """Empty for the whole scorecard, and for a choice between models."""
     choice: Mapped[str] = mapped_column(String(10))
-    """`first`, `second`, `both` or `neither`."""
+    """`first` or `second`; neither side of models is `equal`, of judges `both` or `neither`."""
     rater: Mapped[str] = mapped_column(String(100))
     at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    __table_args__ = (UniqueConstraint("run", "first", "second", "item", "rater"),)
+    __table_args__ = (UniqueConstraint("run", "kind", "first", "second", "item", "rater"),)

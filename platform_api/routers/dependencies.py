@@ -1,23 +1,42 @@
-"""Parameters that routes share: the database's session, the storage of runs, pages, idempotency keys."""
+"""Parameters that routes of the API and of pages share: callers, runs and their parts, a page of a list, a session."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.access import requires
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.db.tables import Run, RunTable
+from rubricworks.platform_api.pagination import PageRequest
+from rubricworks.platform_api.problems import NotFound, Problem
+from rubricworks.platform_api.schemas.bodies import JsonObject
+from rubricworks.platform_api.services import runs
 from rubricworks.platform_api.services.access.principals import Principal, Right
+from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.platform_api.services.run_storage import RunStorage
+from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
+from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.runs.store import RunStore
 
-Viewer = Annotated[Principal, Depends(requires(Right.VIEW))]
+VIEWERS = Depends(requires(Right.VIEW))
+"""For a router whose routes all need it."""
+Viewer = Annotated[Principal, VIEWERS]
 Runner = Annotated[Principal, Depends(requires(Right.RUN))]
 Approver = Annotated[Principal, Depends(requires(Right.APPROVE))]
 Admin = Annotated[Principal, Depends(requires(Right.ADMINISTER))]
 
+PAGE = 30
+"""Rows of a list on a page of HTML."""
+RunName = Annotated[str, Path(min_length=1, max_length=200, examples=["quickstart-20261123-020900"])]
+StageName = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[\w-]+$", examples=["train_policy"])]
+Step = Annotated[int, Path(ge=0, lt=1 << 31)]
+SampleId = Annotated[str, Path(min_length=1, max_length=200)]
+Number = Annotated[int, Path(ge=1, lt=1 << 31)]
+ResponseDigest = Annotated[
+    str, Query(pattern=r"^[0-9a-f]{16}$", description="First 16 hexadecimal digits of the SHA-256 of `response`")
+]
 Limit = Annotated[int, Query(ge=1, le=200, description="Items of a page at most")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before")]
 IdempotencyKey = Annotated[
@@ -32,9 +51,9 @@ IdempotencyKey = Annotated[
 ]
 
 
-def _problem_schema(status: int, title: str) -> dict[str, Any]:
+def _problem_schema(status: int, title: str) -> JsonObject:
     """Schema of a problem (RFC 9457)."""
-    properties: dict[str, Any] = {
+    properties: JsonObject = {
         "type": {"const": "about:blank"},
         "title": {"type": "string", "examples": [title]},
         "status": {"const": status},
@@ -129,3 +148,110 @@ RequestName = Annotated[str, Depends(get_request_name)]
 IsResumed = Annotated[bool, Depends(is_resumed)]
 StoreOf = Annotated[RunStore, Depends(get_store)]
 StoreIfAny = Annotated[RunStore | None, Depends(get_store_if_any)]
+
+
+async def get_page(cursor: Cursor = None, limit: Limit = 50) -> PageRequest:
+    """Page of a list that a program asks for."""
+    return PageRequest(cursor, limit)
+
+
+async def get_drawn_page(cursor: Cursor = None) -> PageRequest:
+    """Page of a list that is drawn as HTML."""
+    return PageRequest(cursor, PAGE)
+
+
+async def get_run(run: RunName, session: SessionOf) -> Run:
+    """The run of a path."""
+    return await runs.get_run(session, run)
+
+
+PageOf = Annotated[PageRequest, Depends(get_page)]
+DrawnPageOf = Annotated[PageRequest, Depends(get_drawn_page)]
+RunOf = Annotated[Run, Depends(get_run)]
+
+
+async def get_responses(run: RunOf, session: SessionOf) -> RunTable:
+    """The responses that a run scored."""
+    return await runs.get_table(session, run.name, "score/responses", "responses")
+
+
+async def get_set(run: RunOf, stage: StageName, session: SessionOf) -> RunTable:
+    """The rubric set of a stage."""
+    return await runs.get_table(session, run.name, stage, "rubrics")
+
+
+ResponsesOf = Annotated[RunTable, Depends(get_responses)]
+SetOf = Annotated[RunTable, Depends(get_set)]
+
+
+async def get_set_before(
+    rubric_set: SetOf,
+    session: SessionOf,
+    before_set: Annotated[
+        str | None,
+        Query(max_length=301, pattern=r"^[\w.-]+/[\w-]+$", description="`RUN/STAGE`; by default the set itself"),
+    ] = None,
+) -> RunTable:
+    """The rubric set that another one is compared with."""
+    if before_set is None:
+        return rubric_set
+    run, _, stage = before_set.partition("/")
+    return await get_set(await runs.get_run(session, run), stage, session)
+
+
+SetBefore = Annotated[RunTable, Depends(get_set_before)]
+VersionNumber = Annotated[int | None, Query(ge=1, lt=1 << 31, description="By default the one that stands")]
+VersionBefore = Annotated[
+    int | None, Query(ge=1, lt=1 << 31, description="By default the stage's own; of another set, the one that stands")
+]
+OtherRuns = Annotated[
+    list[str],
+    Query(alias="with", max_length=3, description="Other runs, whose judges of the same stage are compared too"),
+]
+Reveal = Annotated[bool, Query(description="Tell the result although the caller has not chosen often enough yet")]
+RunNames = Annotated[list[str], Query(alias="run", max_length=12, description="By default the last evaluated ones")]
+Against = Annotated[str | None, Query(max_length=200, description="Model that the others are compared with")]
+EveryFigure = Annotated[bool, Query(alias="all", description="Every part of every scorer, not only the first")]
+
+
+async def get_submissions(request: Request) -> Submissions:
+    """The submitted runs of the service."""
+    service: Submissions = request.app.state.submissions
+    return service
+
+
+async def get_kubeflow(request: Request) -> KubeflowRuns:
+    """The runs of the installation of Kubeflow.
+
+    Raises:
+        NotFound: none is configured.
+    """
+    service: KubeflowRuns | None = request.app.state.kubeflow
+    if service is None:
+        raise NotFound("this service knows no Kubeflow Pipelines; set RUBRICWORKS_KUBEFLOW")
+    return service
+
+
+async def get_promotions(request: Request) -> Promotions:
+    """The promotions of the service.
+
+    Raises:
+        Problem: it has no registry.
+    """
+    service: Promotions | None = request.app.state.promotions
+    if service is None:
+        raise Problem(503, "No registry", "this service has no model registry; set MLFLOW_TRACKING_URI")
+    return service
+
+
+SubmissionsOf = Annotated[Submissions, Depends(get_submissions)]
+KubeflowOf = Annotated[KubeflowRuns, Depends(get_kubeflow)]
+PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
+Pipeline = Annotated[str, Query(max_length=128, description="Name of a pipeline", examples=["rubicap"])]
+Search = Annotated[str, Query(max_length=200, description="Part of a name; a run's begins with its recipe's")]
+RemoteCursor = Annotated[
+    str | None,
+    Query(max_length=6000, description="`next_cursor` of the page before, with the same filters; it holds Kubeflow's"),
+]
+DeadFolder = Annotated[str | None, Query(alias="stage", max_length=300)]
+DeadReason = Annotated[str | None, Query(max_length=100)]

@@ -1,34 +1,78 @@
-"""Routes whose POSTs take an idempotency key: sent again, they change nothing again and get the same answer.
+"""Routes whose GETs carry an ETag and whose POSTs take an idempotency key.
+
+GET returns 304 when `If-None-Match` has the tag of the answer. The tag is the digest of the bytes that are about to be
+sent, so it never tells of an answer that has changed; a route that knows a digest of its own sets it. Streams, pages
+and secrets have none. A POST sent again changes nothing again and gets the same answer.
 
 A program sends the key as a header, a page's form as the field that `once()` draws into it. The route writes in the
 request's session (`SessionOf`), in which its answer is stored too, so that one commit makes both.
 """
 
 import contextlib
+import hashlib
 import re
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any
+from urllib.parse import parse_qs
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.platform_api.access import is_open
+from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.routers.dependencies import IdempotencyKey, get_session
-from rubricworks.platform_api.routers.pages.forms import KEY_FIELD, form_fields
-from rubricworks.platform_api.routers.tagged_route import TaggedRoute
 from rubricworks.platform_api.services.access.idempotency import Answer, Keyed, request_digest
 
 HEADER = "Idempotency-Key"
+KEY_FIELD = "idempotency_key"
+"""Field of a form's idempotency key."""
+_LONGEST_FIELD = 10_000
 _KEY = re.compile(r"[!-~]{8,200}")
+_UNCHANGED = {304: {"description": "It is the same as what `If-None-Match` tells of"}}
+_HEADERS = ("etag", "cache-control")
+
+
+async def form_fields(request: Request) -> dict[str, str]:
+    """Fields of an urlencoded form, trimmed; the first value of each.
+
+    Raises:
+        BadRequest: it has thousands of fields.
+    """
+    try:
+        sent = parse_qs((await request.body()).decode(errors="replace"), max_num_fields=2_000)
+    except ValueError as error:
+        raise BadRequest("the form has too many fields") from error
+    return {name: values[0].strip()[:_LONGEST_FIELD] for name, values in sent.items()}
+
+
+def whole_number(fields: Mapping[str, str], name: str) -> int:
+    """Number in a field of a form.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    text = fields.get(name, "")
+    if not text.isdecimal() or len(text) > 9:
+        raise BadRequest(f"{name}: {text[:20]!r} is no number")
+    return int(text)
+
+
+async def _describe_tag(
+    known: Annotated[
+        str | None, Header(alias="If-None-Match", max_length=1000, description="ETag of an answer")
+    ] = None,
+) -> None:
+    """Name the header in the description of the API."""
 
 
 async def _describe_key(key: IdempotencyKey) -> None:
     """Name the header in the description of the API."""
 
 
-class KeyedRoute(TaggedRoute):
-    """A route that answers a repeated POST by what it answered before."""
+class KeyedRoute(APIRoute):
+    """A route that answers 304 to who has its answer already, and a repeated POST by what it answered before."""
 
     _key_place = ("header", HEADER)
     _key_missing = "a key of 8 to 200 visible ASCII characters is needed, a new one for each change"
@@ -40,6 +84,9 @@ class KeyedRoute(TaggedRoute):
                 Depends(get_session, scope="function"),
                 *(options.get("dependencies") or ()),
             ]
+        if "GET" in (options.get("methods") or ()) and options.get("include_in_schema", True):
+            options["dependencies"] = [Depends(_describe_tag), *(options.get("dependencies") or ())]
+            options["responses"] = _UNCHANGED | (options.get("responses") or {})
         super().__init__(path, endpoint, **options)
 
     @staticmethod
@@ -49,12 +96,13 @@ class KeyedRoute(TaggedRoute):
         return key if _KEY.fullmatch(key) else None
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, behind the key."""
+        """The handler, with tags and behind the key."""
         handle = super().get_route_handler()
 
         async def handle_once(request: Request) -> Response:
             if request.method != "POST":
-                return await handle(request)
+                answer = await handle(request)
+                return _tagged(request, answer) if request.method == "GET" else answer
             key, principal = await self.key_of(request), request.state.principal
             if key is None:
                 missing = {"type": "missing", "loc": self._key_place, "msg": self._key_missing}
@@ -116,3 +164,16 @@ def _replay(known: Answer) -> Response:
     if known.location is not None:
         return Response(status_code=known.status, headers={**headers, "Location": known.location})
     return Response(known.body, known.status, headers, media_type="application/json")
+
+
+def _tagged(request: Request, answer: Response) -> Response:
+    """The answer with its tag, or 304 if the caller has it."""
+    body = getattr(answer, "body", None)  # a stream has none
+    if answer.status_code != 200 or body is None or answer.headers.get("cache-control") == "no-store":
+        return answer
+    answer.headers.setdefault("ETag", f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    answer.headers.setdefault("Cache-Control", "private, no-cache")
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if answer.headers["etag"] not in known and known != ["*"]:
+        return answer
+    return Response(status_code=304, headers={name: answer.headers[name] for name in _HEADERS})

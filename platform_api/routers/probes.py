@@ -1,7 +1,6 @@
 """Probes of a kubelet, and the version."""
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -10,11 +9,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from rubricworks import __version__
 from rubricworks.platform_api.access import principal_of
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, SessionOf, Viewer
-from rubricworks.platform_api.schemas.probes import Alive, Readiness, Version
+from rubricworks.platform_api.schemas.bodies import JsonObject
+from rubricworks.platform_api.schemas.promotions import Alive, Readiness, Version
 from rubricworks.platform_api.services.metrics import MEDIA_TYPE, metrics_text
 
 router = APIRouter(tags=["service"])
-_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Figures"}}
+_TEXT: dict[int | str, JsonObject] = {200: {"content": {"text/plain": {}}, "description": "Figures"}}
 
 
 @router.get("/healthz", summary="Report that the process answers, without checking its dependencies")
@@ -41,10 +41,10 @@ async def ready(request: Request) -> JSONResponse:
         | ({"detail": finding.detail} if may_see_reasons else {})
         for dependency, finding in zip(state.dependencies, findings, strict=True)
     }
-    body: dict[str, Any] = {"status": "ready" if all_ok else "not ready", "checks": checks}
+    body: JsonObject = {"status": "ready" if all_ok else "not ready", "checks": checks}
     reconciler = state.reconciler
     if may_see_reasons and reconciler is not None:  # drift is told, and takes no pod away
-        body["drift"] = [one._asdict() for one in reconciler.found]
+        body["drift"] = [difference.model_dump() for difference in reconciler.drift]
     return JSONResponse(body, status_code=200 if all_ok else 503, headers={"Cache-Control": "no-store"})
 
 
@@ -58,5 +58,5 @@ async def version(request: Request, viewer: Viewer) -> Version:
 )
 async def metrics(request: Request, session: SessionOf, viewer: Viewer) -> Response:
     reconciler = request.app.state.reconciler
-    text = await metrics_text(session, reconciler.found if reconciler else ())
+    text = await metrics_text(session, reconciler.drift if reconciler else ())
     return Response(text, media_type=MEDIA_TYPE)

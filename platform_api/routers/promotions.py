@@ -2,29 +2,27 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 
-from rubricworks.platform_api.cursors import before_row, decode_cursor, encode_cursor, newest_page, page_of
-from rubricworks.platform_api.problems import Problem
+from rubricworks.platform_api.pagination import list_page
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
+    VIEWERS,
     Approver,
-    Cursor,
     IsResumed,
-    Limit,
+    Number,
+    PageOf,
+    PromotionsOf,
     Runner,
     SessionOf,
-    Viewer,
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
+from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.schemas.promotions import (
     Decision,
     DriftBody,
-    DriftPage,
     ModelBody,
-    ModelPage,
     PromotionBody,
-    PromotionPage,
     PromotionRequest,
     PromotionState,
     Rejection,
@@ -32,71 +30,36 @@ from rubricworks.platform_api.schemas.promotions import (
 )
 from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.services.promotion.drift import Reconciler
-from rubricworks.platform_api.services.promotion.promotions import Promotions
 
-router = APIRouter(prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, route_class=KeyedRoute)
-Number = Annotated[int, Path(ge=1, lt=1 << 31)]
-
-
-async def get_promotions(request: Request) -> Promotions:
-    """The promotions of the service.
-
-    Raises:
-        Problem: it has no registry.
-    """
-    service: Promotions | None = request.app.state.promotions
-    if service is None:
-        raise Problem(503, "No registry", "this service has no model registry; set MLFLOW_TRACKING_URI")
-    return service
-
-
-PromotionsOf = Annotated[Promotions, Depends(get_promotions)]
-
-
-def registry_token(cursor: str | None) -> str | None:
-    """The registry's own token of a page of models, which a cursor holds; None on the first page."""
-    return str(decode_cursor(cursor, str)[0]) if cursor is not None else None
-
-
-def next_models_cursor(token: str | None) -> str | None:
-    """Cursor of the page of models that a token of the registry leads to."""
-    return encode_cursor(token) if token is not None else None
+router = APIRouter(
+    prefix="/api/v1", tags=["promotions"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
+)
 
 
 @router.get("/models", summary="List registered models with their aliases")
-async def list_models(service: PromotionsOf, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> ModelPage:
-    found, token = await service.standings(limit, registry_token(cursor))
-    items = [ModelBody.model_validate({"model": model, **standing._asdict()}) for model, standing in found.items()]
-    return ModelPage(items=items, next_cursor=next_models_cursor(token))
+async def list_models(service: PromotionsOf, asked: PageOf) -> Page[ModelBody]:
+    page = await service.standings(asked)
+    return Page(items=[ModelBody.model_validate(standing) for standing in page.items], next_cursor=page.next_cursor)
 
 
 @router.get("/drift", summary="List differences between registry, promotions and consumer, as last looked at")
-async def list_drift(request: Request, viewer: Viewer, cursor: Cursor = None, limit: Limit = 50) -> DriftPage:
+async def list_drift(request: Request, asked: PageOf) -> Page[DriftBody]:
     reconciler: Reconciler | None = request.app.state.reconciler
-    found, next_cursor = page_of(reconciler.found if reconciler else (), cursor, limit)
-    return DriftPage(items=[DriftBody.model_validate(one._asdict()) for one in found], next_cursor=next_cursor)
+    return list_page(reconciler.drift if reconciler else (), asked)
 
 
 @router.get("/promotions", summary="List promotions, the newest first")
 async def list_promotions(
     session: SessionOf,
-    viewer: Viewer,
+    asked: PageOf,
     model: Annotated[str | None, Query(max_length=200)] = None,
     state: PromotionState | None = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> PromotionPage:
-    before = before_row(cursor)
-    found = await promotions.list_promotions(session, model=model, state=state, before=before, limit=limit + 1)
-    page, next_cursor = newest_page(found, limit)
-    return PromotionPage(
-        items=[PromotionBody.model_validate(one) for one in page],
-        next_cursor=next_cursor,
-    )
+) -> Page[PromotionBody]:
+    return await promotions.list_promotions(session, asked, model=model, state=state)
 
 
 @router.get("/promotions/{number}", summary="Show a promotion")
-async def show_promotion(number: Number, session: SessionOf, viewer: Viewer) -> PromotionBody:
+async def show_promotion(number: Number, session: SessionOf) -> PromotionBody:
     return PromotionBody.model_validate(await promotions.get_promotion(session, number))
 
 

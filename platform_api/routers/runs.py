@@ -1,87 +1,155 @@
-"""Routes of runs: list, show, steps, logs, events."""
+"""Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a run that is going.
+
+A stream of events ends with its caller's token, and with the service. Proxies do not cut it: a comment goes out where
+nothing else has for a while.
+"""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncGenerator
-from datetime import datetime
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from rubricworks.platform_api.cursors import decode_cursor, decode_time, encode_cursor
-from rubricworks.platform_api.event_streams import event_stream
-from rubricworks.platform_api.routers.dependencies import PROBLEMS, Cursor, Limit, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.tagged_route import TaggedRoute
-from rubricworks.platform_api.schemas.runs import LogBody, RunBody, RunPage, State, StepStatistics
-from rubricworks.platform_api.services import runs
+from rubricworks.platform_api.access import principal_of
+from rubricworks.platform_api.pagination import list_page
+from rubricworks.platform_api.routers.dependencies import (
+    PROBLEMS,
+    VIEWERS,
+    DeadFolder,
+    DeadReason,
+    PageOf,
+    Runner,
+    RunOf,
+    SessionOf,
+    StageName,
+    StoreOf,
+    SubmissionsOf,
+)
+from rubricworks.platform_api.routers.keyed_route import KeyedRoute
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.runs import (
+    DeadLetterBody,
+    LetterTableBody,
+    LogBody,
+    Reopened,
+    RunBody,
+    SpendingBody,
+    State,
+    StepStatistics,
+)
+from rubricworks.platform_api.services import dead_letters, run_figures, runs
+from rubricworks.runs.store import RunStore
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=PROBLEMS, route_class=TaggedRoute)
-RunName = Annotated[str, Path(min_length=1, max_length=200, examples=["quickstart-20261123-020900"])]
-StageName = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[\w-]+$", examples=["train_policy"])]
-_EVENT_SECONDS = 1.0
-_EVENTS_FOR_SECONDS = 600.0
-"""Lifetime of a stream of events; browsers connect again by themselves."""
+router = APIRouter(prefix="/api/v1", tags=["runs"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS])
+letters_router = APIRouter(
+    prefix="/api/v1", tags=["dead letters"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
+)
+_HEARTBEAT_SECONDS = 15.0
+"""Silence after which a comment is sent; proxies end a connection after 30 s or more of it."""
+_HEARTBEAT = ": nothing new\n\n"
+_SECONDS = 1.0
+_FOR_SECONDS = 600.0
+"""Lifetime of a stream; browsers connect again by themselves, and name the last line that they have."""
 
 
-@router.get("", summary="List runs, the last changed first")
+@router.get("/runs", summary="List runs, the last changed first")
 async def list_runs(
     session: SessionOf,
-    viewer: Viewer,
+    asked: PageOf,
     state: State | None = None,
     recipe: Annotated[str | None, Query(max_length=200)] = None,
-    search: Annotated[str | None, Query(max_length=200, description="Part of a name")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
-) -> RunPage:
-    found = await runs.list_runs(
-        session, state=state, recipe=recipe, search=search, before=run_cursor(cursor), limit=limit + 1
-    )
-    last = found[limit - 1] if len(found) > limit else None
-    return RunPage(
-        items=[RunBody.model_validate(run) for run in found[:limit]],
-        next_cursor=encode_cursor(last.changed.isoformat(), last.name) if last else None,
-    )
+    search: Annotated[str, Query(max_length=200, description="Part of a name")] = "",
+) -> Page[RunBody]:
+    return await runs.list_runs(session, asked, state=state, recipe=recipe, search=search)
 
 
-@router.get("/{run}", summary="Show a run")
-async def show_run(run: RunName, session: SessionOf, viewer: Viewer) -> RunBody:
-    return RunBody.model_validate(await runs.get_run(session, run))
+@router.get("/runs/{run}", summary="Show a run")
+async def show_run(run: RunOf) -> RunBody:
+    return RunBody.model_validate(run)
 
 
-@router.get("/{run}/stages/{stage}/steps", summary="Statistics of a training's steps")
+@router.get("/runs/{run}/stages/{stage}/steps", summary="Statistics of a training's steps")
 async def list_steps(
-    run: RunName,
-    stage: StageName,
-    session: SessionOf,
     store: StoreOf,
-    viewer: Viewer,
+    run: RunOf,
+    stage: StageName,
     after: Annotated[int, Query(ge=0, lt=1 << 31, description="Last step that is known already")] = 0,
 ) -> list[StepStatistics]:
-    await runs.get_run(session, run)
-    return await runs.read_steps(store, run, stage, after)
+    return await runs.read_steps(store, run.name, stage, after)
 
 
-@router.get("/{run}/stages/{stage}/log", summary="End of a stage's log")
-async def show_log(run: RunName, stage: StageName, session: SessionOf, store: StoreOf, viewer: Viewer) -> LogBody:
-    await runs.get_run(session, run)
-    return LogBody(stage=stage, text=await runs.read_log(store, run, stage))
+@router.get("/runs/{run}/stages/{stage}/log", summary="End of a stage's log")
+async def show_log(store: StoreOf, run: RunOf, stage: StageName) -> LogBody:
+    return LogBody(stage=stage, text=await runs.read_log(store, run.name, stage))
 
 
 @router.get(
-    "/{run}/events",
+    "/runs/{run}/events",
     summary="Changes of a run, as server-sent events",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {}}, "description": "An event `run` with each change"}},
 )
-async def follow_run(run: RunName, request: Request, session: SessionOf, viewer: Viewer) -> StreamingResponse:
-    await runs.get_run(session, run)
-    return event_stream(request, _events(request, run))
+async def follow_run(run: RunOf, request: Request) -> StreamingResponse:
+    return event_stream(request, _events(request, run.name))
+
+
+@router.get(
+    "/runs/{run}/stages/{stage}/log/events",
+    summary="Lines of a stage's log as they come, as server-sent events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "An event `lines` with each write"}},
+)
+async def follow_log(
+    store: StoreOf,
+    run: RunOf,
+    stage: StageName,
+    request: Request,
+    after: Annotated[int, Query(ge=0, lt=1 << 53, description="Bytes that are known already")] = 0,
+) -> StreamingResponse:
+    known = request.headers.get("last-event-id", "")
+    begin = int(known) if known.isdecimal() and len(known) < 17 else after
+    return event_stream(request, _lines(request, store, run.name, stage, begin))
+
+
+@letters_router.get("/dead-letters", summary="List stages with dead letters, the last written first")
+async def list_letter_tables(session: SessionOf, asked: PageOf) -> Page[LetterTableBody]:
+    return await dead_letters.list_letter_tables(session, asked)
+
+
+@letters_router.get("/runs/{run}/dead-letters", summary="List the dead letters of a run")
+async def list_letters(
+    store: StoreOf,
+    run: RunOf,
+    session: SessionOf,
+    asked: PageOf,
+    folder: DeadFolder = None,
+    reason: DeadReason = None,
+) -> Page[DeadLetterBody]:
+    letters = await dead_letters.letters_of(session, store, run.name)
+    return list_page(dead_letters.choose_letters(letters, folder, reason), asked)
+
+
+@letters_router.post(
+    "/runs/{run}/dead-letters/{stage}/ask-again", summary="Reopen a stage and resume its run, which asks again"
+)
+async def ask_again(
+    runner: Runner, store: StoreOf, run: RunOf, stage: StageName, session: SessionOf, service: SubmissionsOf
+) -> Reopened:
+    return await dead_letters.ask_again(session, store, service, runner, run.name, stage)
+
+
+@letters_router.get("/runs/{run}/budget", summary="What a run spent of what was planned, by stage")
+async def show_budget(store: StoreOf, run: RunOf, session: SessionOf) -> SpendingBody:
+    return await run_figures.run_spending(session, store, run)
 
 
 async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
     database, last = request.app.state.database, None
-    for _ in range(int(_EVENTS_FOR_SECONDS / _EVENT_SECONDS)):
+    for _ in range(int(_FOR_SECONDS / _SECONDS)):
         async with database.session() as session:
             run = RunBody.model_validate(await runs.get_run(session, name))
         if run != last:
@@ -91,12 +159,47 @@ async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
             yield None
         if run.state != "going":
             return
-        await asyncio.sleep(_EVENT_SECONDS)
+        await asyncio.sleep(_SECONDS)
 
 
-def run_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    """Time and name of the run after which a page begins."""
-    if cursor is None:
-        return None
-    changed, name = decode_cursor(cursor, str, str)
-    return decode_time(changed), name
+async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncGenerator[str | None]:
+    for _ in range(int(_FOR_SECONDS / _SECONDS)):
+        async with request.app.state.database.session() as session:
+            is_going = (await runs.get_run(session, run)).state == "going"
+        text, begin = await runs.log_after(store, run, stage, begin, is_going=is_going)
+        yield f"id: {begin}\nevent: lines\ndata: {json.dumps(text)}\n\n" if text else None
+        if not is_going:
+            yield "event: end\ndata: {}\n\n"
+            return
+        await asyncio.sleep(_SECONDS)
+
+
+def event_stream(request: Request, events: AsyncGenerator[str | None]) -> StreamingResponse:
+    """Answer with a stream of events.
+
+    Args:
+        events: events as they are sent, and None for each look that found nothing new.
+    """
+    # nginx collects what it passes on, and would keep an event back until a buffer is full.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    allowed = _while_allowed(request, events)
+    return StreamingResponse(_with_heartbeats(allowed), media_type="text/event-stream", headers=headers)
+
+
+async def _while_allowed(request: Request, events: AsyncGenerator[str | None]) -> AsyncIterator[str | None]:
+    """The events until the service is told to stop, or the caller's token or session ends."""
+    async with contextlib.aclosing(events):
+        async for event in events:
+            principal = await principal_of(request.scope, dict(request.headers))
+            if request.app.state.is_stopping or principal != request.state.principal:
+                return
+            yield event
+
+
+async def _with_heartbeats(events: AsyncIterator[str | None]) -> AsyncIterator[str]:
+    last = time.monotonic()
+    async for event in events:
+        if event is None and time.monotonic() - last < _HEARTBEAT_SECONDS:
+            continue
+        last = time.monotonic()
+        yield event or _HEARTBEAT

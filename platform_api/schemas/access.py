@@ -1,29 +1,26 @@
-"""Tokens and the audit log over HTTP."""
+"""Tokens, the audit log and the caller over HTTP."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from rubricworks.platform_api.schemas.bodies import Body, JsonObject, RequestBody
 from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NAME_PATTERN
 
 ScopeName = Literal["viewer", "runner", "approver", "admin"]
 
 
-class TokenRequest(BaseModel):
+class TokenRequest(RequestBody):
     """A token to create."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN, examples=["ci"])
     scope: ScopeName
     days: int = Field(default=90, ge=1, le=366, description="Days until it expires", examples=[90])
 
 
-class TokenBody(BaseModel):
+class TokenBody(Body):
     """A token, without its secret."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str = Field(examples=["ci"])
     scope: ScopeName
@@ -33,40 +30,24 @@ class TokenBody(BaseModel):
     revoked_at: datetime | None
 
 
-class TokenPage(BaseModel):
-    """A page of tokens, the newest first."""
-
-    items: list[TokenBody]
-    next_cursor: str | None
-
-
 class NewToken(TokenBody):
     """A token with its secret, which is shown once."""
 
     secret: str = Field(examples=["rw_shown-once"])
 
 
-class ChangeBody(BaseModel):
+class ChangeBody(Body):
     """A change, as the audit log has it."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: int = Field(examples=[17])
     at: datetime
     who: str = Field(examples=["ada"])
     action: str = Field(examples=["token.create"])
     subject: str = Field(examples=["captioner/4"])
-    details: dict[str, Any] = Field(examples=[{"champion": 3}])
+    details: JsonObject = Field(examples=[{"champion": 3}])
 
 
-class ChangePage(BaseModel):
-    """A page of the audit log, the newest first."""
-
-    items: list[ChangeBody]
-    next_cursor: str | None
-
-
-class Caller(BaseModel):
+class Caller(Body):
     """The caller and its rights."""
 
     name: str = Field(examples=["ada"])

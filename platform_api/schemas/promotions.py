@@ -1,16 +1,17 @@
-"""Promotions over HTTP."""
+"""Promotions and the probes over HTTP."""
 
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from rubricworks.platform_api.schemas.bodies import Body, RequestBody
 from rubricworks.tracking.gate import GateFinding
 
 PromotionState = Literal["requested", "rejected", "applying", "applied", "confirmed", "failed"]
 
 
-class PromotionRequest(BaseModel):
+class PromotionRequest(RequestBody):
     """A version that should become the champion."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -20,7 +21,7 @@ class PromotionRequest(BaseModel):
     reason: str = Field(default="", max_length=2000, examples=["better on held-out scenes"])
 
 
-class RollbackRequest(BaseModel):
+class RollbackRequest(RequestBody):
     """A model whose champion before should be the champion again."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -35,15 +36,13 @@ class RollbackRequest(BaseModel):
     reason: str = Field(min_length=1, max_length=2000, examples=["captions stutter"])
 
 
-class Decision(BaseModel):
+class Decision(RequestBody):
     """Reason of a decision."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=2000, examples=["checked 20 groups by hand"])
 
 
-class Rejection(BaseModel):
+class Rejection(Body):
     """Reason of a rejection, which the requester is owed."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
@@ -51,10 +50,8 @@ class Rejection(BaseModel):
     reason: str = Field(min_length=1, max_length=2000, examples=["names objects that are not there"])
 
 
-class ChallengerBody(BaseModel):
+class ChallengerBody(Body):
     """The version that was last measured against the champion."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     version: int = Field(examples=[4])
     digest: str = Field(examples=["3f5a9c"])
@@ -62,10 +59,10 @@ class ChallengerBody(BaseModel):
     waits: bool = Field(
         description="It passed its gate against the champion of today, and a person has to decide", examples=[True]
     )
-    findings: list[GateFinding] = Field(description="What each rule of its gate found; empty for a version of before")
+    findings: list[GateFinding] = Field(description="What each rule of its gate found")
 
 
-class ModelBody(BaseModel):
+class ModelBody(Body):
     """Aliases of a registered model."""
 
     model_config = ConfigDict(from_attributes=True, protected_namespaces=())
@@ -79,7 +76,7 @@ class ModelBody(BaseModel):
     )
 
 
-class PromotionBody(BaseModel):
+class PromotionBody(Body):
     """A promotion."""
 
     model_config = ConfigDict(from_attributes=True, protected_namespaces=())
@@ -91,7 +88,7 @@ class PromotionBody(BaseModel):
     kind: Literal["promotion", "rollback"]
     champion: int | None = Field(description="The champion when it was requested", examples=[3])
     gate: str = Field(examples=["better by 0.1 [0.05, 0.15]"])
-    findings: list[GateFinding] = Field(description="What each rule of the gate found; empty for a version of before")
+    findings: list[GateFinding] = Field(description="What each rule of the gate found")
     reason: str = Field(examples=["better on held-out scenes"])
     state: PromotionState = Field(examples=["applied"])
     requested_by: str = Field(examples=["ada"])
@@ -103,32 +100,38 @@ class PromotionBody(BaseModel):
     confirmed_at: datetime | None
 
 
-class PromotionPage(BaseModel):
-    """A page of promotions, the newest first."""
-
-    items: list[PromotionBody]
-    next_cursor: str | None
-
-
-class DriftBody(BaseModel):
+class DriftBody(Body):
     """A difference between the registry's alias, the last promotion and the consumer."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     model: str = Field(description="Empty for all models", examples=["captioner"])
     kind: Literal["alias", "consumer", "registry"]
     text: str = Field(examples=["the consumer serves version 3, and version 4 is the champion"])
 
 
-class ModelPage(BaseModel):
-    """A page of registered models, by name."""
+class Alive(Body):
+    """A process that answers."""
 
-    items: list[ModelBody]
-    next_cursor: str | None
+    status: Literal["alive"] = "alive"
 
 
-class DriftPage(BaseModel):
-    """A page of differences, as last looked at."""
+class CheckBody(Body):
+    """State of a dependency."""
 
-    items: list[DriftBody]
-    next_cursor: str | None
+    status: Literal["ok", "failed"]
+    detail: str = Field(default="", description="For callers with a token", examples=["postgresql answers"])
+
+
+class Readiness(Body):
+    """State of the dependencies."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, CheckBody] = Field(examples=[{"database": {"status": "ok", "detail": "postgresql answers"}}])
+    drift: list[DriftBody] = Field(default=[], description="For callers with a token; it takes no pod away")
+
+
+class Version(Body):
+    """What runs."""
+
+    name: Literal["rubricworks"] = "rubricworks"
+    version: str = Field(examples=["0.4.0"])
+    revision: str = Field(description="Of git; empty if it is not known", examples=["67fcc6d"])

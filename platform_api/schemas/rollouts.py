@@ -1,14 +1,17 @@
-"""Rollouts, verdicts and criteria over HTTP."""
+"""Rollouts, verdicts, criteria and exchanges with judges over HTTP."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from rubricworks.platform_api.schemas.bodies import Body, JsonObject
+
+Origin = Literal["call cache", "dead letter", "reconstructed"]
+Shown = Literal["sample", "response", "other"]
 
 
-class GroupBody(BaseModel):
+class GroupBody(Body):
     """The rollouts of one sample in one step."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     step: int = Field(examples=[40])
     sample_id: str = Field(examples=["2b71b300c10aae76"])
@@ -19,14 +22,7 @@ class GroupBody(BaseModel):
     highest: float | None = Field(examples=[1.0])
 
 
-class GroupPage(BaseModel):
-    """A page of groups."""
-
-    items: list[GroupBody]
-    next_cursor: str | None
-
-
-class VerdictBody(BaseModel):
+class VerdictBody(Body):
     """The verdict on one criterion: a credit or an error."""
 
     criterion: str = Field(examples=["Names the red star"])
@@ -35,7 +31,7 @@ class VerdictBody(BaseModel):
     reasoning: str | None = None
 
 
-class RolloutBody(BaseModel):
+class RolloutBody(Body):
     """A response with its reward and its verdicts."""
 
     response: str = Field(
@@ -50,7 +46,7 @@ class RolloutBody(BaseModel):
     raw: list[str] = Field(description="The judge's own words", examples=[['{"verdicts": [true]}']])
 
 
-class GroupDetail(BaseModel):
+class GroupDetail(Body):
     """A group with its rollouts, the highest reward first."""
 
     step: int = Field(examples=[40])
@@ -58,38 +54,30 @@ class GroupDetail(BaseModel):
     rollouts: list[RolloutBody]
 
 
-class PartBody(BaseModel):
+class PartBody(Body):
     """A part of a message: a text, or an image in place of its bytes."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     text: str = Field(examples=["Grade the caption by each criterion."])
-    image: Literal["sample", "response", "other"] | None = Field(
+    image: Shown | None = Field(
         description="Image that is sent: the sample's, the response itself, or one made from it; null for a text"
     )
 
 
-class MessageBody(BaseModel):
+class MessageBody(Body):
     """A message of a request."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     role: str = Field(examples=["user"])
     parts: list[PartBody]
 
 
-class CallBody(BaseModel):
+class CallBody(Body):
     """One call of a judge: the request and the answer."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     judge: str = Field(examples=["judge@1"])
     prompt_version: str = Field(examples=["rubric-verdicts/2"])
-    origin: Literal["call cache", "dead letter", "reconstructed"] = Field(
-        description="What tells that the run sent this request; `reconstructed` if nothing does"
-    )
+    origin: Origin = Field(description="What tells that the run sent this request; `reconstructed` if nothing does")
     digest: str = Field(description="Digest of the request", examples=["9f86d081884c7d65"])
-    options: dict[str, Any] = Field(
+    options: JsonObject = Field(
         description="Fields of the request but for the messages, without secrets", examples=[{"temperature": 0.0}]
     )
     messages: list[MessageBody]
@@ -98,10 +86,8 @@ class CallBody(BaseModel):
     )
 
 
-class ExchangeBody(BaseModel):
+class ExchangeBody(Body):
     """Raw exchange about a response."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     calls: list[CallBody]
     answers: list[str] = Field(
@@ -110,10 +96,8 @@ class ExchangeBody(BaseModel):
     problem: str = Field(description="Reason for that", examples=["the call cache is not there any more"])
 
 
-class CriterionBody(BaseModel):
+class CriterionBody(Body):
     """One criterion's credits over a training."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     criterion: str = Field(examples=["Names the red star"])
     graded: int = Field(examples=[960])
@@ -124,23 +108,9 @@ class CriterionBody(BaseModel):
     state: Literal["always", "never", "varies"] = Field(description="Always and never met criteria give no gradient")
 
 
-class CriterionPage(BaseModel):
-    """A page of a training's criteria, those that are always or never met first."""
-
-    items: list[CriterionBody]
-    next_cursor: str | None
-
-
-class FlipBody(BaseModel):
+class FlipBody(Body):
     """A group whose rollouts differ on a criterion."""
 
     step: int = Field(examples=[40])
     sample_id: str = Field(examples=["2b71b300c10aae76"])
     credit: float = Field(examples=[0.5])
-
-
-class FlipPage(BaseModel):
-    """A page of groups that differ on a criterion."""
-
-    items: list[FlipBody]
-    next_cursor: str | None

@@ -3,14 +3,18 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from rubricworks.platform_api.schemas.bodies import Body, RequestBody
 from rubricworks.rubrics import Rubric
 
+Change = Literal["added", "removed", "changed", "same"]
+Piece = tuple[Literal["same", "removed", "added"], str]
+"""Text that both, the earlier or the later version has."""
 VersionState = Literal["proposed", "approved", "rejected"]
 
 
-class RubricSetBody(BaseModel):
+class RubricSetBody(Body):
     """The rubrics that a stage wrote."""
 
     run: str = Field(examples=["quickstart-20261123-020900"])
@@ -19,17 +23,8 @@ class RubricSetBody(BaseModel):
     modified: datetime
 
 
-class RubricSetPage(BaseModel):
-    """A page of rubric sets, the last written first."""
-
-    items: list[RubricSetBody]
-    next_cursor: str | None
-
-
-class CriterionUseBody(BaseModel):
+class CriterionUseBody(Body):
     """One criterion over a set and the trainings of its run."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     criterion: str = Field(examples=["Names the red star"])
     rubrics: int = Field(description="Rubrics that have it", examples=[32])
@@ -42,17 +37,8 @@ class CriterionUseBody(BaseModel):
     )
 
 
-class CriterionUsePage(BaseModel):
-    """A page of criteria, those that give no gradient first."""
-
-    items: list[CriterionUseBody]
-    next_cursor: str | None
-
-
-class RubricEntryBody(BaseModel):
+class RubricEntryBody(Body):
     """One sample's rubric in a set."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     sample_id: str = Field(examples=["2b71b300c10aae76"])
     criteria: int = Field(examples=[4])
@@ -61,17 +47,8 @@ class RubricEntryBody(BaseModel):
     open: int = Field(description="Versions that wait for a review", examples=[1])
 
 
-class RubricEntryPage(BaseModel):
-    """A page of rubrics."""
-
-    items: list[RubricEntryBody]
-    next_cursor: str | None
-
-
-class RubricVersionBody(BaseModel):
+class RubricVersionBody(Body):
     """An edited version of a rubric."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: int = Field(examples=[7])
     run: str = Field(examples=["quickstart-20261123-020900"])
@@ -89,14 +66,7 @@ class RubricVersionBody(BaseModel):
     rubric: Rubric
 
 
-class RubricVersionPage(BaseModel):
-    """A page of versions, the newest first."""
-
-    items: list[RubricVersionBody]
-    next_cursor: str | None
-
-
-class RubricBody(BaseModel):
+class RubricBody(Body):
     """One sample's rubric with its versions."""
 
     sample_id: str = Field(examples=["2b71b300c10aae76"])
@@ -107,10 +77,8 @@ class RubricBody(BaseModel):
     versions: list[RubricVersionBody]
 
 
-class RubricProposal(BaseModel):
+class RubricProposal(RequestBody):
     """A new version of a rubric."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rubric: Rubric
     replaces: int = Field(
@@ -119,48 +87,33 @@ class RubricProposal(BaseModel):
     reason: str = Field(min_length=1, max_length=2000, examples=["the colour was missing"])
 
 
-class SampleChangeBody(BaseModel):
+class SampleChangeBody(Body):
     """One sample's rubric in two sets, with the numbers of its criteria by title."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     sample_id: str = Field(examples=["2b71b300c10aae76"])
-    change: Literal["added", "removed", "changed", "same"]
+    change: Change
     added: int = Field(examples=[1])
     removed: int = Field(examples=[0])
     changed: int = Field(examples=[1])
     same: int = Field(examples=[3])
 
 
-class SampleChangePage(BaseModel):
-    """A page of samples, those that differ first."""
-
-    items: list[SampleChangeBody]
-    next_cursor: str | None
-
-
-class FieldChangeBody(BaseModel):
+class FieldChangeBody(Body):
     """One field of a criterion in two versions, in pieces."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     field: str = Field(examples=["criterion"])
-    pieces: list[tuple[Literal["same", "removed", "added"], str]] = Field(
-        examples=[[("same", "Names the "), ("added", "red "), ("same", "star")]]
-    )
+    pieces: list[Piece] = Field(examples=[[("same", "Names the "), ("added", "red "), ("same", "star")]])
 
 
-class CriterionChangeBody(BaseModel):
+class CriterionChangeBody(Body):
     """One criterion in two versions."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     criterion: str = Field(examples=["Names the red star"])
-    change: Literal["added", "removed", "changed", "same"]
+    change: Change
     fields: list[FieldChangeBody]
 
 
-class RubricDiff(BaseModel):
+class RubricDiff(Body):
     """Two versions of a rubric, of one set or of two."""
 
     before: int = Field(examples=[1])

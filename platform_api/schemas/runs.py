@@ -1,29 +1,29 @@
-"""Runs over HTTP."""
+"""Runs, their dead letters and budgets over HTTP."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field
 
+from rubricworks.llm.spending import Budget
+from rubricworks.platform_api.schemas.bodies import Body, JsonObject
 from rubricworks.runs.records import State
 
 StepStatistics = Annotated[
-    dict[str, Any], Field(examples=[{"step": 40, "reward_mean": 0.62, "reward_std": 0.21, "length_mean": 11.5}])
+    JsonObject, Field(examples=[{"step": 40, "reward_mean": 0.62, "reward_std": 0.21, "length_mean": 11.5}])
 ]
 """Figures of a step by name, as the training writes them."""
 
 
-class StageBody(BaseModel):
+class StageBody(Body):
     """A stage of a run."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     stage: str = Field(examples=["train_policy"])
     done: bool = Field(examples=[True])
     changed: datetime = Field(description="Time of its end, or else of its start")
 
 
-class StageProgressBody(BaseModel):
+class StageProgressBody(Body):
     """Progress of a stage at work."""
 
     stage: str = Field(examples=["train_policy"])
@@ -36,10 +36,8 @@ class StageProgressBody(BaseModel):
     dollars: float = Field(description="Cost of the whole run so far", examples=[0.42])
 
 
-class RunBody(BaseModel):
+class RunBody(Body):
     """A run, as its files tell."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str = Field(examples=["quickstart-20261123-020900"])
     state: State
@@ -55,21 +53,70 @@ class RunBody(BaseModel):
     stages: list[StageBody]
     progress: list[StageProgressBody] = Field(description="Of the stages at work, if the run is going")
 
-    @field_validator("progress", mode="before")
-    @classmethod
-    def _of_an_old_index(cls, value: object) -> object:
-        return [] if value is None else value
 
-
-class RunPage(BaseModel):
-    """A page of runs."""
-
-    items: list[RunBody]
-    next_cursor: str | None = Field(description="Cursor of the next page; null on the last one")
-
-
-class LogBody(BaseModel):
+class LogBody(Body):
     """End of a stage's log."""
 
     stage: str = Field(examples=["train_policy"])
     text: str = Field(examples=["step 40: reward 0.62\n"])
+
+
+class LetterTableBody(Body):
+    """A stage's dead letters."""
+
+    run: str = Field(examples=["quickstart-20261123-020900"])
+    stage: str = Field(examples=["caption_committee"])
+    letters: int = Field(examples=[2])
+    modified: datetime
+
+
+class DeadLetterBody(Body):
+    """A call without a usable answer."""
+
+    folder: str = Field(description="Folder of its stage in the run", examples=["train_policy"])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    purpose: str = Field(examples=["judge"])
+    criterion: str | None = Field(examples=["Names the red star"])
+    response: str | None = Field(examples=["A red star stands left of a blue circle."])
+    reason: str = Field(examples=["malformed"])
+    message: str = Field(examples=["the answer has no verdict"])
+    raw: str = Field(description="What the model answered", examples=["I would say so."])
+    request: str = Field(description="Digest of the request", examples=["9f86d081884c7d65"])
+    attempts: int = Field(examples=[3])
+
+
+class Reopened(Body):
+    """A stage that the resumed run asks again."""
+
+    run: str = Field(examples=["quickstart-20261123-020900"])
+    stage: str = Field(examples=["caption_committee"])
+    letters: int = Field(examples=[2])
+    resumed: bool = Field(
+        description="The run was submitted to this service and goes on; otherwise resume it yourself", examples=[True]
+    )
+    command: str = Field(description="Command that resumes the run", examples=["rubricworks run --resume quickstart-1"])
+
+
+class StageSpendingBody(Body):
+    """Calls of one stage, made and planned."""
+
+    stage: str = Field(examples=["caption_committee"])
+    seconds: float = Field(examples=[41.5])
+    calls: int = Field(examples=[512])
+    cached: int = Field(examples=[64])
+    tokens: int = Field(examples=[180224])
+    dollars: float = Field(examples=[0.42])
+    planned_calls: int = Field(examples=[576])
+    planned_tokens: int = Field(examples=[202752])
+    planned_dollars: float = Field(examples=[0.47])
+
+
+class SpendingBody(Body):
+    """Spending of a run beside what was planned."""
+
+    caps: Budget = Field(examples=[{"tokens": 1000000, "dollars": 5.0}])
+    tokens: int = Field(examples=[180224])
+    dollars: float = Field(examples=[0.42])
+    planned_tokens: int = Field(examples=[202752])
+    planned_dollars: float = Field(examples=[0.47])
+    stages: list[StageSpendingBody]

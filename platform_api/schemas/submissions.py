@@ -1,21 +1,20 @@
-"""Submitted runs over HTTP."""
+"""Submitted runs, and runs on Kubeflow, over HTTP."""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
+from rubricworks.platform_api.schemas.bodies import Body, Page, RequestBody
 
 Place = Literal["here", "kubeflow"]
 Override = Annotated[str, Field(max_length=10_000)]
 """A changed field; a limit also keeps out what is no Unicode, which no answer could repeat."""
 
 
-class SubmissionRequest(BaseModel):
+class SubmissionRequest(RequestBody):
     """A recipe to run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     recipe: str = Field(
         min_length=1, max_length=MAX_RECIPE, description="The recipe as YAML", examples=["name: quickstart\n"]
@@ -30,20 +29,15 @@ class SubmissionRequest(BaseModel):
     )
 
 
-class SubmissionBody(BaseModel):
+class SubmissionBody(Body):
     """A submitted run, from its start to the end of its process."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     run: str = Field(examples=["nightly-7"])
     place: Place
     state: Literal["starting", "going", "stopping", "ended"] = Field(
         description="Of the process here; a run on Kubeflow is `going` until it is stopped"
     )
-    overrides: list[str] | None = Field(
-        description="Fields changed beside the recipe; null for a submission of an older version",
-        examples=[["policy.algorithm.steps=50"]],
-    )
+    overrides: list[str] = Field(description="Fields changed beside the recipe", examples=[["policy.steps=50"]])
     arm: str | None
     submitted_by: str = Field(examples=["ada"])
     submitted_at: datetime
@@ -52,20 +46,11 @@ class SubmissionBody(BaseModel):
     page: str = Field(description="Address of the run's page on Kubeflow; empty for one here", examples=[""])
 
 
-class SubmissionPage(BaseModel):
-    """A page of submitted runs, the newest first."""
-
-    items: list[SubmissionBody]
-    next_cursor: str | None
-
-
 RemoteState = Literal["going", "done", "failed", "stopped"]
 
 
-class RemoteRunBody(BaseModel):
+class RemoteRunBody(Body):
     """A run on Kubeflow."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str = Field(examples=["5f4dcc3b-5aa7-65d6-1d83-27deb882cf99"])
     name: str = Field(examples=["nightly-7"])
@@ -77,18 +62,14 @@ class RemoteRunBody(BaseModel):
     page: str = Field(examples=["https://kubeflow.example.com/#/runs/details/5f4dcc3b"])
 
 
-class RemoteRunPage(BaseModel):
+class RemoteRunPage(Page[RemoteRunBody]):
     """A page of runs on Kubeflow, the newest first; those seen last, and the problem, while it does not answer."""
 
-    items: list[RemoteRunBody]
-    next_cursor: str | None
     problem: str = Field(examples=[""])
 
 
-class RemoteStageBody(BaseModel):
+class RemoteStageBody(Body):
     """A task of a run on Kubeflow."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     stage: str = Field(examples=["train_policy"])
     state: str = Field(description="In Kubeflow's words", examples=["FAILED"])
@@ -117,7 +98,7 @@ class RemoteRunDetailBody(RemoteRunBody):
     problem: str = Field(description="What is wrong with Kubeflow, while it does not answer", examples=[""])
 
 
-class StopBody(BaseModel):
+class StopBody(Body):
     """A run that is being stopped."""
 
     run: str = Field(examples=["nightly-7"])

@@ -3,18 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import Conflict
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.runs import DeadLetterBody, LetterTableBody, Reopened
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.run_tables import list_tables, read_rows
-from rubricworks.platform_api.services.runs import check_name
+from rubricworks.platform_api.services.runs import check_name, list_tables, open_table, table_page
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.redaction import redact
 from rubricworks.runs.dead_letters import LETTERS, reopen_dead_letters
@@ -25,62 +25,52 @@ _MOST_LETTERS = 20_000
 """Letters of a run that its page reads; a run with more has failed as a whole."""
 
 
-async def list_letter_tables(
-    session: AsyncSession, *, before: tuple[Any, str, str] | None = None, limit: int
-) -> Sequence[RunTable]:
-    """Tables that hold dead letters, the last written first."""
-    query = select(RunTable).where(RunTable.kind == LETTERS, RunTable.rows > 0).limit(limit)
-    if before is not None:
-        query = query.where(tuple_(RunTable.modified, RunTable.run, RunTable.path) < before)
-    query = query.order_by(RunTable.modified.desc(), RunTable.run.desc(), RunTable.path.desc())
-    return (await session.scalars(query)).all()
+async def list_letter_tables(session: AsyncSession, asked: PageRequest) -> Page[LetterTableBody]:
+    """Stages with dead letters, the last written first."""
+    return await table_page(session, LETTERS, asked, _table_body, least_rows=1)
 
 
-async def letters_of(session: AsyncSession, store: RunStore, run: str) -> list[dict[str, Any]]:
-    """Dead letters of a run by stage, each with the folder of its stage; without secrets."""
-    letters: list[dict[str, Any]] = []
-    for table in sorted(await list_tables(session, LETTERS, run=run), key=lambda one: one.path):
+async def letters_of(session: AsyncSession, store: RunStore, run: str) -> list[DeadLetterBody]:
+    """Dead letters of a run by stage; without secrets."""
+    letters: list[DeadLetterBody] = []
+    for table in sorted(await list_tables(session, LETTERS, run=run), key=lambda table: table.path):
         if len(letters) >= _MOST_LETTERS:
             break
-        folder = folder_of(table)
-        rows = await read_rows(store, table, 0, _MOST_LETTERS - len(letters)) if table.rows else []
-        letters += [
-            {**row, "folder": folder, "message": redact(row["message"]), "raw": redact(row["raw"])} for row in rows
-        ]
+        rows = await asyncio.to_thread(open_table(store, table).rows, 0, _MOST_LETTERS - len(letters))
+        for row in rows:
+            letter = DeadLetterBody.model_validate({**row, "folder": _folder_of(table)})
+            letter.message, letter.raw = redact(letter.message), redact(letter.raw)
+            letters.append(letter)
     return letters
 
 
-def choose_letters(letters: Sequence[dict[str, Any]], folder: str | None, reason: str | None) -> list[dict[str, Any]]:
+def choose_letters(letters: Sequence[DeadLetterBody], folder: str | None, reason: str | None) -> list[DeadLetterBody]:
     """Those letters of a stage's folder and for a reason; None takes all."""
     return [
-        one
-        for one in letters
-        if (folder is None or one["folder"] == folder) and (reason is None or one["reason"] == reason)
+        letter
+        for letter in letters
+        if (folder is None or letter.folder == folder) and (reason is None or letter.reason == reason)
     ]
 
 
-def folder_of(table: RunTable) -> str:
+def count_reasons(letters: Sequence[DeadLetterBody]) -> list[tuple[str, str, str, int]]:
+    """Folder, purpose and reason with the number of letters, the most frequent first."""
+    counts = Counter((letter.folder, letter.purpose, letter.reason) for letter in letters)
+    return [(*key, count) for key, count in counts.most_common()]
+
+
+def _table_body(table: RunTable) -> LetterTableBody:
+    return LetterTableBody(run=table.run, stage=_folder_of(table), letters=table.rows, modified=table.modified)
+
+
+def _folder_of(table: RunTable) -> str:
     """Folder of the stage that left a table of dead letters."""
     return table.path.removesuffix(LETTERS).rstrip("/")
 
 
-def count_reasons(letters: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, int]]:
-    """Folder, purpose and reason with the number of letters, the most frequent first."""
-    counts = Counter((one["folder"], one["purpose"], one["reason"]) for one in letters)
-    return [(*key, count) for key, count in counts.most_common()]
-
-
-class AskedAgain(NamedTuple):
-    """A stage that was reopened for its dead letters."""
-
-    letters: int
-    resumed: bool
-    """The run goes on; otherwise whoever made it resumes it."""
-
-
 async def ask_again(
     session: AsyncSession, store: RunStore, submissions: Submissions, by: Principal, run: str, stage: str
-) -> AskedAgain:
+) -> Reopened:
     """Reopen a stage for its dead letters, and resume the run, which asks them again, if it was submitted here.
 
     Raises:
@@ -111,4 +101,5 @@ async def ask_again(
     except UserError as error:
         raise Conflict(str(error)) from error
     record(session, by, "run.ask_again", run, stage=stage, letters=count, resumed=resumed)
-    return AskedAgain(count, resumed)
+    command = f"rubricworks run --resume {run}"
+    return Reopened(run=run, stage=stage, letters=count, resumed=resumed, command=command)

@@ -6,18 +6,18 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Delivery, Promotion
-from rubricworks.platform_api.services.promotion.drift import Drift
+from rubricworks.platform_api.schemas.promotions import DriftBody
 from rubricworks.platform_api.services.runs import count_runs
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def metrics_text(session: AsyncSession, drift: Iterable[Drift]) -> str:
+async def metrics_text(session: AsyncSession, drift: Iterable[DriftBody]) -> str:
     """All figures: runs and promotions by state, messages that wait, drift."""
     promotions = await session.execute(select(Promotion.state, func.count()).group_by(Promotion.state))
     waiting = await session.scalar(select(func.count()).where(Delivery.due_at.is_not(None)))
     runs = await count_runs(session)
-    found = {(one.model, one.kind) for one in drift}
+    differences = {(difference.model, difference.kind) for difference in drift}
     lines = [
         *_family("rubricworks_runs", "Runs by state", {(("state", k),): v for k, v in runs.items()}),
         *_family("rubricworks_promotions", "Promotions by state", {(("state", k),): v for k, v in promotions}),
@@ -25,7 +25,7 @@ async def metrics_text(session: AsyncSession, drift: Iterable[Drift]) -> str:
         *_family(
             "rubricworks_promotion_drift",
             "1 where registry, database and consumer differ",
-            {(("kind", kind), ("model", model)): 1 for model, kind in sorted(found)} or {(): 0},
+            {(("kind", kind), ("model", model)): 1 for model, kind in sorted(differences)} or {(): 0},
         ),
     ]
     return "\n".join([*lines, ""])

@@ -6,59 +6,86 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.alarm import ALARM_FILE
 from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.recent_values import RecentValues
-from rubricworks.platform_api.services.run_copies import run_folder
-from rubricworks.platform_api.services.run_tables import iterate_rows, list_tables, read_rows
-from rubricworks.platform_api.services.runs import read_json, read_steps
+from rubricworks.platform_api.schemas.bodies import JsonObject, Page
+from rubricworks.platform_api.schemas.evaluations import FiredAlarm, MeasureBody, SignalsBody, TraceBody
+from rubricworks.platform_api.services.recent_values import remember
+from rubricworks.platform_api.services.rollouts import stages_with_rollouts
+from rubricworks.platform_api.services.run_storage import run_folder
+from rubricworks.platform_api.services.runs import list_tables, open_table, read_json, read_steps
 from rubricworks.recipe.files import load_recipe
+from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_bounds
+from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.judge_audit_cases import BadCase, worst_cases
 from rubricworks.runs.store import RunStore
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.alarm import StepStats
-from rubricworks.training.policy.alarm_traces import Trace, alarm_traces, known_statistics
+from rubricworks.training.policy.alarm_traces import alarm_traces, known_statistics
 
 AUDIT = "audit"
 """Schema of an audit's table; `audit.json` beside it has its figures."""
+CASES = 8
+"""Examples of a drawn page."""
 _MEASURES = (("oracle", "f1"), ("answers", "right"), ("geneval", "correct"), ("arena", "win"))
 """Scorers that training never asks, the most independent one first."""
 _MOST_CASES = 400
-_cases = RecentValues[list[BadCase]](8)
+_POINTS = 40
+"""Points of the reward beside the few of the held-out judge."""
 
 
-class Measure(NamedTuple):
-    """A score that training does not see, over the steps of the training."""
+class TrainingSignals(NamedTuple):
+    """Signals of a training, and when its alarm can tell."""
 
-    scorer: str
-    part: str
-    points: list[tuple[int, float]]
-
-
-class Signals(NamedTuple):
-    """Reward of a training, and the figures that watch it."""
-
-    rewards: list[tuple[int, float]]
-    held_out: list[tuple[int, float]]
-    measure: Measure | None
-    config: AlarmConfig
-    traces: list[Trace]
-    alarm: dict[str, Any] | None
+    stage: str
+    signals: SignalsBody
     steps: int
     """Number of steps with statistics."""
 
     @property
     def least_steps(self) -> int:
         """Number of steps before which the alarm cannot fire: two windows, the last `patience` of them suspicious."""
-        return 2 * self.config.window + self.config.patience - 1
+        return 2 * self.signals.config.window + self.signals.config.patience - 1
+
+    @property
+    def overview(self) -> SeriesChart | None:
+        """Reward, held-out judge and the measure that training does not see, in one frame."""
+        rewards, alarm, measure = _thinned(self.signals.rewards), self.signals.alarm, self.signals.measure
+        series = [Series("m0", "reward", rewards), Series("m1", "held-out", self.signals.held_out)]
+        if measure:
+            series.append(Series("m2", f"{measure.scorer} {measure.part}", measure.points))
+        values = [value for line in series for _, value in line.points]
+        marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
+        bounds = (min(0.0, *values), max(1.0, *values)) if values else (0.0, 1.0)
+        return series_chart("Reward, and what training does not see", series, bounds=bounds, marks=marks)
+
+    @property
+    def charts(self) -> list[tuple[TraceBody, SeriesChart]]:
+        """Each statistic with the limit that it is nearest to."""
+        return [(trace, chart) for trace in self.signals.traces if (chart := _trace_chart(trace))]
 
 
-async def training_signals(session: AsyncSession, store: RunStore, run: str, stage: str) -> Signals:
+class AuditFigures(NamedTuple):
+    """Figures of an audit, and a page of its examples."""
+
+    stage: str
+    figures: AuditSummary
+    figure: Any
+    headline: str
+    sentences: list[str]
+    rows: Any
+    cases: Page[BadCase]
+    case_count: int
+
+
+async def training_signals(session: AsyncSession, store: RunStore, run: str, stage: str) -> TrainingSignals:
     """Signals of a training, from the statistics that it wrote at each step.
 
     Raises:
@@ -69,18 +96,29 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
         raise NotFound(f"{stage} of {run} has no statistics of steps")
     steps = [_step(row) for row in rows]
     config = await asyncio.to_thread(_alarm_config, store, run, stage)
-    names = dict.fromkeys(name for row in rows for name in row)
     known = known_statistics()
-    alarm = await read_json(store, run, f"{stage}/{ALARM_FILE}")
-    return Signals(
-        rewards=[(one.step, one.reward) for one in steps if not math.isnan(one.reward)],
-        held_out=[(one.step, one.held_out) for one in steps if not math.isnan(one.held_out)],
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name in known]
+    traces = alarm_traces(steps, config, [known[name] for name in names])
+    signals = SignalsBody(
+        rewards=[(step.step, step.reward) for step in steps if not math.isnan(step.reward)],
+        held_out=[(step.step, step.held_out) for step in steps if not math.isnan(step.held_out)],
         measure=await _measure(session, store, run, stage, steps[-1].step),
         config=config,
-        traces=alarm_traces(steps, config, [known[name] for name in names if name in known]),
-        alarm=alarm if isinstance(alarm, dict) and isinstance(alarm.get("step"), int) else None,
-        steps=len(steps),
+        traces=[TraceBody.model_validate(trace) for trace in traces],
+        alarm=_fired(await read_json(store, run, f"{stage}/{ALARM_FILE}")),
     )
+    return TrainingSignals(stage, signals, len(steps))
+
+
+async def signals_of_trainings(session: AsyncSession, store: RunStore, run: str) -> list[TrainingSignals]:
+    """Signals of each training of a run that wrote statistics."""
+    trainings = []
+    for stage in await stages_with_rollouts(session, run):
+        try:
+            trainings.append(await training_signals(session, store, run, stage))
+        except NotFound:
+            continue
+    return trainings
 
 
 async def list_audits(session: AsyncSession, run: str) -> Sequence[RunTable]:
@@ -106,19 +144,35 @@ async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> lis
     Args:
         mode: name of a failure mode, for its cases alone.
     """
-    cases = await _cases.of_table(store, audit, _worst)
-    return [one for one in cases if mode is None or one.mode == mode]
+    cases = await remember(_worst, (store.uri, audit.run, audit.path, audit.modified), store, audit)
+    return [case for case in cases if mode is None or case.mode == mode]
+
+
+async def audit_figures(store: RunStore, audit: RunTable, mode: str | None, cursor: str | None) -> AuditFigures:
+    """Figures of an audit, with some of its examples."""
+    figures = await audit_summary(store, audit)
+    cases = await audit_cases(store, audit, mode)
+    return AuditFigures(
+        stage=audit.path,
+        figures=figures,
+        figure=audit_figure(figures),
+        headline=audit_headline(figures),
+        sentences=audit_sentences(figures),
+        rows=table_rows(figures),
+        cases=list_page(cases, PageRequest(cursor, CASES)),
+        case_count=len(cases),
+    )
 
 
 def _worst(store: RunStore, audit: RunTable) -> list[BadCase]:
-    return worst_cases(map(parse_audit_row, iterate_rows(store, audit)), {}, _MOST_CASES)
+    return worst_cases(map(parse_audit_row, open_table(store, audit)), {}, _MOST_CASES)
 
 
-async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str, last: int) -> Measure | None:
+async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str, last: int) -> MeasureBody | None:
     values: dict[tuple[str, str], defaultdict[int, list[float]]] = {}
     trained = {"policy", stage.removeprefix("train_")}
     for table in await list_tables(session, "scores", run=run):
-        for row in await read_rows(store, table):
+        for row in await asyncio.to_thread(open_table(store, table).rows):
             measure = (row["scorer"], row["part"])
             if measure not in _MEASURES or row["value"] is None or row["decoding"] != "greedy":
                 continue
@@ -129,11 +183,11 @@ async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str,
             else:
                 continue
             values.setdefault(measure, defaultdict(list))[step].append(row["value"])
-    for measure in _MEASURES:
-        if measure in values:
-            points = [(step, math.fsum(found) / len(found)) for step, found in sorted(values[measure].items())]
-            if len(points) > 1:
-                return Measure(*measure, points)
+    for scorer, part in _MEASURES:
+        of_steps = sorted(values.get((scorer, part), {}).items())
+        if len(of_steps) > 1:
+            points = [(step, math.fsum(scores) / len(scores)) for step, scores in of_steps]
+            return MeasureBody(scorer=scorer, part=part, points=points)
     return None
 
 
@@ -151,14 +205,41 @@ def _alarm_config(store: RunStore, run: str, stage: str) -> AlarmConfig:
     except (UserError, OSError):
         return AlarmConfig()
     for part in (config, *vars(config).values()) if config is not None else ():
-        if isinstance(found := getattr(part, "alarm", None), AlarmConfig):
-            return found
+        if isinstance(alarm := getattr(part, "alarm", None), AlarmConfig):
+            return alarm
     return AlarmConfig()
 
 
-def _step(row: dict[str, Any]) -> StepStats:
+def _fired(content: object) -> FiredAlarm | None:
+    try:
+        return FiredAlarm.model_validate(content)
+    except ValidationError:
+        return None
+
+
+def _step(row: JsonObject) -> StepStats:
     def figure(name: str) -> float:
         value = row.get(name)
         return float(value) if isinstance(value, int | float) else math.nan
 
     return StepStats(row["step"], figure("reward"), {name: figure(name) for name in row}, figure("held_out"))
+
+
+def _trace_chart(trace: TraceBody) -> SeriesChart | None:
+    limits = [(limit, "limit") for limit in (trace.high, trace.low) if limit is not None]
+    if not trace.points or not limits:
+        return None
+    last = trace.points[-1][1]
+    level = min(limits, key=lambda limit: abs(limit[0] - last))
+    values = [trace.start, level[0], *(value for _, value in trace.points)]
+    marks = [(float(trace.crossed), f"step {trace.crossed}")] if trace.crossed is not None else []
+    title = trace.words[:1].upper() + trace.words[1:]
+    series = [Series("m0", "", _thinned(trace.points))]
+    return series_chart(title, series, bounds=value_bounds(values), level=level, marks=marks)
+
+
+def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+    """At most some dozens of points, each the mean of its neighbours."""
+    size = -(-len(points) // _POINTS) or 1
+    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(float(part[-1][0]), sum(value for _, value in part) / len(part)) for part in parts]

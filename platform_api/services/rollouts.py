@@ -2,28 +2,33 @@
 
 import asyncio
 import json
+import logging
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
-from functools import lru_cache
-from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
+from rubricworks.platform_api.pagination import PageRequest, decode_cursor, encode_cursor, query_page
 from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.rollouts import (
+    CriterionBody,
+    FlipBody,
+    GroupBody,
+    GroupDetail,
+    RolloutBody,
+    VerdictBody,
+)
 from rubricworks.platform_api.services.run_index import names_digest
 from rubricworks.platform_api.services.runs import check_name, get_run
-from rubricworks.platform_api.services.stored_parquet import rows_with
 from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore
+from rubricworks.runs.tables import Row, TableFile, UnreadableTable
 
-_CACHED_ROWS = 4096
-"""Largest shard that is remembered: neighbours in a list are mostly of one shard."""
-_COLUMNS = {"rollouts": ("response", "response_type", "tokens"), "scorecards": ("response", "scorecard")}
 _ROLLOUTS_OF_GROUP = (
     select(Rollout.reward, Rollout.advantage, Shard)
     .join(Shard, Shard.id == Rollout.shard_id)
@@ -32,41 +37,7 @@ _ROLLOUTS_OF_GROUP = (
 )
 _MOST_SEARCHED = 50_000
 """Rollouts that one search for groups that differ looks at."""
-
-
-class Group(NamedTuple):
-    """The rollouts of one sample in one step, as a list shows them."""
-
-    step: int
-    sample_id: str
-    rollouts: int
-    unjudged: int
-    mean: float | None
-    lowest: float | None
-    highest: float | None
-
-
-class CriterionFigures(NamedTuple):
-    """One criterion's credits over a training."""
-
-    criterion: str
-    graded: int
-    pass_rate: float | None
-    variance: float | None
-    first: float | None
-    """Mean credit in the first quarter of its steps."""
-    last: float | None
-    state: str
-    """`always`, `never` or `varies`: the first two give no gradient."""
-
-
-class Flips(NamedTuple):
-    """Groups that differ on a criterion."""
-
-    groups: list[tuple[int, str, float]]
-    """Step, sample and the share of credit."""
-    last: tuple[int, str] | None
-    """Step and sample after which the search goes on, as enough were found or it took too long; None at its end."""
+_log = logging.getLogger(__name__)
 
 
 async def stages_with_rollouts(session: AsyncSession, run: str) -> Sequence[str]:
@@ -78,35 +49,30 @@ async def list_groups(
     session: AsyncSession,
     run: str,
     stage: str,
+    asked: PageRequest,
     *,
-    step: int | None,
-    sample_id: str | None,
-    after: tuple[int, str] | None,
-    limit: int,
-) -> list[Group]:
+    step: int | None = None,
+    sample_id: str | None = None,
+) -> Page[GroupBody]:
     """Groups in the order of their steps."""
     place = (Rollout.step, Rollout.sample_id)
     query = (
         select(
             *place,
-            func.count(),
-            func.count() - func.count(Rollout.reward),
-            func.avg(Rollout.reward),
-            func.min(Rollout.reward),
-            func.max(Rollout.reward),
+            func.count().label("rollouts"),
+            (func.count() - func.count(Rollout.reward)).label("unjudged"),
+            func.avg(Rollout.reward).label("mean"),
+            func.min(Rollout.reward).label("lowest"),
+            func.max(Rollout.reward).label("highest"),
         )
         .where(Rollout.run == run, Rollout.stage == stage)
         .group_by(*place)
-        .order_by(*place)
-        .limit(limit)
     )
     if step is not None:
         query = query.where(Rollout.step == step)
     if sample_id is not None:
         query = query.where(Rollout.sample_id == sample_id)
-    if after is not None:
-        query = query.where(tuple_(*place) > after)
-    return [Group(*row) for row in await session.execute(query)]
+    return await query_page(session, query, place, asked, GroupBody.model_validate, ascending=True)
 
 
 async def step_range(session: AsyncSession, run: str, stage: str) -> tuple[int, int] | None:
@@ -121,35 +87,36 @@ async def step_range(session: AsyncSession, run: str, stage: str) -> tuple[int, 
 
 async def get_group(
     session: AsyncSession, store: RunStore, run: str, stage: str, step: int, sample_id: str
-) -> list[dict[str, Any]]:
-    """The rollouts of a group, the highest reward first, each with its response and its verdicts with their reasons.
+) -> GroupDetail:
+    """A group with its responses, the highest reward first, and their verdicts with their reasons.
 
     Raises:
         NotFound: there is no such group.
     """
     check_name(run)
     place = {"run": run, "stage": stage, "step": step, "sample_id": sample_id}
-    found = (await session.execute(_ROLLOUTS_OF_GROUP, place)).all()
-    if not found:
+    indexed = (await session.execute(_ROLLOUTS_OF_GROUP, place)).all()
+    if not indexed:
         await get_run(session, run)  # is it the run that is unknown?
         raise NotFound(f"{run} has no rollouts of sample {sample_id!r} in step {step} of {stage}")
-    members = []
-    for shard in sorted({row.Shard for row in found}, key=lambda one: one.number):
-        rows = [row for row in found if row.Shard is shard]
-        written = await asyncio.to_thread(_read_group, store, shard, step, sample_id)
-        if written is None or len(written) != len(rows):
+    members: list[RolloutBody] = []
+    for shard in sorted({row.Shard for row in indexed}, key=lambda shard: shard.number):
+        rows = [row for row in indexed if row.Shard is shard]
+        written = await asyncio.to_thread(read_group, store, shard, step, sample_id)
+        if len(written) != len(rows):
             raise NotFound(f"the rollouts of step {step} are being replaced; ask again in a moment")
-        members += [
-            {"reward": row.reward, "advantage": row.advantage, **one} for row, one in zip(rows, written, strict=True)
-        ]
-    return sorted(members, key=lambda one: (one["reward"] is None, -(one["reward"] or 0.0)))
+        for row, member in zip(rows, written, strict=True):
+            member.reward, member.advantage = row.reward, row.advantage
+        members += written
+    members.sort(key=lambda member: (member.reward is None, -(member.reward or 0.0)))
+    return GroupDetail(step=step, sample_id=sample_id, rollouts=members)
 
 
-def ends_first(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def ends_first(members: Sequence[RolloutBody]) -> list[RolloutBody]:
     """A group's rollouts, the highest reward beside the lowest, then the next of both; unjudged ones last."""
-    judged = [one for one in members if one["reward"] is not None]
+    judged = [member for member in members if member.reward is not None]
     order = [judged[at // 2] if at % 2 == 0 else judged[-1 - at // 2] for at in range(len(judged))]
-    return order + [one for one in members if one["reward"] is None]
+    return order + [member for member in members if member.reward is None]
 
 
 async def neighbours(
@@ -160,34 +127,30 @@ async def neighbours(
     query = select(Rollout.step, Rollout.sample_id).where(Rollout.run == run, Rollout.stage == stage).limit(1)
     before = query.where(place < (step, sample_id)).order_by(Rollout.step.desc(), Rollout.sample_id.desc())
     after = query.where(place > (step, sample_id)).order_by(Rollout.step, Rollout.sample_id)
-    rows = [(await session.execute(one)).first() for one in (before, after)]
+    rows = [(await session.execute(neighbour)).first() for neighbour in (before, after)]
     first, last = ((row[0], row[1]) if row else None for row in rows)
     return first, last
 
 
-async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[CriterionFigures]:
+async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[CriterionBody]:
     """Figures of each criterion, those that give no gradient first, then by how often it was graded."""
     query = (
-        select(CriterionCredits, Shard.number)
+        select(CriterionCredits)
         .join(Shard, Shard.id == CriterionCredits.shard_id)
         .where(Shard.run == run, Shard.stage == stage)
         .order_by(Shard.number)
     )
     sums: defaultdict[str, list[CriterionCredits]] = defaultdict(list)
-    for one, _ in (await session.execute(query)).all():
-        sums[one.criterion].append(one)
+    for credits in await session.scalars(query):
+        sums[credits.criterion].append(credits)
     figures = [_figures(name, shards) for name, shards in sums.items()]
-    return sorted(figures, key=lambda one: (one.state == "varies", -one.graded, one.criterion))
+    return sorted(figures, key=lambda criterion: (criterion.state == "varies", -criterion.graded, criterion.criterion))
 
 
-async def flips(
-    session: AsyncSession, run: str, stage: str, criterion: str, *, after: tuple[int, str] | None, limit: int
-) -> Flips:
+async def flips(session: AsyncSession, run: str, stage: str, criterion: str, asked: PageRequest) -> Page[FlipBody]:
     """Groups in which a criterion was met by some rollouts and not by others, the first steps first.
 
-    Args:
-        after: step and sample after which to look.
-        limit: number of groups.
+    A search looks at so many rollouts at most: a page may have few groups, or none, and a next one.
     """
     graded = select(CriterionCredits.shard_id).where(CriterionCredits.digest == names_digest([criterion]))
     query = (
@@ -196,15 +159,15 @@ async def flips(
         .where(Rollout.run == run, Rollout.stage == stage, Rollout.shard_id.in_(graded))
         .order_by(Rollout.step, Rollout.sample_id, Rollout.row)
     )
-    if after is not None:
-        query = query.where(tuple_(Rollout.step, Rollout.sample_id) > after)
-    found: list[tuple[int, str, float]] = []
+    if asked.cursor is not None:
+        query = query.where(tuple_(Rollout.step, Rollout.sample_id) > decode_cursor(asked.cursor, int, str))
+    groups: list[FlipBody] = []
     last: tuple[int, str] | None = None
     place, credits, rows = (-1, ""), list[float](), 0
     async for step, sample_id, values, names in await session.stream(query.execution_options(yield_per=500)):
         if (step, sample_id) != place:
-            found += _mixed(place, credits)
-            if len(found) > limit or rows >= _MOST_SEARCHED:
+            groups += _mixed(place, credits)
+            if len(groups) > asked.limit or rows >= _MOST_SEARCHED:
                 last = place
                 break
             place, credits = (step, sample_id), []
@@ -215,80 +178,72 @@ async def flips(
             if name == criterion and credit is not None
         ]
     else:
-        found += _mixed(place, credits)
-    return Flips(found, last) if len(found) <= limit else Flips(found[:limit], found[limit - 1][:2])
+        groups += _mixed(place, credits)
+    if len(groups) > asked.limit:
+        last = (groups[asked.limit - 1].step, groups[asked.limit - 1].sample_id)
+    return Page(items=groups[: asked.limit], next_cursor=encode_cursor(*last) if last else None)
 
 
-def _mixed(place: tuple[int, str], credits: list[float]) -> list[tuple[int, str, float]]:
-    return [(*place, statistics.fmean(credits))] if len(set(credits)) > 1 else []
+def _mixed(place: tuple[int, str], credits: list[float]) -> list[FlipBody]:
+    if len(set(credits)) < 2:
+        return []
+    return [FlipBody(step=place[0], sample_id=place[1], credit=statistics.fmean(credits))]
 
 
-def _figures(name: str, shards: list[CriterionCredits]) -> CriterionFigures:
-    graded = sum(one.graded for one in shards)
-    mean = math.fsum(one.total for one in shards) / graded
-    state = (
-        "always"
-        if min(one.lowest for one in shards) == 1
-        else "never"
-        if max(one.highest for one in shards) == 0
-        else "varies"
-    )
-    return CriterionFigures(
+def _figures(name: str, shards: list[CriterionCredits]) -> CriterionBody:
+    graded = sum(credits.graded for credits in shards)
+    mean = math.fsum(credits.total for credits in shards) / graded
+    lowest, highest = min(credits.lowest for credits in shards), max(credits.highest for credits in shards)
+    return CriterionBody(
         criterion=name,
         graded=graded,
         pass_rate=mean,
-        variance=max(0.0, math.fsum(one.squares for one in shards) / graded - mean * mean),
+        variance=max(0.0, math.fsum(credits.squares for credits in shards) / graded - mean * mean),
         first=shards[0].total / shards[0].graded,
         last=shards[-1].total / shards[-1].graded,
-        state=state,
+        state="always" if lowest == 1 else "never" if highest == 0 else "varies",
     )
 
 
-def _read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list[dict[str, Any]] | None:
-    read = _cached_files if shard.rows <= _CACHED_ROWS else _read_files
-    place: tuple[Any, ...] = (store, shard.run, shard.stage, shard.number, shard.size, shard.modified)
-    group = {"step": step, "sample_id": sample_id}
+def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list[RolloutBody]:
+    """Rollouts of a group in the order of their rows, without what the index has; empty if they are gone. Blocks."""
+    place: dict[str, str | int] = {"step": step, "sample_id": sample_id}
     rollouts, cards = (
-        {} if content is None else rows_with(content, f"{shard.run}/{path}", group, _COLUMNS[table])
-        for table, (path, content) in read(*place).items()
-    )
-    if not rollouts or not rollouts["response"]:
-        return None
-    graded: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for response, written in zip(cards.get("response", []), cards.get("scorecard", []), strict=True):
-        graded[response].append(json.loads(written))
-    members = []
-    for position, response in enumerate(rollouts["response"]):
-        options = graded[response]
-        card = (options.pop(0) if len(options) > 1 else options[0]) if options else None
-        members.append(
-            {
-                "response": response,
-                "response_type": rollouts.get("response_type", {position: None})[position],
-                "tokens": rollouts["tokens"][position],
-                "judge": card["judge"] if card else None,
-                "verdicts": [_without_secrets(one) for one in card["verdicts"]] if card else [],
-                "raw": [redact(text) for text in card.get("raw", [])] if card else [],
-            }
+        _rows_of(store, shard, table, place, columns)
+        for table, columns in (
+            ("rollouts", ["response", "response_type", "tokens"]),
+            ("scorecards", ["response", "scorecard"]),
         )
+    )
+    graded: defaultdict[str, list[str]] = defaultdict(list)
+    for row in cards:
+        graded[row["response"]].append(row["scorecard"])
+    members = []
+    for row in rollouts:
+        options = graded[row["response"]]
+        card = json.loads((options.pop(0) if len(options) > 1 else options[0]) if options else "{}")
+        # A failed call's message may hold what it was sent.
+        verdicts = [VerdictBody.model_validate(verdict) for verdict in card.get("verdicts", [])]
+        for verdict in verdicts:
+            verdict.reasoning = redact(verdict.reasoning) if verdict.reasoning else verdict.reasoning
+        member = RolloutBody(
+            response=row["response"],
+            response_type=row.get("response_type"),
+            tokens=row["tokens"],
+            reward=None,
+            advantage=None,
+            judge=card.get("judge"),
+            verdicts=verdicts,
+            raw=[redact(text) for text in card.get("raw", [])],
+        )
+        members.append(member)
     return members
 
 
-def _without_secrets(verdict: dict[str, Any]) -> dict[str, Any]:
-    """A verdict whose words show no secret: a failed call's message may hold what it was sent."""
-    reasoning = verdict.get("reasoning")
-    return {**verdict, "reasoning": redact(reasoning)} if reasoning else verdict
-
-
-def _read_files(
-    store: RunStore, run: str, stage: str, number: int, size: int, modified: datetime
-) -> dict[str, tuple[str, bytes | None]]:
-    """Path and content of a shard in each table; size and time tell it from one that replaces it."""
-    paths = {table: f"{stage}/{table}/part-{number:05}.parquet" for table in _COLUMNS}
-    return {table: (path, store.read(run, path)) for table, path in paths.items()}
-
-
-@lru_cache(maxsize=16)
-def _cached_files(*place: Any) -> dict[str, tuple[str, bytes | None]]:
-    """As `_read_files`. Decoded, they would take twelve times the memory."""
-    return _read_files(*place)
+def _rows_of(store: RunStore, shard: Shard, table: str, place: dict[str, str | int], columns: list[str]) -> list[Row]:
+    path = f"{shard.stage}/{table}/part-{shard.number:05}.parquet"
+    try:
+        return TableFile(store, shard.run, path, (shard.size, shard.modified)).rows_where(place, columns)
+    except UnreadableTable as error:
+        _log.warning("%s", error)
+        return []

@@ -13,9 +13,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, text
@@ -38,9 +39,9 @@ from rubricworks.platform_api.db.tables import (
     Shard,
     utc_now,
 )
-from rubricworks.platform_api.services.stored_parquet import groups_of_values
 from rubricworks.runs.records import RunRecord, is_going, run_record
 from rubricworks.runs.store import RunStore, StoredFile
+from rubricworks.runs.tables import TableFile, UnreadableTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,24 @@ _NAMES_AT_ONCE = 1_000
 """Names that are fetched from the database together: all of them would take four times the memory of their set."""
 _AWAY = (OperationalError, InterfaceError, ProgrammingError, NoConnection, UserError, OSError)
 """Errors that every run would meet: the database or the storage is away, or the tables are not there yet."""
+_ROLLOUT_COLUMNS = ["step", "sample_id", "response", "reward", "advantage"]
 _log = logging.getLogger(__name__)
+
+
+class _Credits(NamedTuple):
+    """Criteria of a scorecard, and the credit of each."""
+
+    names: list[str]
+    credits: list[float | None]
+
+
+class _IndexedRollout(NamedTuple):
+    step: int
+    sample_id: str
+    reward: float | None
+    advantage: float | None
+    card: _Credits | None
+    """None if nothing was graded."""
 
 
 class RunIndex:
@@ -178,13 +196,12 @@ class RunIndex:
         if record is None:
             return False
         async with self._database.session() as session:
-            tables = {one.path: one for one in await session.scalars(select(RunTable).where(RunTable.run == name))}
-            shards = {
-                (one.stage, one.number): one for one in await session.scalars(select(Shard).where(Shard.run == name))
-            }
-            sample_files = {
-                one.path: one for one in await session.scalars(select(SampleFile).where(SampleFile.run == name))
-            }
+            known_tables = await session.scalars(select(RunTable).where(RunTable.run == name))
+            tables = {table.path: table for table in known_tables}
+            known_shards = await session.scalars(select(Shard).where(Shard.run == name))
+            shards = {(shard.stage, shard.number): shard for shard in known_shards}
+            known_files = await session.scalars(select(SampleFile).where(SampleFile.run == name))
+            sample_files = {indexed.path: indexed for indexed in known_files}
         changed = await asyncio.to_thread(self._changed_tables, name, files, tables)
         async with self._database.session() as session:
             if not await self._is_ours(session):
@@ -239,7 +256,12 @@ class RunIndex:
 
     async def _index_samples(self, run: str, path: str, file: StoredFile) -> bool:
         """Index the samples of a file; return False if another service is indexing."""
-        groups = await asyncio.to_thread(groups_of_values, self._store, run, path, file.size, "sample_id")
+        samples = TableFile(self._store, run, path, file, ranged_size=file.size)
+        try:
+            groups = await asyncio.to_thread(samples.groups_by_value, "sample_id")
+        except UnreadableTable as error:
+            _log.warning("%s", error)
+            groups = {}
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
@@ -258,7 +280,7 @@ class RunIndex:
 
     async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile) -> bool:
         """Index a shard in place of the one that it replaces; return False if another service is indexing."""
-        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number)
+        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number, file)
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
@@ -290,7 +312,7 @@ class RunIndex:
 
 
 async def _add_shard(
-    session: AsyncSession, rows: list[dict[str, Any]], run: str, stage: str, number: int, file: StoredFile
+    session: AsyncSession, rows: list[_IndexedRollout], run: str, stage: str, number: int, file: StoredFile
 ) -> None:
     shard = Shard(run=run, stage=stage, number=number, rows=len(rows), size=file.size, modified=file.modified)
     session.add(shard)
@@ -298,21 +320,28 @@ async def _add_shard(
     criteria: dict[str, list[str]] = {}
     values = []
     for position, row in enumerate(rows):
-        if not _is_storable(Rollout.sample_id, row["sample_id"]):
+        if not _is_storable(Rollout.sample_id, row.sample_id):
             continue
-        names = row.pop("names")
-        if names is not None:
-            row["criteria"] = names_digest(names)
-            criteria[row["criteria"]] = names
-        values.append({"shard_id": shard.id, "row": position, "run": run, "stage": stage, **row})
+        digest = names_digest(row.card.names) if row.card else None
+        if row.card and digest:
+            criteria[digest] = row.card.names
+        place = {"shard_id": shard.id, "row": position, "run": run, "stage": stage, "criteria": digest}
+        numbers = {"step": row.step, "sample_id": row.sample_id, "reward": row.reward, "advantage": row.advantage}
+        values.append({**place, **numbers, "credits": row.card.credits if row.card else None})
     known = set(await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria)))))
     new = [{"digest": digest, "names": names} for digest, names in criteria.items() if digest not in known]
     if new:
         await session.execute(insert(RubricCriteria), new)
     if values:
         await session.execute(insert(Rollout), values)
-    if sums := _credit_sums(shard.id, values, criteria):
-        await session.execute(insert(CriterionCredits), sums)
+    credits: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, credit in zip(row.card.names, row.card.credits, strict=True) if row.card else ():
+            if credit is not None:
+                credits[name].append(credit)
+    if credits:
+        session.add_all(_credit_sums(shard.id, name, of_name) for name, of_name in credits.items())
+        await session.flush()
 
 
 def _is_of(indexed: Shard | SampleFile | None, file: StoredFile) -> bool:
@@ -320,25 +349,17 @@ def _is_of(indexed: Shard | SampleFile | None, file: StoredFile) -> bool:
     return indexed is not None and (indexed.size, indexed.modified) == (file.size, file.modified)
 
 
-def _credit_sums(shard: int, rows: list[dict[str, Any]], criteria: dict[str, list[str]]) -> list[dict[str, Any]]:
-    credits: dict[str, list[float]] = {}
-    for row in rows:
-        for name, credit in zip(criteria.get(row.get("criteria") or "", []), row["credits"] or [], strict=False):
-            if credit is not None:
-                credits.setdefault(name, []).append(credit)
-    return [
-        {
-            "shard_id": shard,
-            "digest": names_digest([name]),
-            "criterion": name,
-            "graded": len(values),
-            "total": math.fsum(values),
-            "squares": math.fsum(value * value for value in values),
-            "lowest": min(values),
-            "highest": max(values),
-        }
-        for name, values in credits.items()
-    ]
+def _credit_sums(shard: int, criterion: str, credits: list[float]) -> CriterionCredits:
+    return CriterionCredits(
+        shard_id=shard,
+        digest=names_digest([criterion]),
+        criterion=criterion,
+        graded=len(credits),
+        total=math.fsum(credits),
+        squares=math.fsum(credit * credit for credit in credits),
+        lowest=min(credits),
+        highest=max(credits),
+    )
 
 
 def _row(record: RunRecord) -> Run:
@@ -352,7 +373,8 @@ def _row(record: RunRecord) -> Run:
         bytes=record.bytes,
         message=_storable(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
-        progress=[one.model_dump(mode="json") for one in record.progress],
+        progress=[stage.model_dump(mode="json") for stage in record.progress],
+        simulated=record.simulated,
     )
 
 
@@ -371,67 +393,45 @@ def _length(column: Any) -> int:
     return length
 
 
-def _read_shard(store: RunStore, run: str, stage: str, number: int) -> list[dict[str, Any]] | None:
+def _read_shard(store: RunStore, run: str, stage: str, number: int, file: StoredFile) -> list[_IndexedRollout] | None:
     """Numbers of a shard's rollouts with the credits of their scorecards; None if it is gone or no Parquet."""
-    rollouts = read_table(store, run, f"{stage}/rollouts/part-{number:05}.parquet")
-    if rollouts is None:
+    try:
+        rollouts = TableFile(store, run, _shard_path(stage, "rollouts", number), file).columns(_ROLLOUT_COLUMNS)
+    except UnreadableTable as error:
+        _log.warning("%s", error)
         return None
-    columns = ("step", "sample_id", "response", "reward", "advantage")
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*(rollouts[one] for one in columns), strict=True)]
-    graded: dict[tuple[int, str, str], list[tuple[list[str], list[float | None]]]] = {}
-    for place, names, credits in _scorecards(store, run, stage, number):
-        graded.setdefault(place, []).append((names, credits))
-    for row in rows:
-        cards = graded.get((row["step"], row["sample_id"], row.pop("response")))
+    graded: defaultdict[tuple[int, str, str], list[_Credits]] = defaultdict(list)
+    for place, credits in _scorecards(store, run, stage, number, file):
+        graded[place].append(credits)
+    rows = []
+    for step, sample_id, response, reward, advantage in _values(rollouts, _ROLLOUT_COLUMNS):
+        cards = graded[step, sample_id, response]
         # Equal responses of a group have a scorecard each, in their order.
-        row["names"], row["credits"] = (cards.pop(0) if len(cards) > 1 else cards[0]) if cards else (None, None)
+        card = (cards.pop(0) if len(cards) > 1 else cards[0]) if cards else None
+        rows.append(_IndexedRollout(step, sample_id, reward, advantage, card))
     return rows
 
 
 def _scorecards(
-    store: RunStore, run: str, stage: str, number: int
-) -> Iterator[tuple[tuple[int, str, str], list[str], list[float | None]]]:
-    cards = read_table(store, run, f"{stage}/scorecards/part-{number:05}.parquet")
-    if cards is None or "scorecard" not in cards:
-        return
-    for step, sample, response, written in zip(
-        *(cards[one] for one in ("step", "sample_id", "response", "scorecard")), strict=True
-    ):
-        verdicts = json.loads(written)["verdicts"]
-        yield (
-            (step, sample, response),
-            [_storable(verdict["criterion"]) for verdict in verdicts],
-            [verdict["credit"] for verdict in verdicts],
-        )
-
-
-def read_table(
-    store: RunStore, run: str, path: str, *, columns: list[str] | None = None
-) -> dict[str, list[Any]] | None:
-    """Columns of a Parquet file of a run; None if there is none, it is no Parquet, or it lacks one of them."""
-    content = store.read(run, path)
-    table = None if content is None else parse_parquet(content, f"{run}/{path}", columns=columns)
-    return None if table is None else table.to_pydict()
-
-
-def parse_parquet(content: bytes, name: str, *, columns: list[str] | None = None) -> "pa.Table | None":
-    """Rows of a Parquet file; None, and a line in the log, if it is none, or lacks one of the columns.
-
-    Arrow's columns take a fraction of the memory of a dictionary's.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    store: RunStore, run: str, stage: str, number: int, file: StoredFile
+) -> Iterator[tuple[tuple[int, str, str], _Credits]]:
+    columns = ["step", "sample_id", "response", "scorecard"]
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        if missing := set(columns or ()) - set(file.schema_arrow.names):  # which `read` leaves out in silence
-            _log.warning("%s has no column %s", name, ", ".join(sorted(missing)))
-            return None
-        # `pq.read_table` goes through data sets and threads, which take 50 MB before the first row.
-        return file.read(columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError):
-        _log.warning("%s is no Parquet file", name)
-        return None
+        cards = TableFile(store, run, _shard_path(stage, "scorecards", number), file).columns(columns)
+    except UnreadableTable:  # nothing was graded
+        return
+    for step, sample_id, response, written in _values(cards, columns):
+        verdicts = json.loads(written)["verdicts"]
+        names = [_storable(verdict["criterion"]) for verdict in verdicts]
+        yield (step, sample_id, response), _Credits(names, [verdict["credit"] for verdict in verdicts])
+
+
+def _values(table: "pa.Table", columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in columns), strict=True)
+
+
+def _shard_path(stage: str, table: str, number: int) -> str:
+    return f"{stage}/{table}/part-{number:05}.parquet"
 
 
 def names_digest(names: list[str]) -> str:

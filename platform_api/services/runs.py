@@ -1,24 +1,30 @@
-"""Runs: listing from the index; steps, logs and figures from their files."""
+"""Runs and their tables, listed from the index; steps, logs and pages from their files."""
 
 import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine, func, select, tuple_
+from sqlalchemy import Engine, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.data.manifest import Shard
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.tables import Run, Submission
+from rubricworks.platform_api.db.tables import Run, RunTable, Submission
+from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.runs import RunBody, StepStatistics
 from rubricworks.redaction import redact
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.store import RunStore
+from rubricworks.runs.tables import StoredTable
+
+T = TypeVar("T")
 
 REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
@@ -27,6 +33,8 @@ _SHORTEST_PART = 3
 _LARGEST = 1e100
 """Figure of a step beyond which sums and ticks of a chart are no numbers any more."""
 _COUNTED_FOR = 5.0
+_WRITTEN = (RunTable.modified, RunTable.run, RunTable.path)
+"""Order of tables."""
 _counts: WeakKeyDictionary[Engine, tuple[float, dict[str, int]]] = WeakKeyDictionary()
 """Database → time until which its counts hold, and the counts."""
 
@@ -40,25 +48,17 @@ class WrittenPages(NamedTuple):
 
 
 async def list_runs(
-    session: AsyncSession,
-    *,
-    state: str | None,
-    recipe: str | None,
-    search: str | None,
-    before: tuple[datetime, str] | None,
-    limit: int,
-) -> Sequence[Run]:
+    session: AsyncSession, asked: PageRequest, *, state: str | None = None, recipe: str | None = None, search: str = ""
+) -> Page[RunBody]:
     """Runs, the last changed first."""
-    query = select(Run).order_by(Run.changed.desc(), Run.name.desc()).limit(limit)
+    query = select(Run)
     if state is not None:
         query = query.where(Run.state == state)
     if recipe is not None:
         query = query.where(Run.recipe == recipe)
     if search:
         query = query.where(Run.name.contains(search, autoescape=True))
-    if before is not None:
-        query = query.where(tuple_(Run.changed, Run.name) < before)
-    return (await session.scalars(query)).all()
+    return await query_page(session, query, (Run.changed, Run.name), asked, RunBody.model_validate)
 
 
 async def count_runs(session: AsyncSession) -> dict[str, int]:
@@ -84,7 +84,61 @@ async def get_run(session: AsyncSession, name: str) -> Run:
     return run
 
 
-async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[dict[str, Any]]:
+async def list_tables(
+    session: AsyncSession, kind: str, *, run: str | None = None, limit: int | None = None
+) -> Sequence[RunTable]:
+    """Finished tables of one schema, the last written first."""
+    query = select(RunTable).where(RunTable.kind == kind)
+    if run is not None:
+        query = query.where(RunTable.run == run)
+    return (await session.scalars(query.order_by(*(column.desc() for column in _WRITTEN)).limit(limit))).all()
+
+
+async def tables_of(session: AsyncSession, run: str) -> Sequence[RunTable]:
+    """Finished tables of a run, the last written first."""
+    query = select(RunTable).where(RunTable.run == run).order_by(*(column.desc() for column in _WRITTEN))
+    return (await session.scalars(query)).all()
+
+
+async def table_page(
+    session: AsyncSession,
+    kind: str,
+    asked: PageRequest,
+    make: Callable[[RunTable], T],
+    *,
+    run: str | None = None,
+    least_rows: int = 0,
+) -> Page[T]:
+    """A page of the tables of one schema, the last written first."""
+    query = select(RunTable).where(RunTable.kind == kind, RunTable.rows >= least_rows)
+    query = query if run is None else query.where(RunTable.run == run)
+    return await query_page(session, query, _WRITTEN, asked, make)
+
+
+async def get_table(session: AsyncSession, run: str, path: str, kind: str) -> RunTable:
+    """A table of a run.
+
+    Raises:
+        NotFound: the run has no finished table there, or it is of another schema.
+    """
+    table = await session.get(RunTable, (run, path))
+    if table is None or table.kind != kind:
+        raise NotFound(f"{path} of {run} has no finished table of {kind.replace('_', ' ')}")
+    return table
+
+
+def open_table(store: RunStore, table: RunTable) -> StoredTable:
+    """The rows of a table that the index has."""
+    return StoredTable(store, table.run, table.path, [Shard.model_validate(shard) for shard in table.shards])
+
+
+async def simulated_runs(session: AsyncSession, names: Iterable[str]) -> dict[str, bool]:
+    """Run → True if it is simulated, of those names that are runs here."""
+    query = select(Run.name, Run.simulated).where(Run.name.in_(sorted(set(names))))
+    return {name: is_simulated for name, is_simulated in await session.execute(query)}
+
+
+async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[StepStatistics]:
     """Statistics of a training's steps after the given one, as it wrote them; figures that are not finite are null."""
     content = await read_file(store, run, f"{stage}/steps.jsonl")
     steps = []
@@ -116,10 +170,10 @@ async def read_log(store: RunStore, run: str, stage: str) -> str:
     Raises:
         NotFound: the stage has no log.
     """
-    found = await _read_log_end(store, run, stage, 0)
-    if found is None:
+    end = await _read_log_end(store, run, stage, 0)
+    if end is None:
         raise NotFound(f"{stage} of {run} has no log; runs on Kubeflow keep theirs there")
-    return redact(found[0].decode(errors="replace"))
+    return redact(end[0].decode(errors="replace"))
 
 
 async def log_after(store: RunStore, run: str, stage: str, begin: int, *, is_going: bool = True) -> tuple[str, int]:
@@ -136,11 +190,11 @@ async def log_after(store: RunStore, run: str, stage: str, begin: int, *, is_goi
 async def _read_log_end(store: RunStore, run: str, stage: str, begin: int) -> tuple[bytes, int] | None:
     """Bytes of a log from one on, and the place of the first; a line cut off at its front may hold half a secret."""
     path = _checked_path(run, f"logs/{stage}.log")
-    found = await asyncio.to_thread(store.read_end, run, path, begin, _LOG_BYTES)
-    if found is None or found[1] in (0, begin):
-        return found
-    cut = found[0].find(b"\n") + 1
-    return found[0][cut:], found[1] + cut
+    end = await asyncio.to_thread(store.read_end, run, path, begin, _LOG_BYTES)
+    if end is None or end[1] in (0, begin):
+        return end
+    cut = end[0].find(b"\n") + 1
+    return end[0][cut:], end[1] + cut
 
 
 async def written_pages(store: RunStore, run: str) -> WrittenPages:
@@ -215,7 +269,7 @@ async def _name_like(session: AsyncSession, name: str) -> str | None:
     recent = select(Run.name).order_by(Run.changed.desc())
     if len(name) >= _SHORTEST_PART:
         for is_part in (Run.name.istartswith(name, autoescape=True), Run.name.icontains(name, autoescape=True)):
-            if (found := await session.scalar(recent.where(is_part).limit(1))) is not None:
-                return found
+            if (alike := await session.scalar(recent.where(is_part).limit(1))) is not None:
+                return alike
     names = (await session.scalars(recent.limit(200))).all()
     return next(iter(difflib.get_close_matches(name, names, n=1)), None)

@@ -1,19 +1,28 @@
-"""Samples of a run, as its pages show them beside a response: found by the index, read from one row group."""
+"""Samples and images of a run, as its pages show them: found by the index, read from the run's own files alone."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import hashlib
+import logging
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import SampleFile, SamplePlace
-from rubricworks.platform_api.services.runs import check_name
-from rubricworks.platform_api.services.stored_parquet import read_row_group
-from rubricworks.platform_api.services.thumbnail_cache import RowGroup, image_in_group
+from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.services.runs import check_name, read_file
 from rubricworks.runs.store import RunStore
+from rubricworks.runs.tables import TableFile, UnreadableTable
 
+T = TypeVar("T")
 _TEXTS = ["sample_id", "prompt", "question", "image_digest"]
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
+"""Formats that a browser shows as images and never runs."""
+_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg"}
+_log = logging.getLogger(__name__)
 
 
 class SampleText(NamedTuple):
@@ -24,25 +33,26 @@ class SampleText(NamedTuple):
     has_image: bool
 
 
-class Place(NamedTuple):
-    """Row group that holds a sample."""
+class Image(NamedTuple):
+    """An image with its type."""
 
-    path: str
-    size: int
-    modified: Any
-    group: int
+    content: bytes
+    media_type: str
+    digest: str
 
 
 async def find_sample(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> SampleText:
     """A sample of a run; one that no table has any more has an image at best."""
+
+    def read(file: TableFile, group: int) -> SampleText | None:
+        for row in file.columns(_TEXTS, [group]).to_pylist():
+            if row["sample_id"] == sample_id:
+                return SampleText(row["prompt"] or "", row["question"] or "", row["image_digest"] is not None)
+        return None
+
     # A sample whose question was rewritten stands in a later table too, which is named after the first.
-    for place in reversed(await _places(session, run, sample_id)):
-        columns = await asyncio.to_thread(read_row_group, store, run, place.path, place.size, place.group, _TEXTS)
-        rows = zip(*(columns[name] for name in _TEXTS), strict=True) if columns else ()
-        for found, prompt, question, digest in rows:
-            if found == sample_id:
-                return SampleText(prompt or "", question or "", digest is not None)
-    return SampleText("", "", has_image=True)
+    places = (await _places(session, store, run, sample_id))[::-1]
+    return await _first(places, read) or SampleText("", "", has_image=True)
 
 
 async def find_image(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> bytes | None:
@@ -52,18 +62,69 @@ async def find_image(session: AsyncSession, store: RunStore, run: str, sample_id
         NotFound: the run's name is no folder's.
     """
     check_name(run)
-    for place in await _places(session, run, sample_id):
-        image = await image_in_group(RowGroup(store, run, *place), sample_id)
-        if image is not None:
-            return image
-    return None
+    places = await _places(session, store, run, sample_id)
+    return await _first(places, lambda file, group: file.image(group, sample_id))
 
 
-async def _places(session: AsyncSession, run: str, sample_id: str) -> Sequence[Place]:
+async def sample_image(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> Image:
+    """Image of a sample with its type.
+
+    Raises:
+        NotFound: the run has no such sample, or it has no image.
+    """
+    content = await find_image(session, store, run, sample_id)
+    if content is None:
+        raise NotFound(f"{run} has no image of sample {sample_id!r}")
+    return _image(content, f"sample {sample_id!r} of {run}")
+
+
+async def response_image(store: RunStore, run: str, stage: str, digest: str, media_type: str) -> Image:
+    """Image that a response is.
+
+    Raises:
+        NotFound: the run has no such image.
+    """
+    suffix = _SUFFIXES.get(media_type)
+    if not _DIGEST.fullmatch(digest) or suffix is None:
+        raise NotFound(f"{run} has no image {digest!r}")
+    name = f"images/{digest[:2]}/{digest}.{suffix}"
+    content = await read_file(store, run, f"{stage}/{name}")
+    if content is None:  # a stage that scores has its responses in a table of their own
+        content = await read_file(store, run, f"{stage}/responses/{name}")
+    if content is None or hashlib.sha256(content).hexdigest() != digest:
+        raise NotFound(f"{run} has no image {digest!r}, or it is damaged")
+    return _image(content, digest)
+
+
+async def _places(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> list[tuple[TableFile, int]]:
+    """Files and row groups that hold a sample."""
     query = (
         select(SampleFile.path, SampleFile.size, SampleFile.modified, SamplePlace.row_group)
         .join(SamplePlace, SamplePlace.file_id == SampleFile.id)
         .where(SampleFile.run == run, SamplePlace.sample_id == sample_id)
         .order_by(SampleFile.path)
     )
-    return [Place(*row) for row in await session.execute(query)]
+    return [
+        (TableFile(store, run, path, (size, modified), ranged_size=size), group)
+        for path, size, modified, group in await session.execute(query)
+    ]
+
+
+async def _first(places: list[tuple[TableFile, int]], read: Callable[[TableFile, int], T | None]) -> T | None:
+    """What the first of the places gives; one that cannot be read gives a line in the log."""
+    for place in places:
+        try:
+            value = await asyncio.to_thread(read, *place)
+        except UnreadableTable as error:
+            _log.warning("%s", error)
+            continue
+        if value is not None:
+            return value
+    return None
+
+
+def _image(content: bytes, name: str) -> Image:
+    media_type = next((kind for magic, kind in _TYPES.items() if content.startswith(magic)), None)
+    if media_type is None:
+        raise NotFound(f"the image of {name} has a format that browsers do not show")
+    return Image(content, media_type, hashlib.sha256(content).hexdigest())

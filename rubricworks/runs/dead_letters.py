@@ -34,7 +34,7 @@ def reopen_dead_letters(run: Path, stage: str) -> int:
             raise UserError(
                 f"{stage} does not ask by shards: delete {folder} and resume the run, to ask everything of it again"
             )
-        tables = [folder, *(one.parent for one in sorted(folder.glob(f"*/{PLAN}")) if _plan(one.parent) == plan)]
+        tables = [folder, *(inner.parent for inner in sorted(folder.glob(f"*/{PLAN}")) if _plan(inner.parent) == plan)]
         reopened = [shard.name for shard in letters.shards if shard.rows]
         if reopened:
             (folder / DONE).unlink(missing_ok=True)  # first: what is half reopened counts as unfinished

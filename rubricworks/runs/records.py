@@ -1,9 +1,9 @@
 """Records of runs, read from their files alone: state, stages, message.
 
 A run is done, or was stopped by somebody, when its outcome says so: `run` writes it at the end, and so does the last
-task on a cluster. A run made before outcomes existed is done when its report is. A stage that was started since makes
-the run unfinished. A process of this machine holds the folder of its run; one in a bucket is held by nobody, and is
-going if something was written to it a short while ago and nothing says that it has ended or failed since.
+task on a cluster. A stage that was started since makes the run unfinished. A process of this machine holds the folder
+of its run; one in a bucket is held by nobody, and is going if something was written to it a short while ago and nothing
+says that it has ended or failed since.
 """
 
 import json
@@ -15,11 +15,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
+from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_progress import StageProgress, parse_progress, progress_path
-from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
+from rubricworks.runtime.stage_table import CLUSTER_TASKS
 from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml
 
@@ -73,6 +74,8 @@ class RunRecord(BaseModel):
     """Reason of a failure, the way on of a run that was stopped, or the result that a finished run reported."""
     progress: tuple[StageAtWork, ...] = ()
     """Of the stages at work, the last begun first; empty if the run is not going."""
+    simulated: bool = False
+    """The scene world stood in for images or models."""
     tracking: dict[str, Any] = {}
     """Its tracking configuration."""
     reused_runs: tuple[str, ...] = ()
@@ -103,7 +106,7 @@ def run_record(
     failure = _failure_message(store, name, files)
     if is_going(store, name, files, now=now):
         state: State = "going"
-    elif outcome.get("state") == "SUCCEEDED" or _has_report(stages):
+    elif outcome.get("state") == "SUCCEEDED":
         state = "done"
     elif outcome.get("state") == "CANCELLED":
         state = "stopped"
@@ -123,6 +126,7 @@ def run_record(
         stages=stages,
         message=failure if state == "failed" else told,
         progress=_progress(store, name, files, stages) if state == "going" else (),
+        simulated=_is_simulated(store, name, files, recipe),
         tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
         reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
     )
@@ -133,13 +137,17 @@ def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: d
     if not is_remote(store.uri):
         return store.is_running(name)
     stages = _stages(files)
-    if not files or PRUNED in files or _has_report(stages) or _outcome_path(files, stages):
+    if not files or PRUNED in files or _outcome_path(files, stages):
         return False
     last = max(file.modified for file in files.values())
     failed = max((files[path].modified for path in _error_files(files)), default=None)
     if failed is not None and not _has_attempt(files, failed):
         return False
     return last > (now or datetime.now(UTC)) - SILENT_AFTER
+
+
+def _is_simulated(store: RunStore, name: str, files: dict[str, StoredFile], recipe: dict[str, Any]) -> bool:
+    return bool(_object(store.read(name, SOURCE)).get("simulated") if SOURCE in files else recipe.get("world"))
 
 
 def _reused_runs(store: RunStore, name: str) -> tuple[str, ...]:
@@ -158,7 +166,7 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
     records = [
         StageRecord(stage=stage, done=stage in ends, changed=ends.get(stage, start)) for stage, start in starts.items()
     ]
-    return tuple(sorted(records, key=lambda one: (not one.done, one.changed)))
+    return tuple(sorted(records, key=lambda stage: (not stage.done, stage.changed)))
 
 
 def _progress(
@@ -166,7 +174,7 @@ def _progress(
 ) -> tuple[StageAtWork, ...]:
     """Progress of stages at work, of which a run has few: each costs a read of a small file."""
     at_work: list[StageAtWork] = []
-    for stage in sorted(stages, key=lambda one: one.changed, reverse=True):
+    for stage in sorted(stages, key=lambda stage: stage.changed, reverse=True):
         path = progress_path(stage.stage)
         if stage.done or path not in files or len(at_work) == _MOST_AT_WORK:
             continue
@@ -195,11 +203,6 @@ def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...])
     since = files[last].modified
     is_overtaken = any(stage.changed > since for stage in stages) or _has_attempt(files, since)
     return "" if is_overtaken else last
-
-
-def _has_report(stages: tuple[StageRecord, ...]) -> bool:
-    """Return True if a run made before outcomes existed is done."""
-    return any(stage.stage in REPORTS and stage.done for stage in stages) and all(stage.done for stage in stages)
 
 
 def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:

@@ -82,7 +82,7 @@ class _FolderStore:
 
     def names(self, rest: float = 0.0) -> list[str]:
         with os.scandir(self.folder) as entries:
-            return sorted(one.name for one in entries if not one.name.startswith(".") and one.is_dir())
+            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
 
     def files(self, run: str) -> dict[str, StoredFile]:
         root, files = self.folder / run, {}
@@ -149,7 +149,7 @@ class _BucketStore:
         return self._bucket.folders(rest)
 
     def files(self, run: str) -> dict[str, StoredFile]:
-        return {one.key: StoredFile(one.size, one.modified) for one in self._bucket.below(run).objects()}
+        return {item.key: StoredFile(item.size, item.modified) for item in self._bucket.below(run).objects()}
 
     def read(self, run: str, path: str) -> bytes | None:
         try:
@@ -176,7 +176,7 @@ class _BucketStore:
         folder = self._bucket.below(run)
         folder.write(PRUNED, json.dumps({"run": run}).encode())
         folder.delete("recipe.yaml")
-        folder.delete(*(one.key for one in folder.objects() if one.key != PRUNED))
+        folder.delete(*(item.key for item in folder.objects() if item.key != PRUNED))
         folder.delete_unfinished_uploads()
         folder.delete(PRUNED)
 

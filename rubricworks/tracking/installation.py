@@ -266,9 +266,9 @@ def request_promotion(api: ApiClient, model: str, version: int, reason: str) -> 
         UserError: the API refuses it, or another version's request is open.
         TransientError: the API does not answer.
     """
-    for one in api.get("promotions", model=model, state="requested")["items"]:
-        if one["version"] == version:
-            return f"promotion {one['id']} of {model} version {version} waits for approval at {api.url}/promotions"
+    for request in api.get("promotions", model=model, state="requested")["items"]:
+        if request["version"] == version:
+            return f"promotion {request['id']} of {model} version {version} waits for approval at {api.url}/promotions"
     body = {"model": model, "version": version, "reason": reason[:2000]}
     number = api.post("promotions", body)["id"]
     return f"promotion {number} of {model} version {version} waits for approval at {api.url}/promotions"

@@ -100,7 +100,7 @@ class Consumer:
 
     def serving(self) -> dict[str, int]:
         """Model → version that is served."""
-        return {model: one["version"] for model, one in self._read().items()}
+        return {model: served["version"] for model, served in self._read().items()}
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
-from rubricworks.tracking.model_flavour import MLMODEL_FILE, MODEL_FOLDER, write_flavour
+from rubricworks.tracking.model_flavour import MODEL_FOLDER, write_flavour
 from rubricworks.tracking.transfers import long_transfers
 from rubricworks.training.model_card import CARD
 
@@ -132,16 +132,16 @@ def _logged_model(connection: Connection, run: str, name: str, digest: str) -> A
     client = connection.client
     experiment = client.get_run(run).info.experiment_id
     query = f"source_run_id = '{run}' AND tags.`{DIGEST_TAG}` = '{digest}'"
-    if found := client.search_logged_models([experiment], query, max_results=1):
-        return found[0]
+    if begun := client.search_logged_models([experiment], query, max_results=1):
+        return begun[0]
     logged = client.create_logged_model(experiment, name, run, tags={DIGEST_TAG: digest}, model_type="captioner")
     client.log_outputs(run, [LoggedModelOutput(logged.model_id, step=0)])
     return logged
 
 
 def model_files(download: Path) -> Path:
-    """Return the Hugging Face folder in a version's downloaded artifacts; those of before have nothing around it."""
-    return download / MODEL_FOLDER if (download / MLMODEL_FILE).is_file() else download
+    """Return the Hugging Face folder in a version's downloaded artifacts."""
+    return download / MODEL_FOLDER
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:
@@ -188,7 +188,7 @@ def aliased_version(connection: Connection, model: RegisteredModel, alias: str) 
     version = model.aliases.get(alias)
     if version is None:
         return None
-    newest = next((one for one in model.latest if one.version == version), None)
+    newest = next((latest for latest in model.latest if latest.version == version), None)
     return newest or get_version(connection, model.name, version)
 
 
@@ -202,11 +202,11 @@ def model_page(
     """
     with report_mlflow_errors(connection.uri):
         try:
-            found = connection.client.search_registered_models(max_results=limit, page_token=token)
+            page = connection.client.search_registered_models(max_results=limit, page_token=token)
         except (AttributeError, TypeError, ValueError) as error:
             # MLflow's own reading of a token that it did not make.
             raise UserError(f"MLflow at {connection.safe_uri}: {token!r} is no token of a page of models") from error
-        return [_to_registered_model(model) for model in found], found.token or None
+        return [_to_registered_model(model) for model in page], page.token or None
 
 
 def all_models(connection: Connection) -> Iterator[RegisteredModel]:

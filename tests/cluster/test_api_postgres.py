@@ -16,7 +16,6 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from migrated_rows import REVISIONS, check_upgrade
 from object_store import free_port
 from odd_run import check_odd_run, write_odd_run
 from pydantic import SecretStr
@@ -151,11 +150,6 @@ def test_two_pods_migrate_at_once_and_the_tables_are_those_of_the_code(postgres)
     (first, second), difference = asyncio.run(work())
     assert first == second
     assert difference == []
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_two_pods_migrate_rows_of_each_revision_whose_version_still_writes(postgres, revision):
-    asyncio.run(check_upgrade(postgres.new_database(f"from-{revision}"), revision, at_once=2))
 
 
 def test_runs_are_indexed_and_shown(postgres, tmp_path):

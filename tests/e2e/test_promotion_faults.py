@@ -116,7 +116,7 @@ class FaultyRegistry:
     def standing(self, model: str) -> Standing:
         if self.away:
             raise UserError("no MLflow server at http://mlflow")
-        return Standing(self.champion, None, None)
+        return Standing("captioner", self.champion, None, None)
 
     def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
         return {MODEL: self.standing(MODEL)}, None

@@ -15,8 +15,7 @@ from rubricworks.data.downloads.hosts import FetchRefused
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
-from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress, admits
-from rubricworks.platform_api.services.promotion.webhooks import Webhooks
+from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress, Webhooks, admits
 
 GOOD = "127.0.0.2"
 """Stands for the consumer's own, public address."""

@@ -11,7 +11,7 @@ import pytest
 from test_dns_rebinding import messages
 
 from rubricworks.platform_api.db.tables import Promotion
-from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
+from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 
 BLANK = b" " * (1 << 20)

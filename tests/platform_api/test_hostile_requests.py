@@ -18,7 +18,7 @@ from served_api import TOKEN, bearer, exchange, served, wait_for_rollouts
 from trained_run import STAGE, png, write_run
 
 from rubricworks.platform_api.app import ROUTERS, guarded_routes
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.pagination import encode_cursor
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services.runs import read_file
 from rubricworks.platform_api.settings import ApiSettings

@@ -75,19 +75,19 @@ def test_every_post_is_refused_without_a_key_and_with_one_that_is_none(caller, r
 
 
 def test_a_post_that_takes_no_key_keeps_the_application_from_starting():
-    from rubricworks.platform_api.routers import runs
+    from rubricworks.platform_api.routers import probes
     from rubricworks.platform_api.routers.dependencies import Runner
 
     async def everything(runner: Runner) -> str:
         return "everything"
 
-    before = list(runs.router.routes)
-    runs.router.add_api_route("/everything", everything, methods=["POST"])
+    before = list(probes.router.routes)
+    probes.router.add_api_route("/everything", everything, methods=["POST"])
     try:
         with pytest.raises(RuntimeError, match="takes no idempotency key"):
             app.create_app(ApiSettings())
     finally:
-        runs.router.routes[:] = before
+        probes.router.routes[:] = before
 
 
 def test_every_form_that_posts_draws_a_key_of_its_own():
@@ -228,11 +228,11 @@ def test_run_of_a_killed_service_starts_when_it_is_sent_again(stand_in):  # noqa
         body = {"recipe": QUICKSTART}
         asked = {"method": "POST", "body": body, **key, **bearer()}
         (stand_in / ".submitted" / "nightly").mkdir(parents=True)
-        columns = "run, place, state, recipe, service, submitted_by, submitted_at, message, page, request"
+        columns = "run, place, state, recipe, service, submitted_by, submitted_at, message, page, request, overrides"
         name = Keyed(Principal("environment", "admin"), "killed-once", "").name
-        values = ("nightly", "here", "ended", "", "of-before", "environment", "2026-01-01", "", "", name)
+        values = ("nightly", "here", "ended", "", "of-before", "environment", "2026-01-01", "", "", name, "[]")
         with sqlite3.connect(stand_in / "platform.db") as database:
-            database.execute(f"INSERT INTO submissions ({columns}) VALUES ({', '.join('?' * 10)})", values)
+            database.execute(f"INSERT INTO submissions ({columns}) VALUES ({', '.join('?' * 11)})", values)
         answer = ask(f"{url}/api/v1/submissions", **asked)[1]
         assert (answer["run"], answer["state"]) == ("nightly", "going")
         wait_for((stand_in / "nightly" / "installation").exists)

@@ -15,7 +15,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.cache import CACHE_FILE
-from rubricworks.platform_api.services.labels import response_digest
+from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
 from rubricworks.rubrics import Rubric

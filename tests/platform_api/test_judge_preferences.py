@@ -12,8 +12,8 @@ from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, forget_opinions, served, wait_for
 from trained_run import STAGE, finish_tables, write_run, write_table
 
-from rubricworks.platform_api.services.judges import judge_preferences, judge_verdicts
-from rubricworks.platform_api.services.recent_values import RecentValues
+from rubricworks.platform_api.services import recent_values
+from rubricworks.platform_api.services.judgements import judge_choices, judge_verdicts
 from rubricworks.platform_api.settings import ApiSettings
 
 NAMES = ["Names the star", "Says <b>red</b>"]
@@ -106,7 +106,7 @@ def _of_one_test(caller, folder):
 
 def judges_with(caller, monkeypatch, **limits):
     """Judges of a run whose tables are read anew, with these limits."""
-    monkeypatch.setattr(judge_verdicts, "_tables", RecentValues(4))
+    monkeypatch.setattr(recent_values, "_kept", {})
     for name, limit in limits.items():
         monkeypatch.setattr(judge_verdicts, name, limit)
     return caller.get("runs/today-1/judge-preferences/judges")["judges"]
@@ -118,7 +118,7 @@ def test_a_large_table_is_read_in_part_and_the_same_responses_of_two_tables_are_
     assert judges_with(caller, monkeypatch, _MOST_ROWS=3)[FAST] == 1
     found = judges_with(caller, monkeypatch, _MOST_ROWS=20_000, _MOST_RESPONSES=2)
     assert (found[FAST], found["judge in today-1/train_policy"]) == (2, 2)
-    kept = {key for cards in judge_verdicts._tables._known.values() for key in cards.get("fast", ())}
+    kept = {key for judges in recent_values._kept.values() for key in judges.get("fast", ())}
     assert kept == set(sorted(judge_verdicts.response_key(one, f"a star of {one}") for one in SAMPLES)[:2])
 
 
@@ -228,7 +228,7 @@ def test_a_page_says_at_once_that_no_two_judges_of_a_run_judged_the_same(caller)
 
 def test_the_standing_is_told_after_enough_choices_or_at_a_wish(caller, monkeypatch):
     who = "runner-late"
-    monkeypatch.setattr(judge_preferences, "ENOUGH", 2)
+    monkeypatch.setattr(judge_choices, "ENOUGH", 2)
     hidden = ask(
         f"{caller.url}/runs/today-1/judge-preferences/standing?first={quote(FAST)}&second={quote(STRONG)}",
         **bearer(caller.secret(who)),

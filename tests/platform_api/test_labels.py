@@ -11,7 +11,7 @@ from served_api import TOKEN, Caller, ask, bearer, exchange, forget_opinions, se
 from trained_run import NAMES, STAGE, finish_tables, write_run, write_table
 
 from rubricworks.cli import main
-from rubricworks.platform_api.services.preferences import other_model
+from rubricworks.platform_api.services.judgements.model_choices import other_model
 from rubricworks.platform_api.settings import ApiSettings
 
 PLACE = f"runs/today-1/stages/{STAGE}"
@@ -252,6 +252,6 @@ def test_preferences_go_out_and_in_as_csv(caller):
     assert text in exchange(f"{caller.url}/runs/today-1/preferences/csv", **bearer())[2].decode()
     wrong = text.replace("policy", "nobody").encode()
     headers["Idempotency-Key"] = "file-000004"
-    assert "'nobody' has no response" in ask(place, method="POST", body=wrong, **headers)[1]["detail"]
+    assert "has no responses of 'nobody'" in ask(place, method="POST", body=wrong, **headers)[1]["detail"]
     body = {"first": "base", "second": "policy", "sample_id": "z", "choice": "first"}
     assert caller.post("runner", "runs/today-1/preferences", body)[0] == 404

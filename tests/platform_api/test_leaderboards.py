@@ -7,8 +7,9 @@ import pytest
 from served_api import ask, exchange, served, wait_for
 from trained_run import write_run, write_table
 
-from rubricworks.platform_api.services import score_rows
+from rubricworks.platform_api.services import evaluations
 from rubricworks.platform_api.settings import ApiSettings
+from rubricworks.runs.tables import TableFile
 
 BASE, POLICY = (0.2, 0.4, 0.6, 0.4), (0.5, 0.6, 0.7, 0.9)
 
@@ -97,10 +98,10 @@ def test_scores_come_by_page_under_their_filters(url, limit):
 
 
 def test_a_page_of_scores_reads_a_few_shards_and_its_cursor_leads_on(url, monkeypatch):
-    monkeypatch.setattr(score_rows, "_MOST_READ", 3)  # one shard
+    monkeypatch.setattr(evaluations, "_MOST_READ", 3)  # one shard
     read = []
-    real = score_rows.rows_of_shard
-    monkeypatch.setattr(score_rows, "rows_of_shard", lambda *place: read.append(place[2]["name"]) or real(*place))
+    real = TableFile.rows
+    monkeypatch.setattr(TableFile, "rows", lambda file, *place: read.append(file.path) or real(file, *place))
     page = ask(f"{url}/api/v1/runs/one-1/stages/score/scores?sample_id=3&model=policy")[1]
     assert (page["items"], len(read)) == ([], 1)
     assert paged(url, "sample_id=3&model=policy", 50) == ([("3", "policy", 0.9)], 3)

@@ -12,7 +12,8 @@ from trained_run import LETTERS_STAGE as STAGE
 from trained_run import write_letters, write_run
 
 from rubricworks.llm.spending import SPENDING_FILE, Budget, merge_spending, write_budget
-from rubricworks.platform_api.services.budgets import Spending, StageSpending, burn_down
+from rubricworks.platform_api.schemas.runs import StageSpendingBody
+from rubricworks.platform_api.services.run_figures import burn_down, total_spending
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
@@ -106,17 +107,21 @@ def test_a_run_of_a_method_that_plans_no_calls_has_a_page(caller, folder):
 
 def test_a_burn_down_starts_at_the_cap_and_loses_what_each_stage_spent():
     def stage(name, seconds, dollars, planned):
-        return StageSpending(name, seconds, 1, 0, 10, dollars, 1, 10, planned)
+        values = (name, seconds, 1, 0, 10, dollars, 1, 10, planned)
+        return StageSpendingBody(**dict(zip(StageSpendingBody.model_fields, values, strict=True)))
 
-    spending = Spending(Budget(dollars=10.0), [stage("a", 5.0, 1.0, 2.0), stage("b", 10.0, 4.0, 3.0)])
+    spending = total_spending(Budget(dollars=10.0), [stage("a", 5.0, 1.0, 2.0), stage("b", 10.0, 4.0, 3.0)])
     assert burn_down(spending) == ("dollars", [(0, 10), (5, 8), (15, 5)], [(0, 10), (5, 9), (15, 5)])
-    assert burn_down(Spending(Budget(), [stage("a", 5.0, 0.0, 0.0)])) == (
+    assert burn_down(total_spending(Budget(), [stage("a", 5.0, 0.0, 0.0)])) == (
         "tokens",
         [(0, 10), (5, 0)],
         [(0, 10), (5, 0)],
     )
-    assert burn_down(Spending(Budget(), [])) is None
-    assert burn_down(Spending(Budget(dollars=10.0), [StageSpending("a", 0.0, 0, 0, 0, 0.0, 1, 10, 2.0)])) is None
+    assert burn_down(total_spending(Budget(), [])) is None
+    assert (
+        burn_down(total_spending(Budget(dollars=10.0), [stage("a", 0.0, 0.0, 2.0).model_copy(update={"calls": 0})]))
+        is None
+    )
 
 
 def test_a_runner_asks_again_and_the_log_has_it(tmp_path):

@@ -12,9 +12,9 @@ from served_api import ask, exchange, served, wait_for_rollouts
 from stored_audit import write_audit
 from trained_run import NAMES, STAGE, rubric, write_rubrics, write_run, write_table
 
-from rubricworks.platform_api.routers import dead_letters
-from rubricworks.platform_api.routers.pages import access, rollouts, rubrics, runs
-from rubricworks.platform_api.services.charts import reward_hacking_charts
+from rubricworks.platform_api.routers import dependencies
+from rubricworks.platform_api.routers.pages import rollouts
+from rubricworks.platform_api.services import reward_hacking
 from rubricworks.platform_api.settings import ApiSettings
 
 SET = "synthesize_rubrics"
@@ -38,9 +38,8 @@ def url(tmp_path_factory):
     write_table(folder / "good-1" / SET, "rubrics", others)
     (folder / "good-1" / "recipe.yaml").write_text("name: quickstart\n")
     with served(ApiSettings(storage=str(folder), index_seconds=0.05)) as url, pytest.MonkeyPatch.context() as patch:
-        for module in (access, dead_letters, rollouts, rubrics, runs):
-            patch.setattr(module, "PAGE", 1)
-        patch.setattr(reward_hacking_charts, "_CASES", 1)
+        patch.setattr(dependencies, "PAGE", 1)
+        patch.setattr(reward_hacking, "CASES", 1)
         patch.setattr(rollouts, "_FLIPS", 1)
         for name in ("first", "second", "third"):
             assert ask(f"{url}/api/v1/tokens", method="POST", body={"name": name, "scope": "viewer"})[0] == 201

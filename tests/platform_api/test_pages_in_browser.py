@@ -27,7 +27,7 @@ from test_runs_on_kubeflow import POLICY, RECIPE
 from trained_run import NAMES, STAGE, finish_tables, rubric, write_rubrics, write_run, write_table
 
 from rubricworks.platform_api.app import ROUTERS
-from rubricworks.platform_api.services.labels import response_digest
+from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path

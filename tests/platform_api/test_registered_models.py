@@ -9,10 +9,10 @@ from object_store import free_port
 from served_api import Caller, ask, exchange, served
 from urllib3.connectionpool import HTTPConnectionPool
 
-from rubricworks.platform_api.cursors import encode_cursor
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import Promotion
+from rubricworks.platform_api.pagination import encode_cursor
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
 from rubricworks.platform_api.services.promotion.promotions import Promotions

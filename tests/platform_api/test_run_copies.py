@@ -7,8 +7,8 @@ import pytest
 from trained_run import STAGE, write_run
 
 from rubricworks.platform_api.problems import BadRequest
-from rubricworks.platform_api.services import run_copies
-from rubricworks.platform_api.services.run_copies import run_folder
+from rubricworks.platform_api.services import run_storage
+from rubricworks.platform_api.services.run_storage import run_folder
 from rubricworks.runs.store import open_run_store
 
 CARDS = f"{STAGE}/scorecards"
@@ -23,8 +23,8 @@ def store(tmp_path, monkeypatch):
     store = open_run_store(str(tmp_path / "runs"))
     monkeypatch.setattr(store, "uri", "s3://bucket/runs")
     for name in ("_sources", "_readers"):
-        monkeypatch.setattr(run_copies, name, {})
-    monkeypatch.setattr(run_copies, "_workspace", lambda: tmp_path / "copies")
+        monkeypatch.setattr(run_storage, name, {})
+    monkeypatch.setattr(run_storage, "_workspace", lambda: tmp_path / "copies")
     return store
 
 
@@ -45,7 +45,7 @@ def test_files_that_nobody_needs_and_columns_of_images_are_not_copied(store):
 def test_copies_that_were_not_used_for_longest_give_way_and_those_that_are_read_stay(store, monkeypatch):
     with run_folder(store, "one-1", {CARDS: None}) as first:
         size = sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
-    monkeypatch.setattr(run_copies, "_MOST_BYTES", 2 * size + 100)
+    monkeypatch.setattr(run_storage, "_MOST_BYTES", 2 * size + 100)
     with run_folder(store, "two-2", {CARDS: None}) as second, run_folder(store, "one-1") as first:
         assert names(second) == names(first), "what was copied for one reader is there for the next"
     with run_folder(store, "three-3", {CARDS: None}) as third:

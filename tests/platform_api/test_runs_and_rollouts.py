@@ -149,8 +149,9 @@ def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_l
 
 def test_group_shows_best_beside_worst_as_do_the_groups_it_links_to(url):
     rewards = [0.9, 0.8, 0.6, 0.3, None]
-    order = rollouts_service.ends_first([{"reward": one} for one in rewards])
-    assert [one["reward"] for one in order] == [0.9, 0.3, 0.8, 0.6, None]
+    members = [SimpleNamespace(reward=reward) for reward in rewards]
+    order = rollouts_service.ends_first(members)
+    assert [member.reward for member in order] == [0.9, 0.3, 0.8, 0.6, None]
     page = f"{url.removesuffix('/api/v1')}/runs/today-1/rollouts/{STAGE}/1/a"
     assert b"?order=ends" in exchange(page)[2]
     assert f"{STAGE}/1/b?order=ends".encode() in exchange(f"{page}?order=ends")[2]
@@ -638,10 +639,10 @@ def test_a_group_is_read_without_pandas(tmp_path):
     code = f"""
 import sys
 from rubricworks.platform_api.db.tables import Shard
-from rubricworks.platform_api.services.rollouts import _read_group
+from rubricworks.platform_api.services.rollouts import read_group
 from rubricworks.runs.store import open_run_store
 shard = Shard(run="today-1", stage="{STAGE}", number=1, rows=1, size=1, modified=None)
-assert len(_read_group(open_run_store({str(tmp_path)!r}), shard, 2, "a")) == 3
+assert len(read_group(open_run_store({str(tmp_path)!r}), shard, 2, "a")) == 3
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

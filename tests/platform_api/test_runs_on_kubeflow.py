@@ -17,7 +17,7 @@ from served_api import TOKEN, ask, bearer, exchange, served, wait_for
 
 from rubricworks.cli import cli
 from rubricworks.errors import UserError
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.pagination import encode_cursor
 from rubricworks.platform_api.services.submission import kubeflow_runs
 from rubricworks.platform_api.serving import listening_socket
 from rubricworks.platform_api.settings import ApiSettings

@@ -12,9 +12,9 @@ from trained_run import png, write_run
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.db.tables import SamplePlace
-from rubricworks.platform_api.services import thumbnail_cache
 from rubricworks.platform_api.services.run_index import RunIndex
 from rubricworks.platform_api.services.samples import find_image, find_sample
+from rubricworks.runs import tables
 from rubricworks.runs.store import open_run_store
 
 LARGE = 300_000
@@ -132,8 +132,8 @@ def test_thumbnails_of_a_large_group_are_read_once(run):
 
 
 def test_thumbnails_take_bounded_space_and_larger_groups_are_shown(run, monkeypatch):
-    monkeypatch.setattr(thumbnail_cache, "_MOST_BYTES", 3 * LARGE)
-    monkeypatch.setattr(thumbnail_cache, "_kept", {})
+    kept = tables._RecentBytes(3 * LARGE)
+    monkeypatch.setattr(tables, "_kept", kept)
     large, small = write_group(run, 2, 5), write_group(run, 3, 2)
 
     async def work(session, store, _):
@@ -142,9 +142,10 @@ def test_thumbnails_take_bounded_space_and_larger_groups_are_shown(run, monkeypa
             before = store.count
             assert await find_image(session, store, "today-1", name) == image
             counts.append(store.count - before)
-            sizes.append(sum(one.size for one in thumbnail_cache._kept.values()))
+            sizes.append(kept.size)
         return counts, sizes
 
     counts, sizes = with_index(run, work)
     assert max(sizes) <= 3 * LARGE
-    assert [count > 0 for count in counts] == [True, False, True, True, True, True, False, False]
+    # Of a group that is larger than the bound, the last images are kept.
+    assert [count > 0 for count in counts] == [True, True, True, False, False, True, False, False]

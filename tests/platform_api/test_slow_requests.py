@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, followed, served
 from trained_run import write_run
 
-from rubricworks.platform_api import event_streams, serving, slow_requests
+from rubricworks.platform_api import serving
 from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.folder_lock import lock_folder
@@ -29,9 +29,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slow_requests, "_SECONDS", 0.3)
-        patch.setattr(event_streams, "_HEARTBEAT_SECONDS", 0.0)
-        patch.setattr(runs_router, "_EVENT_SECONDS", 0.02)
+        patch.setattr(serving, "_REQUEST_SECONDS", 0.3)
+        patch.setattr(runs_router, "_HEARTBEAT_SECONDS", 0.0)
+        patch.setattr(runs_router, "_SECONDS", 0.02)
         with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
             yield url
 

@@ -13,8 +13,6 @@ from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 from test_runs_and_rollouts import wait_for
 
-from rubricworks.platform_api import event_streams
-from rubricworks.platform_api.routers import live
 from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
@@ -330,9 +328,8 @@ def test_a_log_comes_as_events_and_goes_on_where_it_stopped(stand_in):
 
 @pytest.mark.parametrize("path", ["stages/score/log/events", "events"])
 def test_idle_stream_sends_comments_that_keep_proxies_open(stand_in, monkeypatch, path):
-    monkeypatch.setattr(event_streams, "_HEARTBEAT_SECONDS", 0.0)
-    monkeypatch.setattr(live, "_SECONDS", 0.02)
-    monkeypatch.setattr(runs_router, "_EVENT_SECONDS", 0.02)
+    monkeypatch.setattr(runs_router, "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(runs_router, "_SECONDS", 0.02)
     with lock_folder(stand_in / "today"), served(settings(stand_in)) as url:
         (stand_in / "today" / "recipe.yaml").write_text("name: x\n")
         wait_for(lambda: ask(f"{url}/api/v1/runs/today", **bearer())[1].get("state") == "going")

@@ -22,7 +22,7 @@ TRAINING = {"recipe.yaml": 60, "state/train_policy/attempt.json": 50, "train_pol
         (TRAINING | {"state/train_policy/error.json": 55}, "going"),
         (TRAINING | {"outcome/outcome.json": 1}, "done"),
         (TRAINING | {"outcome/outcome.json": 55}, "going"),
-        ({f"report/{mark}.json": 1 for mark in ("made_from", "done")}, "done"),  # before outcomes existed
+        ({f"report/{mark}.json": 1 for mark in ("made_from", "done")}, "going"),  # its outcome comes last
         (TRAINING | {"pruned.json": 1}, "unfinished"),
     ],
 )

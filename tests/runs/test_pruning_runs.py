@@ -153,7 +153,7 @@ def test_a_run_is_told_from_its_folder(write_runs):
     folder = write_runs("good", done_run())
     write_runs("going-on", {**done_run(), "train/made_from.json": "{}"}, days=2)
     write_runs("bad", {"recipe.yaml": RECIPE, "error.json": '{"stage": "prepare", "message": "no\\nimages"}'}, days=1)
-    write_runs("old-one", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
+    write_runs("no-outcome", {path: text for path, text in done_run().items() if path != "outcome.json"}, days=3)
     begun = {"recipe.yaml": RECIPE, "prepare/made_from.json": "{}"}
     interrupted = {"error.json": '{"stage": "prepare", "message": "interrupted"}'}
     stopped = {**begun, **interrupted, "outcome.json": '{"state": "CANCELLED", "message": "continue with: x"}'}
@@ -164,7 +164,7 @@ def test_a_run_is_told_from_its_folder(write_runs):
     assert [(one.name, one.state) for one in run_records(store)] == [
         ("bad", "failed"),
         ("going-on", "unfinished"),
-        ("old-one", "done"),
+        ("no-outcome", "unfinished"),
         ("stopped", "stopped"),
         ("resumed", "failed"),
         ("refused", "failed"),

@@ -6,11 +6,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.platform_api.access import LONGEST_RETURN, SESSION_COOKIE, is_environment_token, session_cookie
-from rubricworks.platform_api.cursors import before_row, newest_page
-from rubricworks.platform_api.routers.dependencies import Admin, Cursor, SessionOf, Viewer
-from rubricworks.platform_api.routers.keyed_route import FormRoute
-from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.pages.forms import form_fields
+from rubricworks.platform_api.routers.dependencies import Admin, DrawnPageOf, SessionOf, Viewer
+from rubricworks.platform_api.routers.keyed_route import FormRoute, form_fields
+from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.services.access import audit_log, tokens
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -23,19 +21,15 @@ _NOBODY = (
 
 @router.get("/tokens")
 async def tokens_page(
-    request: Request, session: SessionOf, admin: Admin, runs: bool = False, cursor: Cursor = None
+    request: Request, session: SessionOf, admin: Admin, asked: DrawnPageOf, runs: bool = False
 ) -> Response:
-    found = await tokens.list_tokens(session, before=before_row(cursor), limit=PAGE + 1, with_runs=runs)
-    page, next_cursor = newest_page(found, PAGE)
-    return draw_page(request, admin, "tokens.html", tokens=page, next_cursor=next_cursor, with_runs=runs)
+    page = await tokens.list_tokens(session, asked, with_runs=runs)
+    return draw_page(request, admin, "tokens.html", tokens=page, with_runs=runs)
 
 
 @router.get("/changes")
-async def changes_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
-    before = before_row(cursor)
-    found = await audit_log.list_changes(session, before=before, limit=PAGE + 1, action=None, subject=None)
-    changes, next_cursor = newest_page(found, PAGE)
-    return draw_page(request, viewer, "changes.html", changes=changes, next_cursor=next_cursor)
+async def changes_page(request: Request, session: SessionOf, viewer: Viewer, asked: DrawnPageOf) -> Response:
+    return draw_page(request, viewer, "changes.html", changes=await audit_log.list_changes(session, asked))
 
 
 @router.get("/login")

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 import rubricworks.reports
 from rubricworks import __version__
-from rubricworks.platform_api.routers.pages.forms import KEY_FIELD
+from rubricworks.platform_api.routers.keyed_route import KEY_FIELD
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.reports.formats import FILTERS
 
@@ -29,8 +29,6 @@ def moment(at: datetime, *, seconds: bool = False, kind: str = "moment") -> Mark
 
 _REPORTS = Path(rubricworks.reports.__file__).parent / "templates"
 _TEMPLATES = Path(__file__).parents[2] / "pages"
-PAGE = 30
-"""Rows of a page."""
 _environment = Environment(
     loader=FileSystemLoader([_TEMPLATES, _REPORTS]),
     autoescape=True,

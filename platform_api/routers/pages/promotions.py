@@ -1,32 +1,32 @@
 """Page of promotions, and its forms."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.cursors import before_row, newest_page
-from rubricworks.platform_api.problems import BadRequest, Problem
+from rubricworks.platform_api.pagination import PageRequest
+from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.routers.dependencies import (
+    PAGE,
     Approver,
     Cursor,
+    DrawnPageOf,
     IsResumed,
+    Number,
+    PromotionsOf,
     Runner,
     SessionOf,
-    StoreIfAny,
     Viewer,
 )
-from rubricworks.platform_api.routers.keyed_route import FormRoute
-from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.pages.forms import form_fields
-from rubricworks.platform_api.routers.promotions import Number, PromotionsOf, next_models_cursor, registry_token
+from rubricworks.platform_api.routers.keyed_route import FormRoute, form_fields, whole_number
+from rubricworks.platform_api.routers.pages.drawing import draw_page
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.services import runs
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.promotion import promotions
 from rubricworks.platform_api.services.promotion.drift import Reconciler
-from rubricworks.platform_api.services.simulations import simulated_runs
+from rubricworks.platform_api.services.promotion.promotions import Standing
 from rubricworks.redaction import redact
-from rubricworks.tracking.gate import to_findings
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _PAGE = "/promotions"
@@ -37,22 +37,25 @@ async def promotions_page(
     request: Request,
     session: SessionOf,
     service: PromotionsOf,
-    store: StoreIfAny,
     viewer: Viewer,
-    cursor: Cursor = None,
+    asked: DrawnPageOf,
     models: Cursor = None,
 ) -> Response:
-    before, token = before_row(cursor), registry_token(models)
     reconciler: Reconciler | None = request.app.state.reconciler
+    problem, standings = "", Page[Standing](items=[], next_cursor=None)
     try:
-        (standings, next_token), problem = await service.standings(PAGE, token), ""
+        standings = await service.standings(PageRequest(models, PAGE))
     except UserError as error:
-        (standings, next_token), problem = ({}, None), redact(str(error))
-    found = await promotions.list_promotions(session, model=None, state=None, before=before, limit=PAGE + 1)
-    page, next_cursor = newest_page(found, PAGE)
-    requested = [one for one in page if one.state == "requested"]
-    shown = [one for found in standings.values() for one in (found.challenger, found.promoted, found.newest)]
-    known_runs = await simulated_runs(session, store, [one.run for one in shown if one])
+        problem = redact(str(error))
+    page = await promotions.list_promotions(session, asked)
+    open_requests = [promotion.id for promotion in page.items if promotion.state == "requested"]
+    shown = [
+        candidate.run
+        for standing in standings.items
+        for candidate in (standing.challenger, standing.promoted, standing.newest)
+        if candidate
+    ]
+    known_runs = await runs.simulated_runs(session, shown)
     return draw_page(
         request,
         viewer,
@@ -60,26 +63,26 @@ async def promotions_page(
         standings=standings,
         known_runs=known_runs,
         simulated=any(known_runs.values()),
-        open_requests=await promotions.open_requests(session, standings),
+        open_requests=await promotions.open_requests(session, [standing.model for standing in standings.items]),
         problem=problem,
-        drift=reconciler.found if reconciler else (),
+        drift=reconciler.drift if reconciler else (),
         promotions=page,
-        requesters={one.id: await promotions.requesters_of(session, one) for one in requested},
-        next_cursor=next_cursor,
-        next_models=next_models_cursor(next_token),
-        cursor=cursor,
+        requesters={
+            number: await promotions.requesters_of(session, await promotions.get_promotion(session, number))
+            for number in open_requests
+        },
+        cursor=asked.cursor,
         models=models,
         may_request=viewer.may(Right.RUN),
         may_decide=viewer.may(Right.APPROVE),
         waives_second_person=service.waives_second_person,
-        to_findings=to_findings,
     )
 
 
 @router.post("/promotions/request")
 async def request_by_form(request: Request, service: PromotionsOf, runner: Runner, session: SessionOf) -> Response:
     fields = await _fields(request)
-    await service.request(runner, fields["model"], _number("version", fields["version"]), fields["reason"], session)
+    await service.request(runner, fields["model"], whole_number(fields, "version"), fields["reason"], session)
     return RedirectResponse(_PAGE, status_code=303)
 
 
@@ -114,17 +117,11 @@ async def roll_back_by_form(
     request: Request, service: PromotionsOf, approver: Approver, session: SessionOf, resumed: IsResumed
 ) -> Response:
     fields = await _fields(request)
-    champion = _number("champion", fields["champion"])
+    champion = whole_number(fields, "champion")
     await service.roll_back(approver, fields["model"], fields["reason"], session, champion=champion, resumed=resumed)
     return RedirectResponse(_PAGE, status_code=303)
 
 
-async def _fields(request: Request) -> dict[str, Any]:
+async def _fields(request: Request) -> dict[str, str]:
     fields = await form_fields(request)
     return {name: fields.get(name, "")[:2000] for name in ("model", "version", "champion", "reason")}
-
-
-def _number(field: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise BadRequest(f"{field}: {text!r} is no number")
-    return int(text)

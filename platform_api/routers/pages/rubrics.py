@@ -1,6 +1,7 @@
 """Pages of rubric sets: browse, compare versions, edit, review."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -8,29 +9,30 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rubricworks.platform_api.cursors import encode_cursor, row_cursor
 from rubricworks.platform_api.db.tables import RunTable
+from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import BadRequest
-from rubricworks.platform_api.routers.dependencies import Approver, Cursor, Runner, SessionOf, StoreOf, Viewer
-from rubricworks.platform_api.routers.keyed_route import FormRoute
-from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.pages.forms import form_fields
-from rubricworks.platform_api.routers.promotions import Number
-from rubricworks.platform_api.routers.rollouts import SampleId
-from rubricworks.platform_api.routers.rubrics import (
+from rubricworks.platform_api.routers.dependencies import (
+    PAGE,
+    Approver,
+    DrawnPageOf,
+    Number,
+    Runner,
+    SampleId,
+    SessionOf,
     SetBefore,
     SetOf,
+    StoreOf,
     VersionBefore,
     VersionNumber,
-    default_before,
-    next_table,
-    table_cursor,
+    Viewer,
 )
-from rubricworks.platform_api.services import rollouts, run_tables
-from rubricworks.platform_api.services.access.principals import Right
-from rubricworks.platform_api.services.access.self_approval import waives_for_rubrics
+from rubricworks.platform_api.routers.keyed_route import FormRoute, form_fields, whole_number
+from rubricworks.platform_api.routers.pages.drawing import draw_page
+from rubricworks.platform_api.schemas.bodies import JsonObject
+from rubricworks.platform_api.services import rollouts, runs
+from rubricworks.platform_api.services.access.principals import Principal, Right, waives_for_rubrics
 from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
-from rubricworks.platform_api.services.rubrics.rubric_mistakes import form_mistakes
 from rubricworks.rubrics import Rubric
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -41,35 +43,26 @@ _MOST_SETS = 200
 
 
 @router.get("/rubrics")
-async def rubric_sets_page(request: Request, session: SessionOf, viewer: Viewer, cursor: Cursor = None) -> Response:
-    found = await run_tables.list_tables(session, rubric_sets.KIND, before=table_cursor(cursor), limit=PAGE + 1)
-    waiting = await rubric_versions.list_versions(session, state="proposed", run=None, before=None, limit=PAGE)
-    return draw_page(
-        request,
-        viewer,
-        "rubric_sets.html",
-        sets=found[:PAGE],
-        waiting=waiting,
-        next_cursor=next_table(found, PAGE),
-    )
+async def rubric_sets_page(request: Request, session: SessionOf, viewer: Viewer, asked: DrawnPageOf) -> Response:
+    waiting = await rubric_versions.list_versions(session, PageRequest(limit=PAGE), state="proposed")
+    sets = await rubric_sets.list_sets(session, asked)
+    return draw_page(request, viewer, "rubric_sets.html", sets=sets, waiting=waiting.items)
 
 
 @router.get("/runs/{run}/rubrics/{stage}")
 async def rubric_set_page(
-    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, cursor: Cursor = None
+    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, asked: DrawnPageOf
 ) -> Response:
-    start = row_cursor(cursor)
     criteria = await rubric_sets.list_criteria(session, store, rubric_set)
     return draw_page(
         request,
         viewer,
         "rubric_set.html",
         table=rubric_set,
-        entries=await rubric_sets.list_entries(session, store, rubric_set, start, PAGE),
+        entries=await rubric_sets.list_entries(session, store, rubric_set, asked),
         criteria=len(criteria),
-        states={state: sum(one.state == state for one in criteria) for state in ("always", "never", "not graded")},
+        states=Counter(criterion.state for criterion in criteria),
         others=await _other_sets(session, rubric_set),
-        next_cursor=encode_cursor(start + PAGE) if start + PAGE < rubric_set.rows else None,
     )
 
 
@@ -81,10 +74,9 @@ async def rubric_sets_diff_page(
     session: SessionOf,
     store: StoreOf,
     viewer: Viewer,
-    cursor: Cursor = None,
+    asked: DrawnPageOf,
 ) -> Response:
-    start = row_cursor(cursor)
-    samples = await rubric_comparison.compare_sets(session, store, before, rubric_set)
+    changes = await rubric_comparison.compare_sets(session, store, before, rubric_set)
     return draw_page(
         request,
         viewer,
@@ -92,28 +84,24 @@ async def rubric_sets_diff_page(
         table=rubric_set,
         before=before,
         others=await _other_sets(session, rubric_set),
-        samples=samples[start : start + PAGE],
-        counts=Counter(one.change for one in samples),
-        next_cursor=encode_cursor(start + PAGE) if start + PAGE < len(samples) else None,
+        samples=list_page(changes, asked),
+        counts=Counter(change.change for change in changes),
     )
 
 
 @router.get("/runs/{run}/rubrics/{stage}/criteria")
 async def rubric_criteria_page(
-    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, cursor: Cursor = None
+    rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, asked: DrawnPageOf
 ) -> Response:
-    start = row_cursor(cursor)
     criteria = await rubric_sets.list_criteria(session, store, rubric_set)
-    trained = await rollouts.stages_with_rollouts(session, rubric_set.run)
     return draw_page(
         request,
         viewer,
         "rubric_criteria.html",
         table=rubric_set,
-        criteria=criteria[start : start + PAGE],
+        criteria=list_page(criteria, asked),
         count=len(criteria),
-        trained=trained,
-        next_cursor=encode_cursor(start + PAGE) if start + PAGE < len(criteria) else None,
+        trained=await rollouts.stages_with_rollouts(session, rubric_set.run),
     )
 
 
@@ -127,26 +115,17 @@ async def rubric_page(
     viewer: Viewer,
     version: VersionNumber = None,
 ) -> Response:
-    number, rubric = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, version)
-    _, origin = await rubric_sets.stage_rubric(store, rubric_set, sample_id)
-    versions = await rubric_versions.versions_of(session, rubric_set, sample_id)
+    waived = request.app.state.settings.self_approval
     return draw_page(
         request,
         viewer,
         "rubric.html",
         table=rubric_set,
-        sample_id=sample_id,
-        number=number,
-        rubric=rubric,
-        origin=origin,
-        versions=versions,
-        standing=rubric_versions.standing_version(versions),
+        shown=await rubric_versions.show_rubric(session, store, rubric_set, sample_id, version),
         trained=await rollouts.stages_with_rollouts(session, rubric_set.run),
         may_edit=viewer.may(Right.RUN),
         may_review=viewer.may(Right.APPROVE),
-        waives_second_person=waives_for_rubrics(
-            request.app.state.settings.self_approval, rubric_set.run, rubric_set.path
-        ),
+        waives_second_person=waives_for_rubrics(waived, rubric_set.run, rubric_set.path),
     )
 
 
@@ -162,13 +141,8 @@ async def rubric_diff_page(
     before: VersionBefore = None,
     after: VersionNumber = None,
 ) -> Response:
-    number = before or default_before(set_before, rubric_set)
-    first, old = await rubric_versions.rubric_of(session, store, set_before, sample_id, number)
-    second, new = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, after)
-    numbers = [
-        [rubric_sets.FIRST, *(one.number for one in await rubric_versions.versions_of(session, table, sample_id))]
-        for table in (set_before, rubric_set)
-    ]
+    sides = (set_before, before), (rubric_set, after)
+    versions = [await rubric_versions.versions_of(session, table, sample_id) for table, _ in sides]
     return draw_page(
         request,
         viewer,
@@ -176,10 +150,8 @@ async def rubric_diff_page(
         table=rubric_set,
         table_before=set_before if set_before is not rubric_set else None,
         sample_id=sample_id,
-        before=first,
-        after=second,
-        numbers=numbers,
-        changes=rubric_comparison.compare(old, new),
+        diff=await rubric_comparison.compare_versions(session, store, sample_id, *sides),
+        numbers=[[rubric_sets.FIRST, *(version.number for version in of_side)] for of_side in versions],
     )
 
 
@@ -188,7 +160,7 @@ async def rubric_form(
     runner: Runner, sample_id: SampleId, rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf
 ) -> Response:
     number, rubric = await rubric_versions.rubric_of(session, store, rubric_set, sample_id)
-    rows = [_form_row(one.model_dump()) for one in rubric.criteria]
+    rows = [_form_row(criterion.model_dump()) for criterion in rubric.criteria]
     return _draw_form(request, runner, rubric_set, sample_id, number, [*rows, _blank()])
 
 
@@ -197,7 +169,7 @@ async def propose_by_form(
     runner: Runner, sample_id: SampleId, rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf
 ) -> Response:
     fields = await form_fields(request)
-    replaces = _whole(fields, "replaces")
+    replaces = whole_number(fields, "replaces")
     _, before = await rubric_versions.rubric_of(session, store, rubric_set, sample_id, replaces)
     rows = _sent_rows(fields)
     criteria = [
@@ -208,9 +180,9 @@ async def propose_by_form(
     reason = fields.get("reason", "")[:2000]
     problems: dict[str, str] = {} if reason else {"reason": "say why the rubric is better so"}
     try:
-        rubric = Rubric.model_validate({"criteria": [one for _, one in criteria]})
+        rubric = Rubric.model_validate({"criteria": [criterion for _, criterion in criteria]})
     except ValidationError as error:
-        problems |= form_mistakes(error, [place for place, _ in criteria])
+        problems |= _form_mistakes(error, [place for place, _ in criteria])
     if problems:
         return _draw_form(request, runner, rubric_set, sample_id, replaces, rows, problems, reason)
     await rubric_versions.propose(
@@ -231,11 +203,11 @@ async def reject_by_form(number: Number, request: Request, session: SessionOf, a
 
 async def _other_sets(session: AsyncSession, rubric_set: RunTable) -> list[str]:
     """Names of the sets that one can be compared with, the last written first."""
-    sets = await run_tables.list_tables(session, rubric_sets.KIND, limit=_MOST_SETS)
-    return [f"{one.run}/{one.path}" for one in sets if one is not rubric_set and "/" not in one.path]
+    sets = await runs.list_tables(session, rubric_sets.KIND, limit=_MOST_SETS)
+    return [f"{table.run}/{table.path}" for table in sets if table is not rubric_set and "/" not in table.path]
 
 
-async def _review(number: int, request: Request, session: Any, approver: Any, decision: str) -> Response:
+async def _review(number: int, request: Request, session: AsyncSession, approver: Principal, decision: str) -> Response:
     reason = (await form_fields(request)).get("reason", "")[:2000]
     waived = request.app.state.settings.self_approval
     version = await rubric_versions.review(session, approver, number, decision, reason, self_approval=waived)
@@ -245,11 +217,11 @@ async def _review(number: int, request: Request, session: Any, approver: Any, de
 
 def _draw_form(
     request: Request,
-    caller: Any,
+    caller: Principal,
     table: RunTable,
     sample_id: str,
     replaces: int,
-    rows: list[dict[str, Any]],
+    rows: Sequence[JsonObject],
     problems: dict[str, str] | None = None,
     reason: str = "",
 ) -> Response:
@@ -267,17 +239,17 @@ def _draw_form(
     )
 
 
-def _form_row(criterion: dict[str, Any]) -> dict[str, Any]:
+def _form_row(criterion: JsonObject) -> JsonObject:
     row = {name: criterion[name] for name in _EDITED}
     return {**row, "weight": f"{criterion['weight']:g}", "essential": criterion["essential"], "remove": False}
 
 
-def _blank() -> dict[str, Any]:
+def _blank() -> JsonObject:
     return {**_BLANK, "essential": True, "remove": False}
 
 
-def _sent_rows(fields: dict[str, str]) -> list[dict[str, Any]]:
-    count = _whole(fields, "count")
+def _sent_rows(fields: dict[str, str]) -> list[JsonObject]:
+    count = whole_number(fields, "count")
     if count > _MOST_CRITERIA:
         raise BadRequest(f"count: a rubric that is edited here has at most {_MOST_CRITERIA} criteria")
     return [
@@ -287,14 +259,39 @@ def _sent_rows(fields: dict[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def _criterion(row: dict[str, Any], before: Rubric, place: int) -> dict[str, Any]:
+def _criterion(row: JsonObject, before: Rubric, place: int) -> JsonObject:
     """A criterion of the form; what the form does not show stays as it was."""
     known = before.criteria[place].model_dump() if place < len(before.criteria) else {}
     return {**known, **{name: row[name] for name in (*_EDITED, "essential")}}
 
 
-def _whole(fields: dict[str, str], name: str) -> int:
-    text = fields.get(name, "")
-    if not text.isdecimal() or len(text) > 9:
-        raise BadRequest(f"{name}: {text[:20]!r} is no number")
-    return int(text)
+def _form_mistakes(error: ValidationError, places: Sequence[int]) -> dict[str, str]:
+    """Field of the form, `2-weight` → what is wrong with it and what to write.
+
+    Args:
+        places: place in the form of each criterion that was validated.
+    """
+    mistakes = {}
+    for mistake in error.errors():
+        match mistake["loc"]:
+            case ("criteria", int(number), str(field), *_):
+                mistakes[f"{places[number]}-{field}"] = _explain(mistake)
+            case _:
+                mistakes["rubric"] = _explain(mistake)  # no single field has it
+    return mistakes
+
+
+def _explain(mistake: Any) -> str:
+    given = mistake["input"]
+    match mistake["type"]:
+        case "float_parsing" | "float_type" | "finite_number":
+            what = f"{given!r} is no number" if given else "there is no number"
+            return f"{what}; write one such as 2, or -1 for a pitfall"
+        case "string_too_short":
+            return "is empty; say what is to be checked, or remove the criterion"
+        case "string_too_long":
+            return f"has {len(given):,} characters; shorten it to {mistake['ctx']['max_length']:,}"
+        case "too_short":
+            return "no criterion is left; a rubric needs at least one"
+        case _:  # a check of the rubric's own
+            return str(mistake["msg"]).removeprefix("Value error, ")

@@ -1,30 +1,38 @@
-"""Pages of runs: the list, a run with its stages and budget, its report and logs."""
+"""Pages of runs: the list, a run with its stages and budget, its report, logs and dead letters."""
 
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from rubricworks.platform_api.cursors import encode_cursor
+from rubricworks.platform_api.pagination import list_page
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.routers.dependencies import Cursor, SessionOf, StoreIfAny, StoreOf, Viewer
-from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.runs import RunName, StageName, run_cursor
-from rubricworks.platform_api.routers.submissions import SubmissionsOf
+from rubricworks.platform_api.routers.dependencies import (
+    DeadFolder,
+    DeadReason,
+    DrawnPageOf,
+    Runner,
+    RunOf,
+    SessionOf,
+    StageName,
+    StoreIfAny,
+    StoreOf,
+    SubmissionsOf,
+    Viewer,
+)
+from rubricworks.platform_api.routers.keyed_route import FormRoute
+from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.schemas.runs import State
-from rubricworks.platform_api.services import preferences, runs
+from rubricworks.platform_api.services import dead_letters, run_figures, runs
 from rubricworks.platform_api.services.access.principals import Right
-from rubricworks.platform_api.services.charts import run_charts
 from rubricworks.platform_api.services.dead_letters import LETTERS
-from rubricworks.platform_api.services.judges import judge_preferences
+from rubricworks.platform_api.services.judgements.judge_verdicts import has_verdicts
 from rubricworks.platform_api.services.rubrics import rubric_sets
-from rubricworks.platform_api.services.run_figures import run_figures
-from rubricworks.platform_api.services.run_tables import list_tables
-from rubricworks.platform_api.services.simulations import is_simulated
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.storage import is_remote
 
 router = APIRouter(include_in_schema=False)
+forms_router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
 
 @router.get("/")
@@ -37,86 +45,114 @@ async def runs_page(
     request: Request,
     session: SessionOf,
     viewer: Viewer,
+    asked: DrawnPageOf,
     state: State | Literal[""] = "",
     search: Annotated[str, Query(max_length=200)] = "",
-    cursor: Cursor = None,
 ) -> Response:
-    before = run_cursor(cursor)
-    found = await runs.list_runs(
-        session, state=state or None, recipe=None, search=search, before=before, limit=PAGE + 1
-    )
-    last = found[PAGE - 1] if len(found) > PAGE else None
-    counts = await runs.count_runs(session)
-    next_cursor = encode_cursor(last.changed.isoformat(), last.name) if last else None
     return draw_page(
         request,
         viewer,
         "runs.html",
-        runs=found[:PAGE],
-        counts=counts,
+        runs=await runs.list_runs(session, asked, state=state or None, search=search),
+        counts=await runs.count_runs(session),
         state=state,
         search=search,
-        next_cursor=next_cursor,
         has_kubeflow=request.app.state.kubeflow is not None,
     )
 
 
 @router.get("/runs/{run}")
 async def run_page(
-    run: RunName, request: Request, session: SessionOf, store: StoreIfAny, service: SubmissionsOf, viewer: Viewer
+    run: RunOf, request: Request, session: SessionOf, store: StoreIfAny, service: SubmissionsOf, viewer: Viewer
 ) -> Response:
-    record = await runs.get_run(session, run)
-    figures = await run_figures(session, store, record)
-    may_stop = record.state == "going" and viewer.may(Right.RUN)
+    figures = await run_figures.run_figures(session, store, run)
+    may_stop = run.state == "going" and viewer.may(Right.RUN)
     in_bucket = store is None or is_remote(store.uri)  # a folder that is there is open
+    tables = await runs.tables_of(session, run.name)
     return draw_page(
         request,
         viewer,
         "run.html",
-        run=record,
+        run=run,
         figures=figures,
         is_away=figures.is_away,
-        simulated=await is_simulated(store, record),
-        timeline=run_charts.timeline(record, figures.spending),
-        progress={one["stage"]: one for one in record.progress or []},
-        burn=run_charts.burn_chart(figures.spending),
-        letters=sum(one.rows for one in await list_tables(session, LETTERS, run=run)),
-        rubric_sets=[one.path for one in await list_tables(session, rubric_sets.KIND, run=run) if "/" not in one.path],
-        comparable=viewer.may(Right.RUN) and bool(await list_tables(session, preferences.KIND, run=run)),
-        has_judges=viewer.may(Right.RUN) and await judge_preferences.has_judges(session, run),
-        stop_problem=await service.stop_problem(run, in_bucket=in_bucket) if may_stop else None,
+        timeline=run_figures.timeline(run, figures.spending),
+        progress={stage["stage"]: stage for stage in run.progress},
+        burn=run_figures.burn_chart(figures.spending),
+        letters=sum(table.rows for table in tables if table.kind == LETTERS),
+        rubric_sets=[table.path for table in tables if table.kind == rubric_sets.KIND and "/" not in table.path],
+        comparable=viewer.may(Right.RUN) and any(table.kind == "responses" for table in tables),
+        has_judges=viewer.may(Right.RUN) and any(map(has_verdicts, tables)),
+        stop_problem=await service.stop_problem(run.name, in_bucket=in_bucket) if may_stop else None,
     )
 
 
 @router.get("/runs/{run}/report")
-async def report_page(run: RunName, session: SessionOf, store: StoreOf, viewer: Viewer) -> Response:
-    await runs.get_run(session, run)
-    content = await runs.read_file(store, run, runs.REPORT)
+async def report_page(store: StoreOf, run: RunOf, viewer: Viewer) -> Response:
+    content = await runs.read_file(store, run.name, runs.REPORT)
     if content is None:
-        raise NotFound(f"{run} has no report yet")
+        raise NotFound(f"{run.name} has no report yet")
     return _written_page(content)
 
 
 @router.get("/runs/{run}/rubric-audit/{stage}")
-async def rubric_audit_page(
-    run: RunName, stage: StageName, session: SessionOf, store: StoreOf, viewer: Viewer
-) -> Response:
-    await runs.get_run(session, run)
-    content = await runs.read_file(store, run, f"{stage}/{AUDIT_PAGE}")
+async def rubric_audit_page(store: StoreOf, run: RunOf, stage: StageName, viewer: Viewer) -> Response:
+    content = await runs.read_file(store, run.name, f"{stage}/{AUDIT_PAGE}")
     if content is None:
-        raise NotFound(f"{stage} of {run} has audited no rubrics; rubric.audit in a recipe has it do so")
+        raise NotFound(f"{stage} of {run.name} has audited no rubrics; rubric.audit in a recipe has it do so")
     return _written_page(content)
 
 
 @router.get("/runs/{run}/log/{stage}")
-async def log_page(
-    run: RunName, stage: StageName, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer
-) -> Response:
-    record = await runs.get_run(session, run)
-    text, size = await runs.log_after(store, run, stage, 0, is_going=record.state == "going")
+async def log_page(store: StoreOf, run: RunOf, stage: StageName, request: Request, viewer: Viewer) -> Response:
+    text, size = await runs.log_after(store, run.name, stage, 0, is_going=run.state == "going")
     if not text:
-        text = await runs.read_log(store, run, stage)
-    return draw_page(request, viewer, "log.html", run=record, stage=stage, text=text, size=size)
+        text = await runs.read_log(store, run.name, stage)
+    return draw_page(request, viewer, "log.html", run=run, stage=stage, text=text, size=size)
+
+
+@forms_router.get("/dead-letters")
+async def letter_tables_page(request: Request, session: SessionOf, viewer: Viewer, asked: DrawnPageOf) -> Response:
+    tables = await dead_letters.list_letter_tables(session, asked)
+    return draw_page(request, viewer, "dead_letter_tables.html", tables=tables)
+
+
+@forms_router.get("/runs/{run}/dead-letters")
+async def letters_page(
+    store: StoreOf,
+    run: RunOf,
+    request: Request,
+    session: SessionOf,
+    service: SubmissionsOf,
+    viewer: Viewer,
+    asked: DrawnPageOf,
+    folder: DeadFolder = None,
+    reason: DeadReason = None,
+) -> Response:
+    letters = await dead_letters.letters_of(session, store, run.name)
+    chosen = dead_letters.choose_letters(letters, folder or None, reason or None)
+    return draw_page(
+        request,
+        viewer,
+        "dead_letters.html",
+        run=run,
+        counts=dead_letters.count_reasons(letters),
+        letters=list_page(chosen, asked),
+        count=len(chosen),
+        folder=folder or "",
+        reason=reason or "",
+        may_ask=viewer.may(Right.RUN) and run.state != "going",
+        goes_on_here=await service.is_here(run.name),
+    )
+
+
+@forms_router.post("/runs/{run}/dead-letters/{stage}/ask-again")
+async def ask_again_by_form(
+    runner: Runner, store: StoreOf, run: RunOf, stage: StageName, session: SessionOf, service: SubmissionsOf
+) -> Response:
+    reopened = await dead_letters.ask_again(session, store, service, runner, run.name, stage)
+    target = f"/submissions/{run.name}" if reopened.resumed else f"/runs/{run.name}"
+    return RedirectResponse(target, status_code=303)
 
 
 def _written_page(content: bytes) -> Response:

@@ -1,31 +1,34 @@
 """Pages of submitted runs: the form with the problem of each field, a run's output as it comes, Kubeflow's runs."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import NotFound, Problem
-from rubricworks.platform_api.routers.dependencies import RequestName, Runner, SessionOf, StoreIfAny, Viewer
-from rubricworks.platform_api.routers.keyed_route import FormRoute
-from rubricworks.platform_api.routers.pages.drawing import PAGE, draw_page
-from rubricworks.platform_api.routers.runs import RunName
-from rubricworks.platform_api.routers.submissions import (
+from rubricworks.platform_api.routers.dependencies import (
+    PAGE,
     KubeflowOf,
     Pipeline,
     RemoteCursor,
+    RequestName,
+    RunName,
+    Runner,
     Search,
+    SessionOf,
+    StoreIfAny,
     SubmissionsOf,
-    next_remote_cursor,
-    remote_query,
+    Viewer,
 )
+from rubricworks.platform_api.routers.keyed_route import FormRoute
+from rubricworks.platform_api.routers.pages.drawing import draw_page
+from rubricworks.platform_api.schemas.bodies import JsonObject
 from rubricworks.platform_api.schemas.submissions import RemoteState
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.submission import submissions
-from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, KubeflowUnavailable, state_word
-from rubricworks.platform_api.services.submission.remote_run_details import run_details
+from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, RemoteFilter, show_details, state_word
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
 
@@ -95,18 +98,10 @@ async def kubeflow_page(
     search: Search = "",
     cursor: RemoteCursor = None,
 ) -> Response:
-    query = remote_query(state, pipeline.strip(), search.strip(), cursor, PAGE)
-    found = await service.page(query)
+    wanted = RemoteFilter(state or "", pipeline.strip(), search.strip())
+    runs = await service.list_page(wanted, PageRequest(cursor, PAGE))
     return draw_page(
-        request,
-        viewer,
-        "kubeflow_runs.html",
-        runs=found.runs,
-        problem=found.problem,
-        query=query,
-        states=STATES,
-        state_word=state_word,
-        next_cursor=next_remote_cursor(query, found),
+        request, viewer, "kubeflow_runs.html", runs=runs, query=wanted, states=STATES, state_word=state_word
     )
 
 
@@ -114,18 +109,8 @@ async def kubeflow_page(
 async def kubeflow_run_page(
     run: RunName, request: Request, session: SessionOf, service: KubeflowOf, store: StoreIfAny, viewer: Viewer
 ) -> Response:
-    answer = await service.show(run)
-    if answer.run is None:
-        raise KubeflowUnavailable(answer.problem)
-    return draw_page(
-        request,
-        viewer,
-        "kubeflow_run.html",
-        run=answer.run,
-        problem=answer.problem,
-        details=await run_details(session, store, answer.run),
-        state_word=state_word,
-    )
+    shown = await show_details(session, store, await service.show(run))
+    return draw_page(request, viewer, "kubeflow_run.html", run=shown, state_word=state_word)
 
 
 async def _form(
@@ -137,9 +122,9 @@ async def _form(
     *,
     problem: Problem | None = None,
 ) -> Response:
-    mistakes: list[dict[str, Any]] = problem.more.get("fields", []) if problem else []
-    mistakes = [one | {"input": _input_of(one, fields["overrides"])} for one in mistakes]
-    mistakes.sort(key=lambda one: (one["line"] is None, one["line"] or 0))
+    told = problem.more.get("fields", []) if problem else []
+    mistakes = [mistake | {"input": _input_of(mistake, fields["overrides"])} for mistake in told]
+    mistakes.sort(key=lambda mistake: (mistake["line"] is None, mistake["line"] or 0))
     return draw_page(
         request,
         runner,
@@ -150,18 +135,18 @@ async def _form(
         places=service.places,
         mistakes=mistakes,
         problem=problem.detail if problem and not mistakes else "",
-        recent=await submissions.list_submissions(session, before=None, limit=PAGE),
+        recent=(await submissions.list_submissions(session, PageRequest(limit=PAGE))).items,
     )
 
 
-def _input_of(mistake: Mapping[str, Any], overrides: str) -> str:
+def _input_of(mistake: JsonObject, overrides: str) -> str:
     """Input of the form that a mistake is in: one without a line of the recipe is of the name, the arm or a change."""
     if mistake["line"] is None:
         if mistake["field"] in ("run", "arm", "overrides"):
             return str(mistake["field"])
         changed = [line.partition("=")[0].strip() for line in overrides.splitlines() if line.strip()]
         if mistake["problem"].startswith("--set ") or any(
-            f"{mistake['field']}.".startswith(f"{one}.") for one in changed
+            f"{mistake['field']}.".startswith(f"{field}.") for field in changed
         ):
             return "overrides"
     return "recipe"

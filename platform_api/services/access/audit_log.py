@@ -1,12 +1,14 @@
 """Audit log: each change once, in the transaction that makes it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Change
+from rubricworks.platform_api.pagination import PageRequest, query_page
+from rubricworks.platform_api.schemas.access import ChangeBody
+from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.services.access.principals import Principal
 
 
@@ -16,14 +18,12 @@ def record(session: AsyncSession, by: Principal, action: str, subject: str, **de
 
 
 async def list_changes(
-    session: AsyncSession, *, before: int | None, limit: int, action: str | None, subject: str | None
-) -> Sequence[Change]:
+    session: AsyncSession, asked: PageRequest, *, action: str | None = None, subject: str | None = None
+) -> Page[ChangeBody]:
     """Changes, the newest first."""
-    query = select(Change).order_by(Change.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(Change.id < before)
+    query = select(Change)
     if action is not None:
         query = query.where(Change.action == action)
     if subject is not None:
         query = query.where(Change.subject == subject)
-    return (await session.scalars(query)).all()
+    return await query_page(session, query, (Change.id,), asked, ChangeBody.model_validate)

@@ -117,8 +117,8 @@ class Keyed:
 
     async def _find(self, database: Database) -> KeyedAnswer | None:
         async with database.session() as session:
-            found: KeyedAnswer | None = await session.get(KeyedAnswer, (self.by.name, self.key))
-        return found
+            known: KeyedAnswer | None = await session.get(KeyedAnswer, (self.by.name, self.key))
+        return known
 
     async def _try(self, database: Database, known: KeyedAnswer | None) -> bool:
         """Claim the key, anew or in place of an expired claim; return False if another request has it."""

@@ -1,6 +1,7 @@
 """API tokens and the sessions of browsers that logged in with one.
 
-A secret is 32 random bytes, so its SHA-256 needs no salt; the database never has the secret itself.
+A secret is 32 random bytes, so its SHA-256 needs no salt; the database never has the secret itself. A submitted run has
+a token too: its process calls this service as a runner, to request its promotion, until it ends.
 """
 
 import contextlib
@@ -8,23 +9,27 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import Session, Token, utc_now
+from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound
+from rubricworks.platform_api.schemas.access import TokenBody
+from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NAME_PATTERN, OWN_NAMES, SCOPES, Principal
 
 PREFIX = "rw_"
 """Beginning of every token, by which scanners of secrets know it."""
 SESSION_HOURS = 12
-RUN_TOKEN_PREFIX = "run:"
+_RUN = "run:"
 """Beginning of the names of submitted runs' tokens; people's tokens have no colon."""
+_RUN_DAYS = 30
+_SERVICE = Principal("service", "admin")
 
 
 async def create_token(session: AsyncSession, by: Principal, name: str, scope: str, days: int) -> tuple[Token, str]:
@@ -40,10 +45,10 @@ async def create_token(session: AsyncSession, by: Principal, name: str, scope: s
         )
     if name.lower() in OWN_NAMES:
         raise BadRequest(f"name {name!r}: the audit log has it for a caller without a token; choose another one")
-    return await add_token(session, by, name, scope, days)
+    return await _add_token(session, by, name, scope, days)
 
 
-async def add_token(session: AsyncSession, by: Principal, name: str, scope: str, days: int) -> tuple[Token, str]:
+async def _add_token(session: AsyncSession, by: Principal, name: str, scope: str, days: int) -> tuple[Token, str]:
     """Create a token as `create_token` does, under a name that people cannot choose."""
     if scope not in SCOPES:
         raise BadRequest(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
@@ -66,20 +71,16 @@ async def add_token(session: AsyncSession, by: Principal, name: str, scope: str,
     return token, secret
 
 
-async def list_tokens(
-    session: AsyncSession, *, before: int | None = None, limit: int | None = None, with_runs: bool = True
-) -> Sequence[Token]:
-    """Tokens, the newest first; all of them without a limit.
+async def list_tokens(session: AsyncSession, asked: PageRequest, *, with_runs: bool = True) -> Page[TokenBody]:
+    """Tokens, the newest first.
 
     Args:
         with_runs: whether tokens of submitted runs are among them.
     """
-    query = select(Token).order_by(Token.id.desc()).limit(limit)
+    query = select(Token)
     if not with_runs:
-        query = query.where(Token.name.not_like(f"{RUN_TOKEN_PREFIX}%"))
-    if before is not None:
-        query = query.where(Token.id < before)
-    return (await session.scalars(query)).all()
+        query = query.where(Token.name.not_like(f"{_RUN}%"))
+    return await query_page(session, query, (Token.id,), asked, TokenBody.model_validate)
 
 
 async def revoke_token(session: AsyncSession, by: Principal, name: str) -> Token:
@@ -133,6 +134,39 @@ async def principal_of_session(session: AsyncSession, cookie: str) -> Principal 
         .where(Session.digest == digest_of(cookie), Session.expires_at > utc_now())
     )
     return _principal(await session.scalar(query))
+
+
+async def create_run_token(session: AsyncSession, by: Principal, run: str) -> str:
+    """Create a token for a run's process; return its secret."""
+    _, secret = await _add_token(session, by, _prefix(run) + secrets.token_hex(4), "runner", _RUN_DAYS)
+    return secret
+
+
+async def revoke_run_tokens(session: AsyncSession, run: str) -> None:
+    """Revoke every token of a run that has ended."""
+    query = select(Token.name).where(Token.name.startswith(_prefix(run), autoescape=True), Token.revoked_at.is_(None))
+    for name in (await session.scalars(query)).all():
+        await revoke_token(session, _SERVICE, name)
+
+
+async def submitters_of(session: AsyncSession, name: str) -> set[str]:
+    """Return who submitted or resumed the run that a token is of, and the runs that led to it; empty for other names.
+
+    A run that is resumed gets a new token, made by whoever resumed it; who submitted it stands in the one before. A run
+    may be submitted with the token of another run.
+    """
+    people: set[str] = set()
+    names = {name}
+    while runs := {token.rpartition(":")[0] + ":" for token in names if token.startswith(_RUN)}:
+        is_of_run = or_(*(Token.name.startswith(run, autoescape=True) for run in runs))
+        names = set(await session.scalars(select(Token.created_by).where(is_of_run).distinct())) - people
+        people |= names
+    return people
+
+
+def _prefix(run: str) -> str:
+    """Beginning of the names of a run's tokens, which a column of 100 characters holds."""
+    return f"{_RUN}{run[:60]}:{digest_of(run)[:12]}:"
 
 
 def digest_of(secret: str) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import logging
 from datetime import timedelta
-from typing import Literal, NamedTuple
 
 import aiohttp
 from sqlalchemy import func, select
@@ -21,22 +20,14 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
-from rubricworks.platform_api.services.promotion.consumer_address import ConsumerAddress
+from rubricworks.platform_api.schemas.promotions import DriftBody
+from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.redaction import foreign_line
 
-Kind = Literal["alias", "consumer", "registry"]
 _LONGEST_ANSWER = 1 << 20
 _CONFIRMED_WITHIN = timedelta(minutes=15)
 _log = logging.getLogger(__name__)
-
-
-class Drift(NamedTuple):
-    """A difference between registry, database and consumer."""
-
-    model: str
-    kind: Kind
-    text: str
 
 
 class Reconciler:
@@ -48,7 +39,7 @@ class Reconciler:
             consumer: the consumer, which is asked what it serves.
         """
         self._database, self._promotions, self._consumer = database, promotions, consumer
-        self.found: tuple[Drift, ...] = ()
+        self.drift: tuple[DriftBody, ...] = ()
 
     async def follow(self, seconds: float) -> None:
         """Look again and again, until cancelled."""
@@ -64,7 +55,7 @@ class Reconciler:
                     _log.exception("looking for drift failed")
                 await asyncio.sleep(seconds)
 
-    async def look(self, http: aiohttp.ClientSession | None) -> tuple[Drift, ...]:
+    async def look(self, http: aiohttp.ClientSession | None) -> tuple[DriftBody, ...]:
         """Look once; return what was found.
 
         Args:
@@ -82,22 +73,27 @@ class Reconciler:
                 )
             )
         last = {promotion.model: promotion for promotion in rows}
-        found: list[Drift] = []
+        drift: list[DriftBody] = []
         try:
-            for model, one in last.items():
+            for model, promotion in last.items():
                 champion = await self._promotions.champion(model)
-                if champion != one.version and await self._is_settled(one):
-                    found.append(Drift(model, "alias", _moved(champion, one)))
+                if champion != promotion.version and await self._is_settled(promotion):
+                    drift.append(DriftBody(model=model, kind="alias", text=_moved(champion, promotion)))
         except UserError as error:
-            found = [Drift("", "registry", f"the registry does not answer: {error}")]
+            drift = [DriftBody(model="", kind="registry", text=f"the registry does not answer: {error}")]
         if http is not None:
             serving = await self._serving(http) if last else {}
-            found += [drift for one in last.values() if (drift := _consumer_drift(one, serving, given_up))]
-        if tuple(found) != self.found:
-            for drift in found:
-                _log.warning("drift of %s: %s", drift.model or "all models", drift.text)
-        self.found = tuple(found)
-        return self.found
+            told = (_consumer_drift(promotion, serving, given_up) for promotion in last.values())
+            drift += [
+                DriftBody(model=model, kind="consumer", text=text)
+                for model, text in zip(last, told, strict=True)
+                if text
+            ]
+        if tuple(drift) != self.drift:
+            for difference in drift:
+                _log.warning("drift of %s: %s", difference.model or "all models", difference.text)
+        self.drift = tuple(drift)
+        return self.drift
 
     async def _is_settled(self, last: Promotion) -> bool:
         """Return True unless a promotion of the model moves the alias, or has moved it since it was looked up."""
@@ -137,15 +133,13 @@ def _moved(now: int | None, last: Promotion) -> str:
     return f"the alias is at version {now}, and the last promotion made it {last.version}"
 
 
-def _consumer_drift(promotion: Promotion, serving: dict[str, object], given_up: set[int]) -> Drift | None:
-    model, version = promotion.model, promotion.version
-    told = promotion.decided_at or promotion.requested_at
+def _consumer_drift(promotion: Promotion, serving: dict[str, object], given_up: set[int]) -> str:
+    version, told = promotion.version, promotion.decided_at or promotion.requested_at
     if promotion.state == "confirmed":
-        if (says := serving.get(model, version)) != version:
-            other = foreign_line(says, 50)
-            return Drift(model, "consumer", f"the consumer says that it serves version {other}, not {version}")
+        if (says := serving.get(promotion.model, version)) != version:
+            return f"the consumer says that it serves version {foreign_line(says, 50)}, not {version}"
     elif promotion.id in given_up:
-        return Drift(model, "consumer", f"the message about version {version} was never received")
+        return f"the message about version {version} was never received"
     elif utc_now() - told > _CONFIRMED_WITHIN:
-        return Drift(model, "consumer", f"no consumer has confirmed version {version} since {told:%Y-%m-%d %H:%M}")
-    return None
+        return f"no consumer has confirmed version {version} since {told:%Y-%m-%d %H:%M}"
+    return ""

@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.cursors import FOREIGN_CURSOR
-from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services.promotion.promotions import Candidate, Standing
 from rubricworks.tracking import Connection, ModelVersion, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import GateFinding, read_findings
@@ -26,22 +25,17 @@ class MlflowRegistry:
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
-    def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+    def standings(self, limit: int, token: str | None) -> tuple[list[Standing], str | None]:
         """Models of a page with their aliases, and the token of the next page.
 
         One request, and one for each challenger, or champion without one, that is not its model's newest version.
 
         Raises:
-            BadRequest: the token is not one of this registry.
+            UserError: the token is not one of this registry.
         """
         connection = self._connect()
-        try:
-            models, following = registry.model_page(connection, limit, token)
-        except UserError as error:
-            if token is None:
-                raise
-            raise BadRequest(FOREIGN_CURSOR) from error
-        return {model.name: _with_other_gates(connection, model) for model in models}, following
+        models, following = registry.model_page(connection, limit, token)
+        return [_with_other_gates(connection, model) for model in models], following
 
     def champion(self, model: str) -> int | None:
         """A model's champion; None if it has none, or there is no such model."""
@@ -86,7 +80,10 @@ def _standing(connection: Connection, model: RegisteredModel) -> Standing:
     champion = model.aliases.get(registry.CHAMPION)
     challenger = registry.aliased_version(connection, model, registry.CHALLENGER)
     return Standing(
-        champion, model.aliases.get(registry.PREVIOUS), _candidate(challenger, champion) if challenger else None
+        model.name,
+        champion,
+        model.aliases.get(registry.PREVIOUS),
+        _candidate(challenger, champion) if challenger else None,
     )
 
 
@@ -100,7 +97,7 @@ def _with_other_gates(connection: Connection, model: RegisteredModel) -> Standin
     champion = None if standing.challenger else registry.aliased_version(connection, model, registry.CHAMPION)
     if champion:
         standing = standing._replace(promoted=_candidate(champion, None))
-    newest = max(model.latest, key=lambda one: one.version, default=None)
+    newest = max(model.latest, key=lambda version: version.version, default=None)
     aliased = (standing.champion, standing.previous, standing.challenger and standing.challenger.version)
     if newest is None or newest.version <= max(version or 0 for version in aliased):
         return standing
@@ -118,7 +115,7 @@ def _candidate(version: ModelVersion, champion: int | None) -> Candidate:
         gate = registry.NO_DIGEST
     waits = tags.get(registry.APPROVAL_TAG) == registry.WAITING and is_of_today and bool(digest)
     findings = read_findings(tags)
-    if findings or not digest:  # the rules of an older version stand in its sentence alone
+    if findings or not digest:  # a version that was registered by hand met no gate
         note = digest[:12] or "missing"
         findings = (*findings, GateFinding(rule="digest of its files", met=bool(digest), note=note))
     return Candidate(version.version, digest, gate, waits, findings, tags.get("run", ""))

@@ -19,22 +19,30 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import case, exists, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from rubricworks.errors import TransientError, UserError
+from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Delivery, Promotion, Submission, utc_now
+from rubricworks.platform_api.pagination import (
+    FOREIGN_CURSOR,
+    PageRequest,
+    decode_cursor,
+    encode_cursor,
+    query_page,
+)
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.schemas.bodies import JsonObject, Page
+from rubricworks.platform_api.schemas.promotions import PromotionBody
 from rubricworks.platform_api.services.access.audit_log import record
-from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.run_tokens import submitters_of
-from rubricworks.platform_api.services.access.self_approval import waives_for_model
+from rubricworks.platform_api.services.access.principals import Principal, waives_for_model
+from rubricworks.platform_api.services.access.tokens import submitters_of
 from rubricworks.tracking.gate import GateFinding
 
 RECOVERED_AFTER = timedelta(minutes=2)
@@ -60,8 +68,9 @@ class Candidate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Aliases of a model."""
+    """Aliases of a model, as `ModelBody` has them, and more of its versions for the page."""
 
+    model: str
     champion: int | None
     previous: int | None
     challenger: Candidate | None
@@ -74,7 +83,7 @@ class Standing(NamedTuple):
 class Registry(Protocol):
     """The model registry; its methods block."""
 
-    def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
+    def standings(self, limit: int, token: str | None) -> tuple[list[Standing], str | None]:
         """Models of a page with their aliases, and the token of the next page. Raises UserError for another's token."""
 
     def champion(self, model: str) -> int | None:
@@ -112,20 +121,20 @@ class Promotions:
         """Return True if who requested a promotion of the model may approve it too."""
         return waives_for_model(self._self_approval, model)
 
-    async def standings(self, limit: int, token: str | None) -> tuple[dict[str, Standing], str | None]:
-        """Models of a page with their aliases, and the registry's token of the next page.
+    async def standings(self, asked: PageRequest) -> Page[Standing]:
+        """Models with their aliases, by name; a cursor holds the registry's own token.
 
         Raises:
             BadRequest: the token is not one of the registry.
         """
+        token = str(decode_cursor(asked.cursor, str)[0]) if asked.cursor is not None else None
         try:
-            return await asyncio.to_thread(self._registry.standings, limit, token)
-        except TransientError:
-            raise
+            standings, following = await asyncio.to_thread(self._registry.standings, asked.limit, token)
         except UserError as error:
             if token is None:
                 raise
-            raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
+            raise BadRequest(FOREIGN_CURSOR) from error
+        return Page(items=standings, next_cursor=encode_cursor(following) if following is not None else None)
 
     async def champion(self, model: str) -> int | None:
         """A model's champion; None if it has none, or there is no such model."""
@@ -208,8 +217,7 @@ class Promotions:
             NotFound: there is no such promotion.
             Problem: the caller requested it, or submitted or resumed the run that did, and another person has to decide
                 (403).
-            Conflict: it is decided already, another decision on the model is being applied, the champion moved, or the
-                version has no digest.
+            Conflict: it is decided already, another decision on the model is being applied, or the champion moved.
         """
         async with self._database.session() as session:
             promotion = await get_promotion(session, number)
@@ -225,8 +233,6 @@ class Promotions:
                 "Forbidden",
                 "who requested a promotion, or submitted or resumed its run, does not approve it; ask another approver",
             )
-        if not promotion.digest:  # the version before let it be requested
-            raise Conflict(f"{_subject(promotion)} has no digest of its files; reject promotion {number}")
         try:
             async with self._database.session() as session:
                 await self._enter(session, number, "requested", "applying", by, reason)
@@ -298,7 +304,7 @@ class Promotions:
         Raises:
             IntegrityError: another one was written at the same moment.
         """
-        state: dict[str, Any] = {"state": "requested"}
+        state: JsonObject = {"state": "requested"}
         if kind == "rollback":
             state = {"state": "applying", "decided_by": by.name, "decided_at": utc_now(), "decision": reason}
         async with self._database.session(within) as session:
@@ -313,7 +319,7 @@ class Promotions:
                 kind=kind,
                 champion=champion,
                 gate=candidate.gate,
-                findings=[one.model_dump(mode="json") for one in candidate.findings],
+                findings=[finding.model_dump(mode="json") for finding in candidate.findings],
                 reason=reason,
                 requested_by=by.name,
                 **state,
@@ -329,8 +335,8 @@ class Promotions:
         is_own = (Promotion.kind == "rollback") & (Promotion.requested_by == by.name)
         query = select(Promotion).where(is_same, is_own, Promotion.state.in_(("applying", *_DONE)))
         async with self._database.session() as session:
-            found: Promotion | None = await session.scalar(query.order_by(Promotion.id.desc()).limit(1))
-        return found
+            begun: Promotion | None = await session.scalar(query.order_by(Promotion.id.desc()).limit(1))
+        return begun
 
     async def _move(self, by: Principal, promotion: Promotion, within: AsyncSession | None) -> Promotion:
         """Move the alias as a promotion in `applying` says, and end it.
@@ -404,7 +410,7 @@ class Promotions:
             promotion = await get_promotion(session, number)
             if not is_changed:
                 return promotion
-            details: dict[str, Any] = {"champion": promotion.champion}
+            details: JsonObject = {"champion": promotion.champion}
             if promotion.kind == "promotion" and promotion.decided_by in await requesters_of(session, promotion):
                 details["self_approved"] = True
             record(session, by, f"{promotion.kind}.apply", _subject(promotion), **details)
@@ -474,17 +480,15 @@ async def requesters_of(session: AsyncSession, promotion: Promotion) -> set[str]
 
 
 async def list_promotions(
-    session: AsyncSession, *, model: str | None, state: str | None, before: int | None, limit: int
-) -> Sequence[Promotion]:
+    session: AsyncSession, asked: PageRequest, *, model: str | None = None, state: str | None = None
+) -> Page[PromotionBody]:
     """Promotions, the newest first."""
-    query = select(Promotion).order_by(Promotion.id.desc()).limit(limit)
+    query = select(Promotion)
     if model is not None:
         query = query.where(Promotion.model == model)
     if state is not None:
         query = query.where(Promotion.state == state)
-    if before is not None:
-        query = query.where(Promotion.id < before)
-    return (await session.scalars(query)).all()
+    return await query_page(session, query, (Promotion.id,), asked, PromotionBody.model_validate)
 
 
 async def open_requests(session: AsyncSession, models: Collection[str]) -> dict[str, int]:
@@ -501,7 +505,7 @@ def _subject(promotion: Promotion) -> str:
     return f"{promotion.model}/{promotion.version}"
 
 
-def _message(promotion: Promotion) -> dict[str, Any]:
+def _message(promotion: Promotion) -> JsonObject:
     return {
         "promotion": promotion.id,
         "kind": promotion.kind,

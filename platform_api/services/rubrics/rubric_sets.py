@@ -1,7 +1,8 @@
 """Rubric sets: the rubrics that a stage wrote, one per sample, with how their criteria did in the training.
 
 A set is a table `rubrics` of a run. A rubric of it can be edited, see `rubric_versions`; the approved version then
-stands for the sample.
+stands for the sample. A scorecard names criteria by their titles alone: `find_rubric` gives what each of them weighs,
+and what the judge reads of it.
 """
 
 import asyncio
@@ -9,143 +10,224 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
+from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.grading.requests import describe_target
 from rubricworks.platform_api.db.tables import CriterionCredits, RubricVersion, RunTable, Shard
+from rubricworks.platform_api.pagination import PageRequest, numbered_page
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.services.run_tables import find_row, iterate_rows, read_rows
-from rubricworks.rubrics import Rubric
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.rollouts import RolloutBody
+from rubricworks.platform_api.schemas.rubrics import CriterionUseBody, RubricEntryBody, RubricSetBody
+from rubricworks.platform_api.services.runs import list_tables, open_table, table_page
+from rubricworks.rewards import signed_reward
+from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runs.store import RunStore
 
 KIND = "rubrics"
 FIRST = 1
 """Number of the version that the stage wrote."""
+_ORDER = {"never": 0, "always": 0, "varies": 1, "not graded": 2}
+_CREDITS = (
+    select(
+        CriterionCredits.criterion,
+        func.sum(CriterionCredits.graded).label("graded"),
+        func.sum(CriterionCredits.total).label("total"),
+        func.sum(CriterionCredits.squares).label("squares"),
+        func.min(CriterionCredits.lowest).label("lowest"),
+        func.max(CriterionCredits.highest).label("highest"),
+    )
+    .join(Shard, Shard.id == CriterionCredits.shard_id)
+    .group_by(CriterionCredits.criterion)
+)
 
 
-class CriterionUse(NamedTuple):
-    """One criterion over a set, and over the trainings of its run."""
+class StageRubric(NamedTuple):
+    """A rubric as its stage wrote it."""
 
-    criterion: str
-    rubrics: int
-    """Rubrics that have it."""
-    weight: float
-    """Mean over those."""
-    graded: int
-    pass_rate: float | None
-    """Mean credit; None if it was never graded."""
-    variance: float | None
-    state: Literal["always", "never", "varies", "not graded"]
+    rubric: Rubric
+    writer: str
 
 
-class RubricEntry(NamedTuple):
-    """One sample's rubric as the set lists it."""
+class Versions(NamedTuple):
+    """Edited versions of the rubrics of a set."""
 
-    sample_id: str
-    criteria: int
-    weight: float
-    version: int
-    """Version that stands."""
-    open: int
-    """Versions that wait for a review."""
+    standing: dict[str, tuple[int, Rubric]]
+    """Sample → its approved version and that rubric."""
+    waiting: dict[str, int]
+    """Sample → number of versions that wait for a review."""
+
+    def rubric(self, sample_id: str, written: str) -> Rubric:
+        """The rubric that stands for a sample, of which the stage has written one."""
+        edited = self.standing.get(sample_id)
+        return edited[1] if edited else Rubric.model_validate_json(written)
+
+
+class MetWeight(NamedTuple):
+    """Weight that the responses of a group have met, beside their rewards."""
+
+    total: float
+    """Sum of the positive weights: all that can be met."""
+    met: list[float | None]
+    """Sum of weight times credit of each response; None if a criterion of it could not be judged."""
+    is_reward: bool
+    """True if `met / total`, at least 0, is each reward; False where the training remaps, gates or corrects it."""
+
+
+async def list_sets(session: AsyncSession, asked: PageRequest, run: str | None = None) -> Page[RubricSetBody]:
+    """Rubric sets, the last written first."""
+    return await table_page(session, KIND, asked, set_body, run=run)
+
+
+def set_body(table: RunTable) -> RubricSetBody:
+    """A set as a list shows it."""
+    return RubricSetBody(run=table.run, stage=table.path, rubrics=table.rows, modified=table.modified)
 
 
 async def list_entries(
-    session: AsyncSession, store: RunStore, table: RunTable, start: int, limit: int
-) -> list[RubricEntry]:
+    session: AsyncSession, store: RunStore, table: RunTable, asked: PageRequest
+) -> Page[RubricEntryBody]:
     """Rubrics of a set in the order of its table."""
-    rows = await read_rows(store, table, start, limit)
-    standing, waiting = await _versions(session, table, [row["sample_id"] for row in rows])
+    rows = await asyncio.to_thread(open_table(store, table).rows, asked.start, asked.limit)
+    versions = await _versions(session, table, [row["sample_id"] for row in rows])
     entries = []
     for row in rows:
         sample = row["sample_id"]
-        number, edited = standing.get(sample, (FIRST, None))
-        rubric = Rubric.model_validate(edited) if edited else Rubric.model_validate_json(row["rubric"])
-        entries.append(RubricEntry(sample, len(rubric.criteria), sum(rubric.weights), number, waiting.get(sample, 0)))
-    return entries
-
-
-async def list_criteria(session: AsyncSession, store: RunStore, table: RunTable) -> list[CriterionUse]:
-    """Criteria of a set: those that give no gradient first, then by the number of rubrics."""
-    weights: defaultdict[str, list[float]] = defaultdict(list)
-    for criterion in await asyncio.to_thread(_all_criteria, store, table):
-        weights[criterion[0]].append(criterion[1])
-    query = (
-        select(
-            CriterionCredits.criterion,
-            func.sum(CriterionCredits.graded),
-            func.sum(CriterionCredits.total),
-            func.sum(CriterionCredits.squares),
-            func.min(CriterionCredits.lowest),
-            func.max(CriterionCredits.highest),
+        rubric = versions.rubric(sample, row["rubric"])
+        entries.append(
+            RubricEntryBody(
+                sample_id=sample,
+                criteria=len(rubric.criteria),
+                weight=sum(rubric.weights),
+                version=versions.standing[sample][0] if sample in versions.standing else FIRST,
+                open=versions.waiting.get(sample, 0),
+            )
         )
-        .join(Shard, Shard.id == CriterionCredits.shard_id)
-        .where(Shard.run == table.run)
-        .group_by(CriterionCredits.criterion)
-    )
-    figures = {name: tuple(values) for name, *values in await session.execute(query)}
-    uses = [_use(name, of_rubrics, figures.get(name)) for name, of_rubrics in weights.items()]
-    order = {"never": 0, "always": 0, "varies": 1, "not graded": 2}
-    return sorted(uses, key=lambda one: (order[one.state], -one.rubrics, one.criterion))
+    return numbered_page(entries, asked, table.rows)
 
 
-async def stage_rubric(store: RunStore, table: RunTable, sample_id: str) -> tuple[Rubric, dict[str, Any]]:
-    """The rubric that the stage wrote for a sample, with the other columns of its row.
+async def list_criteria(session: AsyncSession, store: RunStore, table: RunTable) -> list[CriterionUseBody]:
+    """Criteria of a set: those that give no gradient first, then by the number of rubrics."""
+
+    def read() -> dict[str, list[float]]:
+        weights: defaultdict[str, list[float]] = defaultdict(list)
+        for row in open_table(store, table):
+            for criterion in Rubric.model_validate_json(row["rubric"]).criteria:
+                weights[criterion.criterion].append(criterion.weight)
+        return weights
+
+    weights = await asyncio.to_thread(read)
+    uses = {
+        name: CriterionUseBody(
+            criterion=name,
+            rubrics=len(of_rubrics),
+            weight=math.fsum(of_rubrics) / len(of_rubrics),
+            graded=0,
+            pass_rate=None,
+            variance=None,
+            state="not graded",
+        )
+        for name, of_rubrics in weights.items()
+    }
+    for credits in await session.execute(_CREDITS.where(Shard.run == table.run)):
+        if (use := uses.get(credits.criterion)) is not None:
+            mean = credits.total / credits.graded
+            use.graded, use.pass_rate = credits.graded, mean
+            use.variance = max(0.0, credits.squares / credits.graded - mean * mean)
+            use.state = "always" if credits.lowest == 1 else "never" if credits.highest == 0 else "varies"
+    return sorted(uses.values(), key=lambda use: (_ORDER[use.state], -use.rubrics, use.criterion))
+
+
+async def stage_rubric(store: RunStore, table: RunTable, sample_id: str) -> StageRubric:
+    """The rubric that the stage wrote for a sample.
 
     Raises:
         NotFound: the set has none for it.
     """
-    row = await find_row(store, table, "sample_id", sample_id)
+    row = await asyncio.to_thread(open_table(store, table).first_where, "sample_id", sample_id)
     if row is None:
         raise NotFound(f"{table.path} of {table.run} has no rubric of sample {sample_id!r}")
-    return Rubric.model_validate_json(row["rubric"]), {name: row[name] for name in ("writer", "prompt_version")}
+    return StageRubric(Rubric.model_validate_json(row["rubric"]), row["writer"])
 
 
 async def export(session: AsyncSession, store: RunStore, table: RunTable) -> bytes:
     """The set as one Parquet file, each sample with the version that stands; `rubricworks grade` reads it."""
-    standing, _ = await _versions(session, table, None)
-    return await asyncio.to_thread(_parquet, store, table, standing)
+    versions = await _versions(session, table, None)
+
+    def write() -> bytes:
+        import pyarrow.parquet as pq
+
+        from rubricworks.data.schemas import table_from_rows
+
+        rows = list(open_table(store, table))
+        for row in rows:
+            if row["sample_id"] in versions.standing:
+                row["rubric"] = versions.rubric(row["sample_id"], row["rubric"]).model_dump_json()
+        buffer = io.BytesIO()
+        pq.write_table(table_from_rows(KIND, rows), buffer)
+        return buffer.getvalue()
+
+    return await asyncio.to_thread(write)
 
 
 async def standing_rubrics(session: AsyncSession, store: RunStore, table: RunTable) -> dict[str, Rubric]:
     """Sample → the rubric that stands, in the order of the set."""
-    standing, _ = await _versions(session, table, None)
+    versions = await _versions(session, table, None)
 
     def read() -> dict[str, Rubric]:
-        return {
-            row["sample_id"]: Rubric.model_validate(edited[1])
-            if (edited := standing.get(row["sample_id"]))
-            else Rubric.model_validate_json(row["rubric"])
-            for row in iterate_rows(store, table)
-        }
+        return {row["sample_id"]: versions.rubric(row["sample_id"], row["rubric"]) for row in open_table(store, table)}
 
     return await asyncio.to_thread(read)
 
 
-def _use(name: str, weights: Sequence[float], figures: tuple[Any, ...] | None) -> CriterionUse:
-    weight = math.fsum(weights) / len(weights)
-    if figures is None:
-        return CriterionUse(name, len(weights), weight, 0, None, None, "not graded")
-    graded, total, squares, lowest, highest = figures
-    mean = total / graded
-    state: Literal["always", "never", "varies"] = "always" if lowest == 1 else "never" if highest == 0 else "varies"
-    return CriterionUse(name, len(weights), weight, graded, mean, max(0.0, squares / graded - mean * mean), state)
+async def find_rubric(
+    session: AsyncSession, store: RunStore, run: str, sample_id: str, titles: Sequence[str]
+) -> Rubric | None:
+    """Find the rubric of a run that has a sample's criteria in this order; None if no table of the run holds it."""
+    for table in await list_tables(session, KIND, run=run):
+        try:
+            rubric = (await stage_rubric(store, table, sample_id)).rubric
+        except (NotFound, ValidationError):  # a file that somebody wrote may hold what none may
+            continue
+        if [criterion.criterion for criterion in rubric.criteria] == list(titles):
+            return rubric
+    return None
 
 
-def _all_criteria(store: RunStore, table: RunTable) -> list[tuple[str, float]]:
-    return [
-        (one.criterion, one.weight)
-        for row in iterate_rows(store, table)
-        for one in Rubric.model_validate_json(row["rubric"]).criteria
-    ]
+def met_weight(rubric: Rubric, members: Sequence[RolloutBody]) -> MetWeight:
+    """Weigh the credits of a group's responses."""
+    total = math.fsum(weight for weight in rubric.weights if weight > 0)
+    met: list[float | None] = []
+    is_reward = True
+    for member in members:
+        credits = [verdict.credit for verdict in member.verdicts if verdict.credit is not None]
+        if len(credits) != len(rubric.weights):
+            met.append(None)
+            continue
+        met.append(math.fsum(weight * credit for weight, credit in zip(rubric.weights, credits, strict=True)))
+        reward = signed_reward(credits, rubric.weights)
+        is_reward &= member.reward is not None and math.isclose(member.reward, reward or 0.0, abs_tol=1e-5)
+    return MetWeight(total, met, is_reward)
 
 
-async def _versions(
-    session: AsyncSession, table: RunTable, samples: Iterable[str] | None
-) -> tuple[dict[str, tuple[int, dict[str, Any]]], dict[str, int]]:
-    """Sample → its approved version and that rubric; sample → number of versions that wait."""
+def judged_words(rubric: Rubric | None) -> dict[str, list[str]]:
+    """Title → what decides the criterion beside its title, as the judge or the verifier has it."""
+    return {criterion.criterion: _words(criterion) for criterion in rubric.criteria} if rubric else {}
+
+
+def _words(criterion: Criterion) -> list[str]:
+    if criterion.verifier:
+        return [f"Met if the response's value is this, by {criterion.verifier}: {describe_target(criterion.reference)}"]
+    if criterion.reference:  # RLR³'s judge reads it in place of description and rule
+        return [criterion.reference]
+    return [text for text in (criterion.description, criterion.evaluation_rule) if text]
+
+
+async def _versions(session: AsyncSession, table: RunTable, samples: Iterable[str] | None) -> Versions:
     query = (
         select(RubricVersion)
         .where(RubricVersion.run == table.run, RubricVersion.stage == table.path)
@@ -154,26 +236,10 @@ async def _versions(
     )
     if samples is not None:
         query = query.where(RubricVersion.sample_id.in_(list(samples)))
-    standing: dict[str, tuple[int, dict[str, Any]]] = {}
-    waiting: defaultdict[str, int] = defaultdict(int)
-    for one in await session.scalars(query):
-        if one.state == "approved":
-            standing[one.sample_id] = (one.number, one.rubric)
+    versions = Versions({}, defaultdict(int))
+    for version in await session.scalars(query):
+        if version.state == "approved":
+            versions.standing[version.sample_id] = (version.number, Rubric.model_validate(version.rubric))
         else:
-            waiting[one.sample_id] += 1
-    return standing, waiting
-
-
-def _parquet(store: RunStore, table: RunTable, standing: dict[str, tuple[int, dict[str, Any]]]) -> bytes:
-    import pyarrow.parquet as pq
-
-    from rubricworks.data.schemas import table_from_rows
-
-    rows = []
-    for row in iterate_rows(store, table):
-        _, edited = standing.get(row["sample_id"], (FIRST, None))
-        text = Rubric.model_validate(edited).model_dump_json() if edited else row["rubric"]
-        rows.append({**row, "rubric": text})
-    buffer = io.BytesIO()
-    pq.write_table(table_from_rows(KIND, rows), buffer)
-    return buffer.getvalue()
+            versions.waiting[version.sample_id] += 1
+    return versions

@@ -14,10 +14,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import RubricVersion, RunTable, utc_now
+from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.rubrics import RubricBody, RubricVersionBody
 from rubricworks.platform_api.services.access.audit_log import record
-from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.self_approval import waives_for_rubrics
+from rubricworks.platform_api.services.access.principals import Principal, waives_for_rubrics
 from rubricworks.platform_api.services.rubrics.rubric_sets import FIRST, stage_rubric
 from rubricworks.rubrics import Rubric
 from rubricworks.runs.store import RunStore
@@ -33,7 +35,7 @@ async def versions_of(session: AsyncSession, table: RunTable, sample_id: str) ->
 
 def standing_version(versions: Sequence[RubricVersion]) -> int:
     """Number of the version that stands: the last approved one, or else the stage's own."""
-    return max((one.number for one in versions if one.state == "approved"), default=FIRST)
+    return max((version.number for version in versions if version.state == "approved"), default=FIRST)
 
 
 async def rubric_of(
@@ -46,27 +48,41 @@ async def rubric_of(
     """
     versions = await versions_of(session, table, sample_id)
     wanted = standing_version(versions) if number is None else number
-    own, _ = await stage_rubric(store, table, sample_id)
-    if wanted == FIRST:
-        return FIRST, own
-    for one in versions:
-        if one.number == wanted:
-            return wanted, Rubric.model_validate(one.rubric)
-    raise NotFound(f"the rubric of sample {sample_id!r} has no version {wanted}")
+    written = await stage_rubric(store, table, sample_id)
+    return wanted, _version(sample_id, wanted, written.rubric, versions)
+
+
+async def show_rubric(
+    session: AsyncSession, store: RunStore, table: RunTable, sample_id: str, number: int | None = None
+) -> RubricBody:
+    """A version of a sample's rubric, by default the one that stands, with all of its versions.
+
+    Raises:
+        NotFound: there is no such sample or version.
+    """
+    written = await stage_rubric(store, table, sample_id)
+    versions = await versions_of(session, table, sample_id)
+    shown = standing_version(versions) if number is None else number
+    return RubricBody(
+        sample_id=sample_id,
+        version=shown,
+        standing=standing_version(versions),
+        writer=written.writer,
+        rubric=_version(sample_id, shown, written.rubric, versions),
+        versions=[RubricVersionBody.model_validate(version) for version in versions],
+    )
 
 
 async def list_versions(
-    session: AsyncSession, *, state: str | None, run: str | None, before: int | None, limit: int
-) -> Sequence[RubricVersion]:
+    session: AsyncSession, asked: PageRequest, *, state: str | None = None, run: str | None = None
+) -> Page[RubricVersionBody]:
     """Edited versions of all rubrics, the newest first."""
-    query = select(RubricVersion).order_by(RubricVersion.id.desc()).limit(limit)
+    query = select(RubricVersion)
     if state is not None:
         query = query.where(RubricVersion.state == state)
     if run is not None:
         query = query.where(RubricVersion.run == run)
-    if before is not None:
-        query = query.where(RubricVersion.id < before)
-    return (await session.scalars(query)).all()
+    return await query_page(session, query, (RubricVersion.id,), asked, RubricVersionBody.model_validate)
 
 
 async def get_version(session: AsyncSession, number: int) -> RubricVersion:
@@ -177,6 +193,15 @@ async def review(
     details = {"self_approved": True} if is_own else {}
     record(session, by, action, _subject(version), version=version.number, reason=reason, **details)
     return version
+
+
+def _version(sample_id: str, number: int, written: Rubric, versions: Sequence[RubricVersion]) -> Rubric:
+    if number == FIRST:
+        return written
+    for version in versions:
+        if version.number == number:
+            return Rubric.model_validate(version.rubric)
+    raise NotFound(f"the rubric of sample {sample_id!r} has no version {number}")
 
 
 def _subject(version: RubricVersion) -> str:

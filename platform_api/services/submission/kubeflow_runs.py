@@ -1,4 +1,7 @@
-"""Runs on Kubeflow: pages of them beside the local ones, show, start and stop. Its client is imported on first use."""
+"""Runs on Kubeflow: pages of them beside the local ones, show, start and stop. Its client is imported on first use.
+
+Kubeflow says that a task failed, and not why. The stage has written why into the run's folder, which the index follows.
+"""
 
 import asyncio
 import time
@@ -8,13 +11,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.backend import KubeflowAway
+from rubricworks.platform_api.db.tables import Run
+from rubricworks.platform_api.pagination import FOREIGN_CURSOR, PageRequest, decode_cursor, encode_cursor
 from rubricworks.platform_api.problems import BadRequest, NotFound, Problem
+from rubricworks.platform_api.schemas.submissions import (
+    RemoteRunBody,
+    RemoteRunDetailBody,
+    RemoteRunPage,
+    RemoteStageBody,
+)
+from rubricworks.platform_api.services.runs import outside_links
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.redaction import redact
+from rubricworks.runs.store import RunStore
 
 if TYPE_CHECKING:
     from rubricworks.kubeflow.connection import Kubeflow
@@ -26,6 +41,7 @@ _FRESH, _DEADLINE, _MOMENT = 5.0, 8.0, 1.0
 _CACHED = 64
 """Answers that are remembered."""
 _NEVER = float("-inf")
+_NO_REASON = "Kubeflow gives no reason; the stage's log has it"
 STATES: dict[str, tuple[str, ...]] = {
     "going": ("PENDING", "RUNNING", "CANCELING", "PAUSED"),
     "done": ("SUCCEEDED", "SKIPPED"),
@@ -35,12 +51,18 @@ STATES: dict[str, tuple[str, ...]] = {
 """Kubeflow's states by the words that runs here have for them."""
 
 
-class RemoteQuery(NamedTuple):
-    """A page of Kubeflow's runs; one with a token goes on after the page that gave it."""
+class RemoteFilter(NamedTuple):
+    """What Kubeflow's runs are listed by; empty takes all."""
 
     state: str = ""
     pipeline: str = ""
     search: str = ""
+
+
+class RemoteQuery(NamedTuple):
+    """A page of Kubeflow's runs; one with a token goes on after the page that gave it."""
+
+    wanted: RemoteFilter = RemoteFilter()
     token: str = ""
     limit: int = 50
 
@@ -93,6 +115,24 @@ class KubeflowRuns:
         """Return True if recipes can be submitted to it."""
         return self._cluster is not None
 
+    async def list_page(self, wanted: RemoteFilter, asked: PageRequest) -> RemoteRunPage:
+        """A page of runs for callers; a cursor holds Kubeflow's own token, and the filters that it was given for.
+
+        Raises:
+            BadRequest: the cursor is of another filter, or Kubeflow does not know its token.
+        """
+        token = ""
+        if asked.cursor is not None:
+            token, *filters = decode_cursor(asked.cursor, str, str, str, str)
+            if not token or filters != [*wanted]:
+                raise BadRequest("cursor: one of another filter; leave it out to begin anew")
+        answer = await self.page(RemoteQuery(wanted, token, asked.limit))
+        return RemoteRunPage(
+            items=[RemoteRunBody.model_validate(run) for run in answer.runs],
+            next_cursor=encode_cursor(answer.token, *wanted) if answer.token else None,
+            problem=answer.problem,
+        )
+
     async def page(self, query: RemoteQuery | None = None) -> RemoteList:
         """A page of runs, asked at most every few seconds; a stopped backend is a problem, with those seen last.
 
@@ -124,14 +164,14 @@ class KubeflowRuns:
 
     async def stop_problem(self, run: str) -> str:
         """Reason why no run of a name can be stopped there; empty if one is going. Waits a moment at most."""
-        query = RemoteQuery(search=run, state="going")
+        query = RemoteQuery(RemoteFilter(search=run, state="going"))
         try:
-            found = await asyncio.wait_for(self.page(query), _MOMENT)
+            going = await asyncio.wait_for(self.page(query), _MOMENT)
         except TimeoutError:
             return "Kubeflow does not answer, so the run cannot be stopped from here now"
-        if any(one.name == run and one.state != "CANCELING" for one in found.runs):
+        if any(remote.name == run and remote.state != "CANCELING" for remote in going.runs):
             return ""
-        return found.problem or "no run of this name is going on Kubeflow: stop it where it was started"
+        return going.problem or "no run of this name is going on Kubeflow: stop it where it was started"
 
     async def start(self, recipe: Recipe, run: str) -> "RemoteRun":
         """Start a run of a recipe where the installation places runs.
@@ -152,8 +192,8 @@ class KubeflowRuns:
         """
         from rubricworks.kubeflow.remote_runs import list_runs
 
-        found = await self._call(lambda: list_runs(self._connect(), limit=1, name=run))
-        return found[0].page if found else None
+        runs = await self._call(lambda: list_runs(self._connect(), limit=1, name=run))
+        return runs[0].page if runs else None
 
     async def stop(self, run: str) -> "RemoteRun":
         """Stop a run by its name or Kubeflow's id.
@@ -188,30 +228,30 @@ class KubeflowRuns:
     async def _ask_list(self, query: RemoteQuery) -> RemoteList:
         _, known = self._lists.pop(query, (_NEVER, RemoteList(())))
         try:
-            found = await asyncio.to_thread(self._list, query)
+            answer = await asyncio.to_thread(self._list, query)
         except UserError as error:
             if query.token and "token" in str(error) and "(HTTP 400)" in str(error):
-                raise BadRequest("cursor: not one that this list gave; leave it out to begin anew") from error
+                raise BadRequest(FOREIGN_CURSOR) from error
             self._kubeflow = None
-            found = known._replace(problem=redact(str(error)))
-        self._lists[query] = (time.monotonic() + _FRESH, found)
+            answer = known._replace(problem=redact(str(error)))
+        self._lists[query] = (time.monotonic() + _FRESH, answer)
         _forget_oldest(self._lists)
-        return found
+        return answer
 
     async def _ask_run(self, run: str) -> RemoteAnswer:
         from rubricworks.kubeflow.remote_runs import UnknownRun, show_run
 
         _, known = self._shown.pop(run, (_NEVER, RemoteAnswer(None)))
         try:
-            found = RemoteAnswer(await asyncio.to_thread(lambda: show_run(self._connect(), run)))
+            answer = RemoteAnswer(await asyncio.to_thread(lambda: show_run(self._connect(), run)))
         except UnknownRun as error:
             raise NotFound(redact(str(error))) from error
         except UserError as error:
             self._kubeflow = None
-            found = known._replace(problem=redact(str(error)))
-        self._shown[run] = (time.monotonic() + _FRESH, found)
+            answer = known._replace(problem=redact(str(error)))
+        self._shown[run] = (time.monotonic() + _FRESH, answer)
         _forget_oldest(self._shown)
-        return found
+        return answer
 
     def _list(self, query: RemoteQuery) -> RemoteList:
         from rubricworks.kubeflow.remote_runs import list_page
@@ -220,9 +260,9 @@ class KubeflowRuns:
             self._connect(),
             limit=query.limit,
             token=query.token,
-            states=STATES.get(query.state, ()),
-            pipeline=query.pipeline,
-            name_part=query.search,
+            states=STATES.get(query.wanted.state, ()),
+            pipeline=query.wanted.pipeline,
+            name_part=query.wanted.search,
         )
         return RemoteList(page.runs, token=page.token)
 
@@ -264,3 +304,36 @@ class KubeflowRuns:
 def _forget_oldest(answers: dict[Any, Any]) -> None:
     while len(answers) > _CACHED:
         answers.pop(next(iter(answers)))
+
+
+async def show_details(session: AsyncSession, store: RunStore | None, answer: RemoteAnswer) -> RemoteRunDetailBody:
+    """A run with the reason of each failure, its name here, and its pages elsewhere.
+
+    Raises:
+        KubeflowUnavailable: Kubeflow does not answer, and the run was not seen before.
+    """
+    run = answer.run
+    if run is None:
+        raise KubeflowUnavailable(answer.problem)
+    place, _, folder = run.uri.rstrip("/").rpartition("/")
+    # A run of the same name may lie elsewhere.
+    record = await session.get(Run, folder) if store is not None and place == store.uri else None
+    failed, _, reason = record.message.partition(": ") if record and record.state == "failed" else ("", "", "")
+    stages = []
+    for stage in run.stages:
+        error = redact(stage.error) or (reason if stage.stage == failed else "")
+        if state_word(stage.state) == "failed" and not error:
+            error = _NO_REASON
+        stages.append(RemoteStageBody.model_validate(stage.model_copy(update={"error": error})))
+    links = {"Kubeflow": run.page}
+    if record is not None and store is not None:
+        links = await outside_links(session, store, folder) | links
+    return RemoteRunDetailBody.model_validate(
+        {
+            **run.model_dump(),
+            "stages": stages,
+            "run": folder if record is not None else "",
+            "links": links,
+            "problem": answer.problem,
+        }
+    )

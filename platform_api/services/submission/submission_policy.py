@@ -30,6 +30,7 @@ from pydantic import ValidationError, field_validator
 from rubricworks.environment import names_in
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.capture import CaptureScorer
+from rubricworks.platform_api.schemas.bodies import JsonObject
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.mistakes import Mistake
 from rubricworks.redaction import is_secret_name
@@ -91,12 +92,12 @@ class SubmissionPolicy(Admission):
 
     def violations(self, recipe: Recipe) -> list[Mistake]:
         """Return the mistakes of a recipe that reaches what is not admitted, by field."""
-        found = self.violations_in(recipe.model_dump(mode="json"), has_world=recipe.world is not None)
+        mistakes = self.violations_in(recipe.model_dump(mode="json"), has_world=recipe.world is not None)
         if recipe.cluster is not None:
-            found.append(_mistake("cluster", "the installation says where runs are placed; leave this section out"))
-        return found
+            mistakes.append(_mistake("cluster", "the installation says where runs are placed; leave this section out"))
+        return mistakes
 
-    def violations_in(self, settings: Mapping[str, Any], *, has_world: bool = False) -> list[Mistake]:
+    def violations_in(self, settings: JsonObject, *, has_world: bool = False) -> list[Mistake]:
         """Return the mistakes of a recipe's settings, with their defaults: a default may be an address, too."""
         return list(self._violations(settings, (), has_world=has_world))
 
@@ -130,7 +131,7 @@ class SubmissionPolicy(Admission):
         if not lacking.is_empty:
             yield _mistake(".".join(path), f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
 
-    def _unadmitted(self, section: Mapping[str, Any], path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
+    def _unadmitted(self, section: JsonObject, path: tuple[str, ...], *, has_world: bool) -> Iterator[Mistake]:
         is_code = names_task_folder(path, section)
         for key, inner in section.items():
             for text in inner if isinstance(inner, list) else [inner]:
@@ -160,9 +161,9 @@ class SubmissionPolicy(Admission):
             yield _mistake(field, "an address has no spaces and no backslashes; write %20 and /")
             return
         places = places_in(path, text)
-        for one in places:
-            if not self.admits_place(one):
-                yield _mistake(field, self._unadmitted_place(one, text))
+        for named in places:
+            if not self.admits_place(named):
+                yield _mistake(field, self._unadmitted_place(named, text))
                 return
         if not places and reach is Reach.ADDRESS and place and not is_address(place):
             yield _mistake(field, "no address; write https://host/path, ${VARIABLE}/path or an admitted place")
@@ -203,7 +204,7 @@ def load_policy(path: str | None) -> SubmissionPolicy:
         raise UserError(f"{_SETTING}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _parts_of_endpoints(changes: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Mistake]:
+def _parts_of_endpoints(changes: JsonObject, path: tuple[str, ...]) -> Iterator[Mistake]:
     """Refuse changes to a part of an endpoint: the champion's recipe has the rest, such as the key that is sent."""
     for key in changes:
         *_, outer, name = ("", *str(key).split("."))
@@ -212,7 +213,7 @@ def _parts_of_endpoints(changes: Mapping[str, Any], path: tuple[str, ...]) -> It
             yield _mistake(".".join((*path, key)), f"a part of an endpoint; write {section} whole")
 
 
-def _fields_in_use(section: dict[str, Any]) -> dict[str, Any]:
+def _fields_in_use(section: JsonObject) -> JsonObject:
     """Return a section with the default address that it reaches, and without defaults that its other fields replace."""
     if section.get("mode") == "server":
         return {"url": _VLLM, **section}

@@ -12,10 +12,9 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -26,10 +25,13 @@ from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
+from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.schemas.bodies import JsonObject, Page
+from rubricworks.platform_api.schemas.submissions import SubmissionBody
 from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
-from rubricworks.platform_api.services.access.run_tokens import create_run_token, revoke_run_tokens
+from rubricworks.platform_api.services.access.tokens import create_run_token, revoke_run_tokens
 from rubricworks.platform_api.services.runs import get_run
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, KubeflowUnavailable
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
@@ -56,10 +58,17 @@ class BadRecipe(Problem):
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         fields = [
-            {"field": one.field, "line": _line(one.where), "problem": redact(one.text.removeprefix(f"{one.field}: "))}
-            for one in mistakes
+            {
+                "field": mistake.field,
+                "line": _line(mistake.where),
+                "problem": redact(mistake.text.removeprefix(f"{mistake.field}: ")),
+            }
+            for mistake in mistakes
         ]
-        listed = "; ".join(f"line {_line(one.where)}: {one.text}" if _line(one.where) else one.text for one in mistakes)
+        listed = "; ".join(
+            f"line {_line(mistake.where)}: {mistake.text}" if _line(mistake.where) else mistake.text
+            for mistake in mistakes
+        )
         super().__init__(422, "The recipe has mistakes", listed, fields=fields)
 
 
@@ -162,7 +171,7 @@ class Submissions:
         submission = await get_submission(session, name)
         if submission.state == "starting":
             submission.state, submission.page = "going", page
-        if not await list_changes(session, before=None, limit=1, action="run.submit", subject=name):
+        if not (await list_changes(session, PageRequest(limit=1), action="run.submit", subject=name)).items:
             record(session, by, "run.submit", name, place=chosen, recipe=recipe.name)
         return submission
 
@@ -310,8 +319,8 @@ class Submissions:
             ]
             if violations:
                 place_of = field_places(path, overrides, arm)
-                found = [partial(_placed, one, place_of) for one in violations]
-                raise BadRecipe(first_mistakes("", found))
+                placed = [partial(_placed, violation, place_of) for violation in violations]
+                raise BadRecipe(first_mistakes("", placed))
         return recipe
 
     def _choose_place(self, place: str | None) -> str:
@@ -349,7 +358,7 @@ class Submissions:
         has_begun = self._local is not None and await asyncio.to_thread(self._local.has_begun, submission.run)
         return "" if has_begun else None
 
-    async def _take_name(self, by: Principal, name: str, submitted: Mapping[str, Any]) -> None:
+    async def _take_name(self, by: Principal, name: str, submitted: JsonObject) -> None:
         """Take the name of a run; that of a request whose run never began is taken again."""
         values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
         try:
@@ -427,17 +436,14 @@ async def get_submission(session: AsyncSession, run: str) -> Submission:
     return submission
 
 
-async def list_submissions(session: AsyncSession, *, before: int | None, limit: int) -> Sequence[Submission]:
+async def list_submissions(session: AsyncSession, asked: PageRequest) -> Page[SubmissionBody]:
     """Submitted runs, the newest first."""
-    query = select(Submission).order_by(Submission.number.desc()).limit(limit)
-    if before is not None:
-        query = query.where(Submission.number < before)
-    return (await session.scalars(query)).all()
+    return await query_page(session, select(Submission), (Submission.number,), asked, SubmissionBody.model_validate)
 
 
 async def _find(session: AsyncSession, run: str) -> Submission | None:
-    found: Submission | None = await session.scalar(select(Submission).where(Submission.run == run))
-    return found
+    submission: Submission | None = await session.scalar(select(Submission).where(Submission.run == run))
+    return submission
 
 
 def _placed(mistake: Mistake, place_of: Callable[[str], str]) -> Mistake:
@@ -446,8 +452,8 @@ def _placed(mistake: Mistake, place_of: Callable[[str], str]) -> Mistake:
 
 def _line(where: str) -> int | None:
     """Line of a mistake's place, `recipe.yaml:12`; an override has none, whatever port it names."""
-    found = _LINE.match(where)
-    return int(found[1]) if found else None
+    match = _LINE.match(where)
+    return int(match[1]) if match else None
 
 
 _SERVICE = f"{os.getpid()}-{time.time_ns()}"

@@ -94,7 +94,7 @@ def wait_for_rollouts(url: str, run: str = "today-1", stage: str = "train_policy
 def forget_opinions(runs: Path) -> None:
     """Remove all labels and preferences from a service, so that a test begins without those of others."""
     with sqlite3.connect(runs / "platform.db") as database:
-        for table in ("labels", "preferences", "judge_preferences"):
+        for table in ("labels", "choices"):
             database.execute(f"DELETE FROM {table}")
 
 

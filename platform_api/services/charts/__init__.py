@@ -1,1 +1,0 @@
-"""Charts and figures of pages, drawn from what the other services find."""

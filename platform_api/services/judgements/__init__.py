@@ -1,0 +1,1 @@
+"""People's judgement beside the judges': labels, blind choices, and what each judge was asked and said."""

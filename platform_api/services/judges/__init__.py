@@ -1,1 +1,0 @@
-"""Judges: what each one said of a response, and whom people agree with."""

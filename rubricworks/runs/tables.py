@@ -1,0 +1,307 @@
+"""The reader of run tables: rows of the Parquet files below a run's folder, on this machine or in a bucket.
+
+    table = StoredTable(store, "nightly-7", "score", manifest.shards)
+    table.rows(start=100, limit=50)
+    table.first_where("sample_id", "a1")
+    TableFile(store, "nightly-7", "train_policy/rollouts/part-00000.parquet", version).rows_where({"step": 40})
+
+A reader takes the columns and row groups that it needs and decodes no others. The bytes are taken from the storage
+once: what was read last is kept in one temporary file of a bounded size, `_kept`. A file with images is read by
+ranges, and of it the images are kept, since a page of thumbnails asks for one row group many times.
+"""
+
+import io
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rubricworks.data.manifest import Shard
+from rubricworks.errors import UserError
+from rubricworks.runs.store import RunStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+Row = dict[str, Any]
+"""A row of a table, as JSON has it: the edge at which a schema of the caller's makes a value of it."""
+_KEPT_BYTES = 96 * 1024 * 1024
+"""Size of the temporary file; copies of tables take 128 MB, and the chart gives both 256 MB."""
+_ROWS_AT_ONCE = 8
+"""Rows with images that are decoded together."""
+
+
+class UnreadableTable(UserError):
+    """A file of a table is gone, damaged or lacks a column; where a run replaces it, it is there in a moment."""
+
+
+class _RecentBytes:
+    """Contents by their keys in one temporary file, which new ones fill from its begin to its end and begin anew."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self._end = most, 0
+        self._lock = threading.Lock()
+        self._places: dict[object, tuple[int, int]] = {}
+        self._order: deque[object] = deque()
+        """Keys by their places, the next to be overwritten first."""
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it ends with the process
+
+    @property
+    def size(self) -> int:
+        """Bytes of all contents."""
+        return sum(length for _, length in self._places.values())
+
+    def get(self, key: object) -> bytes | None:
+        with self._lock:
+            if (place := self._places.get(key)) is None:
+                return None
+            return os.pread(self._file.fileno(), place[1], place[0])
+
+    def put(self, key: object, content: bytes) -> None:
+        """Keep a content; one that is larger than the file is not kept."""
+        with self._lock:
+            if key in self._places or len(content) > self.most:
+                return
+            begin = self._end if self._end + len(content) <= self.most else 0
+            if begin == 0:
+                while self._order and self._places[self._order[0]][0] >= self._end:
+                    del self._places[self._order.popleft()]
+            self._end = begin + len(content)
+            while self._order and begin <= self._places[self._order[0]][0] < self._end:
+                del self._places[self._order.popleft()]
+            os.pwrite(self._file.fileno(), content, begin)
+            self._places[key] = (begin, len(content))
+            self._order.append(key)
+
+
+_kept = _RecentBytes(_KEPT_BYTES)
+_reading: dict[object, threading.Lock] = {}
+"""Locks of row groups whose images are being read: others wait for them."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One Parquet file of a run."""
+
+    store: RunStore
+    run: str
+    path: str
+    version: Hashable
+    """Digest, or size and time, that tells the file from one that replaces it."""
+    ranged_size: int | None = None
+    """Size of a file with images, of which each read asks the storage for its bytes alone."""
+
+    @property
+    def name(self) -> str:
+        """Run and path."""
+        return f"{self.run}/{self.path}"
+
+    def columns(self, names: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> "pa.Table":
+        """Some columns of some row groups, by default all. Arrow's take a fraction of the memory of rows.
+
+        Raises:
+            UnreadableTable: the file is gone, damaged or lacks one of the columns.
+        """
+        file = self._open(names or ())
+        present = range(file.num_row_groups) if groups is None else [at for at in groups if at < file.num_row_groups]
+        return self._read(file, present, names)
+
+    def rows(self, start: int = 0, limit: int | None = None) -> list[Row]:
+        """Rows from a place on; only the row groups that hold them are decoded."""
+        file = self._open()
+        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        begins = list(accumulate(counts, initial=0))
+        end = begins[-1] if limit is None else start + limit
+        groups = [at for at, count in enumerate(counts) if begins[at] < end and begins[at] + count > start]
+        if not groups:
+            return []
+        return self._read(file, groups, None).slice(start - begins[groups[0]], limit).to_pylist()
+
+    def rows_where(self, values: Mapping[str, str | int], names: Sequence[str] | None = None) -> list[Row]:
+        """Rows that hold the values, in their order, with those of the columns that the file has."""
+        file = self._open([*values])
+        present = [name for name in file.schema_arrow.names if names is None or name in names]
+        rows: list[Row] = []
+        for group in range(file.num_row_groups):
+            if not _may_hold(file.metadata.row_group(group), values):
+                continue
+            if places := _places_of(self._read(file, [group], [*values]), values):
+                table = self._read(file, [group], present)
+                rows += [{name: table[name][place].as_py() for name in present} for place in places]
+        return rows
+
+    def groups_by_value(self, column: str) -> dict[str, int]:
+        """Value of a column → the first row group that holds it."""
+        file = self._open([column])
+        groups: dict[str, int] = {}
+        for group in range(file.num_row_groups):
+            for value in self._read(file, [group], [column])[column].to_pylist():
+                groups.setdefault(value, group)
+        return groups
+
+    def image(self, group: int, sample_id: str) -> bytes | None:
+        """Image of a sample in a row group; None if it has none. The group's images are kept for the next reader."""
+        place = (*self._key, group)
+        with _reading.setdefault(place, threading.Lock()):
+            image = _kept.get((*place, sample_id))
+            for name, content in self._images(group) if image is None else ():
+                _kept.put((*place, name), content)
+                image = content if name == sample_id else image
+        _reading.pop(place, None)
+        return image or None
+
+    def copy(self, columns: Sequence[str], target: Path) -> None:
+        """Write those of the columns that the file has into a file of their own, a row group in memory at a time."""
+        import pyarrow.parquet as pq
+
+        file = self._open()
+        present = [name for name in columns if name in file.schema_arrow.names]
+        schema = file.schema_arrow.empty_table().select(present).schema
+        with pq.ParquetWriter(target, schema) as writer:
+            for group in range(file.num_row_groups):
+                writer.write_table(self._read(file, [group], present))
+
+    @property
+    def _key(self) -> tuple[Hashable, ...]:
+        return self.store.uri, self.run, self.path, self.version
+
+    def _open(self, columns: Sequence[str] = ()) -> "pq.ParquetFile":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        source = pa.BufferReader(self._content()) if self.ranged_size is None else pa.PythonFile(_Ranges(self), "r")
+        try:
+            file = pq.ParquetFile(source)
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableTable(f"{self.name} is no Parquet file") from error
+        if missing := set(columns) - set(file.schema_arrow.names):  # which reading leaves out in silence
+            raise UnreadableTable(f"{self.name} has no column {', '.join(sorted(missing))}")
+        return file
+
+    def _content(self) -> bytes:
+        content = _kept.get(self._key)
+        if content is None:
+            content = self.store.read(self.run, self.path)
+            if content is None:
+                raise UnreadableTable(f"{self.name} is gone")
+            _kept.put(self._key, content)
+        return content
+
+    def _read(self, file: "pq.ParquetFile", groups: Sequence[int], names: Sequence[str] | None) -> "pa.Table":
+        import pyarrow as pa
+
+        try:
+            # `pq.read_table` goes through data sets and threads, which take 50 MB before the first row.
+            return file.read_row_groups(list(groups), columns=names and list(names), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableTable(f"{self.name} is damaged, or was replaced") from error
+
+    def _images(self, group: int) -> Iterator[tuple[str, bytes]]:
+        """Sample and image of each row; empty for one without, so that it is known."""
+        import pyarrow as pa
+
+        names = ["sample_id", "image"]
+        file = self._open(names)
+        if group >= file.num_row_groups:
+            return
+        try:
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=names, use_threads=False):
+                for sample_id, image in zip(*(batch[name].to_pylist() for name in names), strict=True):
+                    yield sample_id, image or b""
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableTable(f"{self.name} is damaged, or was replaced") from error
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A finished table of a run."""
+
+    store: RunStore
+    run: str
+    path: str
+    """Folder below the run's."""
+    shards: Sequence[Shard]
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows, shard by shard."""
+        for file in self.files():
+            yield from file.rows()
+
+    def rows(self, start: int = 0, limit: int | None = None) -> list[Row]:
+        """Rows from a place on; only the files that hold them are read."""
+        rows: list[Row] = []
+        first = 0
+        for shard, file in zip(self.shards, self.files(), strict=True):
+            if first + shard.rows > start and (limit is None or len(rows) < limit):
+                rows += file.rows(max(0, start - first), None if limit is None else limit - len(rows))
+            first += shard.rows
+        return rows
+
+    def first_where(self, column: str, value: str | int) -> Row | None:
+        """First row with a value in a column."""
+        return next((row for file in self.files() for row in file.rows_where({column: value})), None)
+
+    def files(self) -> Iterator[TableFile]:
+        """Files of the table, in the order of its rows."""
+        for shard in self.shards:
+            yield TableFile(self.store, self.run, f"{self.path}/{shard.name}", shard.sha256)
+
+
+class _Ranges(io.RawIOBase):
+    """A file of a run, of which each read asks the storage for its bytes alone."""
+
+    def __init__(self, file: TableFile) -> None:
+        super().__init__()
+        self._of, self._size, self._at = file, file.ranged_size or 0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        content = self._of.store.read_range(self._of.run, self._of.path, self._at, length)
+        if content is None:
+            raise FileNotFoundError(f"{self._of.name} is gone")
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+
+def _may_hold(group: Any, values: Mapping[str, Any]) -> bool:
+    """Return False if the statistics of a column, which most writers leave, tell that no row holds its value."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        value, known = values.get(column.path_in_schema), column.statistics
+        if value is None or known is None or not known.has_min_max or not isinstance(known.min, type(value)):
+            continue
+        if not known.min <= value <= known.max:
+            return False
+    return True
+
+
+def _places_of(keys: "pa.Table", values: Mapping[str, Any]) -> list[int]:
+    # Arrow's own comparisons and NumPy's arrays of it import pandas first: a tenth of a second and 30 MB.
+    (first, value), *others = values.items()
+    places = [place for place, held in enumerate(keys[first].to_pylist()) if held == value]
+    for key, value in others:
+        column = keys[key]
+        places = [place for place in places if column[place].as_py() == value]
+    return places
