@@ -7,7 +7,7 @@ the one whose rollouts the two methods order most differently.
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,9 +63,6 @@ class ComparedGroup(NamedTuple):
     pairs: int
     """Pairs of judged rollouts."""
     rest: Moments
-
-    def viewer_data(self) -> dict[str, Any]:
-        return {"rewards": self.group.rewards, "rest": asdict(self.rest)}
 
 
 def reward_groups(run: Path, weights: Sequence[float], *, seed: int) -> list[ComparedGroup]:
