@@ -16,7 +16,7 @@ from trained_run import NAMES, STAGE, finish_tables, rubric, write_letters, writ
 from rubricworks.cli import cli
 from rubricworks.cli.installation import api_runs
 from rubricworks.errors import TransientError, UserError
-from rubricworks.platform_api.routers import live
+from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import installation
@@ -128,7 +128,7 @@ def test_a_log_is_printed_or_followed_to_the_end_of_its_run(named, folder):
 
 
 def test_lines_of_a_log_come_while_its_run_is_going(named, folder, monkeypatch):
-    monkeypatch.setattr(live, "_SECONDS", 0.02)
+    monkeypatch.setattr(runs_router, "_SECONDS", 0.02)
     run = write_run(folder, "going-1")
     (run / "outcome.json").unlink()
     (run / STAGE / "done.json").unlink()
