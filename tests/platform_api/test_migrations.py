@@ -60,7 +60,7 @@ def test_a_database_from_before_the_first_release_is_refused_in_one_line(tmp_pat
             await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0014'")
         await migrate(database)
 
-    with pytest.raises(UserError, match="revision 0014, which is none of Rubricworks.*before its first release"):
+    with pytest.raises(UserError, match=r"revision 0014, which is none of Rubricworks.*before its first release"):
         in_database(f"sqlite:///{tmp_path}/x.db", work)
 
 

@@ -158,7 +158,7 @@ def test_labels_and_preferences_go_out_and_in(named, home):
     assert invoke(*place, "--add", str(home / "preferences.csv"))[1] == "1 preferences are stored\n"
     assert invoke(*place)[1].splitlines()[1:] == ["a,base,policy,second,environment"]
     (home / "preferences.csv").write_text("sample_id,first,second,choice\na,base,nobody,second\n")
-    assert "line 2: today-1 has no responses of 'nobody'" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
+    assert "has no responses of 'nobody'" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
     between = f"judge in today-1/{STAGE},judge in other-2/{STAGE},neither"
     (home / "judges.csv").write_text(f"sample_id,response,criterion,first,second,choice\na,a star,,{between}\n")
     assert invoke(*place, "--judges", "--add", str(home / "judges.csv"))[1] == "1 preferences are stored\n"
