@@ -70,8 +70,9 @@ def _is_newer(revision: str) -> bool:
 
 def _foreign(revision: str) -> UserError:
     return UserError(
-        f"the database is at revision {revision}, which is none of Rubricworks: another program uses it; name another "
-        "database by RUBRICWORKS_DATABASE_URL"
+        f"the database is at revision {revision}, which is none of Rubricworks: another program uses it, or a state "
+        "of Rubricworks from before its first release; name another database by RUBRICWORKS_DATABASE_URL, or delete "
+        "the file"
     )
 
 

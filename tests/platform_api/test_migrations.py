@@ -53,6 +53,17 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path):
         in_database(f"sqlite:///{tmp_path}/x.db", work)
 
 
+def test_a_database_from_before_the_first_release_is_refused_in_one_line(tmp_path):
+    async def work(database):
+        await migrate(database)
+        async with database.engine.begin() as connection:
+            await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0014'")
+        await migrate(database)
+
+    with pytest.raises(UserError, match=r"revision 0014, which is none of Rubricworks.*before its first release"):
+        in_database(f"sqlite:///{tmp_path}/x.db", work)
+
+
 def test_a_file_that_is_no_database_is_told(tmp_path):
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     with pytest.raises(UserError, match="cannot be opened: file is not a database"):

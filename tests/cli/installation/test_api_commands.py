@@ -16,7 +16,7 @@ from trained_run import NAMES, STAGE, finish_tables, rubric, write_letters, writ
 from rubricworks.cli import cli
 from rubricworks.cli.installation import api_runs
 from rubricworks.errors import TransientError, UserError
-from rubricworks.platform_api.routers import runs
+from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import installation
@@ -92,8 +92,8 @@ def test_runs_are_those_of_the_installation_that_is_named(url, home, monkeypatch
     (home / "runs").mkdir()
     assert "no runs" in invoke("runs", "list", "--runs", str(home / "runs"))[1]
     assert "stop it where it was started" in str(invoke("runs", "stop", "today-1")[2])
-    refused = str(invoke("runs", "submit", "quickstart", "--set", "policy.algorithm.rollouts.group_size=1")[2])
-    assert "policy.algorithm.rollouts.group_size" in refused
+    refused = str(invoke("runs", "submit", "quickstart", "--set", "policy.group_size=1")[2])
+    assert "policy.group_size" in refused
     (home / "latin.yaml").write_bytes("name: caf\xe9".encode("latin-1"))
     (home / "empty.yaml").write_text("\n")
     for name, words in (("latin", "cannot be read ('utf-8' codec"), ("empty", "empty.yaml is empty")):
@@ -128,7 +128,7 @@ def test_a_log_is_printed_or_followed_to_the_end_of_its_run(named, folder):
 
 
 def test_lines_of_a_log_come_while_its_run_is_going(named, folder, monkeypatch):
-    monkeypatch.setattr(runs, "_SECONDS", 0.02)
+    monkeypatch.setattr(runs_router, "_SECONDS", 0.02)
     run = write_run(folder, "going-1")
     (run / "outcome.json").unlink()
     (run / STAGE / "done.json").unlink()
@@ -158,7 +158,7 @@ def test_labels_and_preferences_go_out_and_in(named, home):
     assert invoke(*place, "--add", str(home / "preferences.csv"))[1] == "1 preferences are stored\n"
     assert invoke(*place)[1].splitlines()[1:] == ["a,base,policy,second,environment"]
     (home / "preferences.csv").write_text("sample_id,first,second,choice\na,base,nobody,second\n")
-    assert "line 2: 'nobody' has no response" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
+    assert "has no responses of 'nobody'" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
     between = f"judge in today-1/{STAGE},judge in other-2/{STAGE},neither"
     (home / "judges.csv").write_text(f"sample_id,response,criterion,first,second,choice\na,a star,,{between}\n")
     assert invoke(*place, "--judges", "--add", str(home / "judges.csv"))[1] == "1 preferences are stored\n"

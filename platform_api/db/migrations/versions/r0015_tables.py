@@ -1,13 +1,13 @@
-"""Tables of this version.
+"""Tables of the first release; the revisions before it were never released, and are refused.
 
-Revision ID: 0001
+Revision ID: 0015
 Revises:
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0015"
 down_revision = None
 
 
