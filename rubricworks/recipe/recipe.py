@@ -6,7 +6,7 @@ no secrets. `recipe.files` reads recipes from YAML.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -276,7 +276,9 @@ class Recipe(BaseModel):
 
 
 def _is_stage_config(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, StageConfig)
+    """Return True for a class of stage configurations, and for a union of them."""
+    kinds = get_args(annotation) or (annotation,)
+    return all(isinstance(kind, type) and issubclass(kind, StageConfig) for kind in kinds)
 
 
 def secrets_in(value: Any, *path: str) -> Iterator[str]:

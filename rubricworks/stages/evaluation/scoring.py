@@ -25,8 +25,8 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.visual_questions import questions_about, samples_by_digest
 from rubricworks.stages.evaluation.responses import RESPONSES, Batch
-from rubricworks.stages.evaluation.score_config import Config
-from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models
+from rubricworks.stages.evaluation.score_config import CaptionEvaluation, Evaluation, TextEvaluation
+from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models, selecting_figure
 from rubricworks.verifiers import CannotVerify
 
 _NEEDS: dict[Need, str] = {
@@ -42,7 +42,7 @@ _LETTER_ORDER = ("sample_id", "purpose", "response", "criterion", "raw")
 class Scoring:
     """Samples, models and scorers of one evaluation."""
 
-    def __init__(self, config: Config, job: Job) -> None:
+    def __init__(self, config: Evaluation, job: Job) -> None:
         self.config, self.job = config, job
         self._images = ResponseImages(job.out / RESPONSES / IMAGES)
         self.rubrics = read_rubrics(job.inputs["rubrics"]) if "rubrics" in job.inputs else {}
@@ -125,14 +125,14 @@ class Scoring:
         board = summarise_scores(
             read_rows(self.job.out),
             base=self.config.opponent,
-            policy=self.config.policy if "policy" in self.job.inputs else None,
+            policy=self.config.trained_names()[1] if "policy" in self.job.inputs else None,
             tasks=self.tasks,
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
             unbounded=[figure_name(one.name, part) for one in self.scorers for part in one.unbounded],
             skipped=self.skipped,
-            select_by=self.config.select_by if self.config.milestones else None,
+            select_by=selecting_figure(self.config),
             seed=self.config.seed,
         )
         columns = ["scorer", "reason"]
@@ -249,6 +249,7 @@ class Scoring:
     def _serve(self, folder: str) -> AbstractContextManager[str]:
         from rubricworks.training.model_server import served_model
 
+        assert isinstance(self.config, TextEvaluation), "benchmarks measure models that write"
         return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
@@ -347,7 +348,7 @@ class Scoring:
 
     def _visual_questions(self) -> dict[str, list[Sample]]:
         """Held-out sample → questions about its picture."""
-        if self.config.questions is None:
+        if not isinstance(self.config, CaptionEvaluation) or self.config.questions is None:
             return {}
         questions: dict[str, list[Sample]] = defaultdict(list)
         held_out = samples_by_digest(self.job.inputs["samples"], *(self.config.splits or ("held_out",)))
