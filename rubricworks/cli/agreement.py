@@ -92,9 +92,9 @@ def agreement(
     by_sample = _rubrics(rubrics) if rubrics else {}
     people, judges, empty = _raters(sources, alone=endpoint is not None)
     weights = {
-        (normalise_text(name), normalise_text(one.criterion)): one.weight
+        (normalise_text(name), normalise_text(criterion.criterion)): criterion.weight
         for name, entry in by_sample.items()
-        for one in entry.rubric.criteria
+        for criterion in entry.rubric.criteria
     }
     report, notes = report_agreement(people, judges, empty_labels=empty, min_count=min_count, weights=weights)
     if endpoint:
@@ -163,9 +163,9 @@ def _rubrics(source: str) -> dict[str, RubricEntry]:
 
 
 def _probe_rows(judges: Sequence[Ratings], rubrics: dict[str, RubricEntry], limit: int, source: str) -> list[ProbeRow]:
-    if any(one.of_images for one in judges):
+    if any(judge.of_images for judge in judges):
         raise UserError("--judge asks about texts, and these scorecards are of images; leave it out")
-    responses = dict.fromkeys((item.sample_id, item.response) for one in judges for item in one)
+    responses = dict.fromkeys((item.sample_id, item.response) for judge in judges for item in judge)
     entries = ((rubrics[name], text) for name, text in responses if name in rubrics)
     rows = (ProbeRow(entry.to_sample(), text, entry.rubric) for entry, text in entries)
     if not (first := list(islice(rows, limit))):

@@ -55,9 +55,13 @@ def leaderboard_command(
     board = build_board(sources, against=against, every_figure=every_figure)
     agreements = _agreements(board, ranking, sources) if ranking else []
     click.echo(leaderboard_text(board))
-    for one in agreements:
-        value = f"{number(one.spearman.value)} [{interval(one.spearman)}]" if one.spearman else "not defined"
-        click.echo(f"{one.column.title}: agreement with the ranking {value}, {one.models} models")
+    for agreement in agreements:
+        value = (
+            f"{number(agreement.spearman.value)} [{interval(agreement.spearman)}]"
+            if agreement.spearman
+            else "not defined"
+        )
+        click.echo(f"{agreement.column.title}: agreement with the ranking {value}, {agreement.models} models")
     if out:
         simulated = any(map(is_simulated_evaluation, sources))
         write_board(board, out, title=title, simulated=simulated, agreements=agreements)
@@ -83,9 +87,9 @@ def _agreements(board: Leaderboard, ranking: str, sources: tuple[Path, ...]) -> 
                 values.setdefault(key, {}).setdefault(row["model"], {})[row["sample_id"]] = row["value"]
     agreements = []
     for column in board.columns:
-        found: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
-        samples = sorted(set.intersection(*(set(one) for one in found.values()))) if found else []
-        scores = {model: [one[sample] for sample in samples] for model, one in found.items()}
+        by_model: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
+        samples = sorted(set.intersection(*(set(by_sample) for by_sample in by_model.values()))) if by_model else []
+        scores = {model: [by_sample[sample] for sample in samples] for model, by_sample in by_model.items()}
         if len(scores) < 2 or not samples or column.figure == ranking:
             continue
         if any(all(value is None for value in row) for row in scores.values()):

@@ -49,9 +49,9 @@ def rubrics(run: Path, prompts: int, seed: int, out: Path) -> None:
     items = rubric_items(run, prompts, seed=seed)
     page = rubric_page(items, title="Do these criteria fit the prompt, and the image them?", simulated=_simulated(run))
     _start(out, page)
-    write_label_file(out / LABELS, rubric_study.COLUMNS, (one._asdict() for one in items))
+    write_label_file(out / LABELS, rubric_study.COLUMNS, (item._asdict() for item in items))
     rubric_study.write_key(out / KEY, items)
-    drawn = len({one.sample_id for one in items})
+    drawn = len({item.sample_id for item in items})
     click.echo(f"{len(items)} criteria of {drawn} prompts: open {out / PAGE}, or fill in {out / LABELS}")
 
 
@@ -75,7 +75,7 @@ def images(models: tuple[str, ...], protocol: preference_study.Protocol, prompts
     page = preference_page(tasks, protocol, title=title, simulated=any(_simulated(run) for run, _ in sources.values()))
     _start(out, page)
     write_label_file(
-        out / LABELS, preference_study.COLUMNS, ({"task": one.task, "prompt": one.prompt} for one in tasks)
+        out / LABELS, preference_study.COLUMNS, ({"task": task.task, "prompt": task.prompt} for task in tasks)
     )
     preference_study.write_key(out / KEY, tasks, protocol)
     click.echo(f"{len(tasks)} tasks: open {out / PAGE}, or fill in {out / LABELS}")
@@ -178,11 +178,11 @@ def _reliability_lines(result: RubricReliability) -> list[str]:
 
 def _preference_lines(result: Preferences) -> list[str]:
     lines = [f"{result.answers} answers of {_people(result.raters)}"]
-    width = max([len(one.model) for one in result.models], default=0)
-    for one in sorted(result.models, key=lambda row: -(row.share.value if row.share else 0)):
-        own = f", its reward agrees with people in {_share(one.agreement)}" if one.agreement else ""
+    width = max([len(model.model) for model in result.models], default=0)
+    for model in sorted(result.models, key=lambda row: -(row.share.value if row.share else 0)):
+        own = f", its reward agrees with people in {_share(model.agreement)}" if model.agreement else ""
         lines.append(
-            f"{one.model:<{width}}  {'preferred in ' + _share(one.share) if one.share else ''}{own}".rstrip(", ")
+            f"{model.model:<{width}}  {'preferred in ' + _share(model.share) if model.share else ''}{own}".rstrip(", ")
         )
     if result.equal is not None:
         lines.append(f"equal: {_share(result.equal)}")

@@ -80,9 +80,9 @@ def _set_factors(
     for column, variance in known.items():
         factor = 1 - contrast.strength + contrast.strength * variance / mean
         factors_K[column] = min(factor, contrast.ceiling)
-    kept = _mean({column: factors_K[column] for column in columns}, weights_K)
+    mean_factor = _mean({column: factors_K[column] for column in columns}, weights_K)
     for column in columns:
-        factors_K[column] /= kept
+        factors_K[column] /= mean_factor
 
 
 def _mean(values: dict[int, float], weights_K: Sequence[float]) -> float:

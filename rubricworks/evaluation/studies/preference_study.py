@@ -90,15 +90,15 @@ def read_candidates(
         ids = scored_ids(run, model)
         prompts = sample_rows(run / "prepare_prompts", set(ids), ["prompt"])
         images = ResponseImages(run / STAGE / "responses" / IMAGES)
-        found = 0
+        images_of_model = 0
         for (sample_id, of), response in scored_responses(run, ids, decoding=decoding).items():
             if of != model or not response.response.is_image or sample_id not in prompts:
                 continue
             image = images.read(response.response).image or b""
             candidate = Candidate(name, response.response.digest, image, response.values.get("rubric_reward"))
             by_prompt[prompts[sample_id]["prompt"]][name].append(candidate)
-            found += 1
-        if not found:
+            images_of_model += 1
+        if not images_of_model:
             raise UserError(f"{run}: the evaluation has no images of {model}; name another as NAME=RUN:MODEL")
     return by_prompt
 
@@ -142,7 +142,7 @@ def preference_tasks(
 
 def write_key(path: Path, tasks: Sequence[PreferenceTask], protocol: Protocol) -> None:
     """Write which model made which image, with its reward."""
-    shown = {task.task: [[one.model, one.digest, one.reward] for one in task.images] for task in tasks}
+    shown = {task.task: [[image.model, image.digest, image.reward] for image in task.images] for task in tasks}
     path.write_text(json.dumps({"kind": "preferences", "protocol": protocol, "tasks": shown}), encoding="utf-8")
 
 

@@ -66,7 +66,7 @@ def rubric_items(
     """
     ids = scored_ids(run, model)
     texts = sample_rows(run / "prepare_prompts", set(ids), ["prompt"])
-    first_of_prompt = {texts[one]["prompt"]: one for one in reversed(ids) if one in texts}
+    first_of_prompt = {texts[sample_id]["prompt"]: sample_id for sample_id in reversed(ids) if sample_id in texts}
     chosen = draw_samples(list(first_of_prompt.values()), prompts, seed)
     responses = scored_responses(run, chosen, decoding=decoding)
     images = ResponseImages(run / STAGE / "responses" / IMAGES)
@@ -81,7 +81,8 @@ def rubric_items(
         if sample_id not in rubrics or response is None or "rubric" not in response.evidence:
             continue
         credits = {
-            one.criterion: one.credit for one in Scorecard.model_validate_json(response.evidence["rubric"]).verdicts
+            verdict.criterion: verdict.credit
+            for verdict in Scorecard.model_validate_json(response.evidence["rubric"]).verdicts
         }
         image = images.read(response.response).image or b""
         items += [
@@ -103,7 +104,7 @@ def rubric_items(
 
 def write_key(path: Path, items: Sequence[RubricItem]) -> None:
     """Write the judge's verdicts, which no page shows."""
-    rows = [[one.sample_id, one.criterion, one.response, one.credit] for one in items]
+    rows = [[item.sample_id, item.criterion, item.response, item.credit] for item in items]
     path.write_text(json.dumps({"kind": "rubrics", "verdicts": rows}, ensure_ascii=False), encoding="utf-8")
 
 

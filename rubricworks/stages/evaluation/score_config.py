@@ -51,7 +51,7 @@ class Config(StageConfig):
     def _some_scorer(self) -> "Config":
         if not list(self.scorers):
             raise ValueError(f"scorers: none is given; name at least one of {', '.join(Scorers.model_fields)}")
-        sets = [one.name for one in self.scorers.benchmarks]
+        sets = [benchmark.name for benchmark in self.scorers.benchmarks]
         if repeated := [name for name, times in Counter(sets).items() if times > 1]:
             raise ValueError(f"scorers.benchmarks: {repeated[0]} is given twice")
         if self.select_by in sets[:1]:
