@@ -26,10 +26,10 @@ class WordGrader:
     async def grade(self, sample, response, rubric):
         text = str(response)
         verdicts = [
-            Verdict(criterion=one.criterion, error=ErrorClass.TRANSPORT)
+            Verdict(criterion=criterion.criterion, error=ErrorClass.TRANSPORT)
             if "outage" in text
-            else Verdict(criterion=one.criterion, credit=float(one.criterion in text))
-            for one in rubric.criteria
+            else Verdict(criterion=criterion.criterion, credit=float(criterion.criterion in text))
+            for criterion in rubric.criteria
         ]
         return Scorecard(
             sample_id=sample.sample_id, response=Response.of(response), judge="words", verdicts=tuple(verdicts)
@@ -52,21 +52,21 @@ def test_what_separates_a_group_counts_more_in_its_rewards():
 
 def test_each_group_has_weights_of_its_own():
     other = ["a circle", "a red circle", "the circle", "circle"]
-    found = rewarded(GROUP + other, [RUBRIC] * 8)
+    rewards = rewarded(GROUP + other, [RUBRIC] * 8)
     # There red separates: variance 3/16 of a mean of 9/64, ratio 4/3; factors 7/6 and 1/2, weights 3.5 and 0.5.
-    assert found == pytest.approx([1.0, 1.5 / 4, 1.5 / 4, 1.0, 0.5 / 4, 1.0, 0.5 / 4, 0.5 / 4])
+    assert rewards == pytest.approx([1.0, 1.5 / 4, 1.5 / 4, 1.0, 0.5 / 4, 1.0, 0.5 / 4, 0.5 / 4])
 
 
 def test_a_rollout_that_was_not_judged_has_no_reward_and_no_part_in_the_weights():
-    found = rewarded(["a red circle", "a red square", "red", "outage"], [RUBRIC] * 4)
-    assert found == [pytest.approx(1.0), pytest.approx(1.5 / 4), pytest.approx(1.5 / 4), None]
+    rewards = rewarded(["a red circle", "a red square", "red", "outage"], [RUBRIC] * 4)
+    assert rewards == [pytest.approx(1.0), pytest.approx(1.5 / 4), pytest.approx(1.5 / 4), None]
     assert rewarded(["outage"] * 4, [RUBRIC] * 4) == [None] * 4
 
 
 def test_a_pitfall_that_some_meet_takes_away_what_it_did():
     rubric = Rubric(criteria=(RED, CIRCLE, PADDING))
-    found = rewarded(["a lovely red circle", *GROUP[1:]], [rubric] * 4)
-    assert found == pytest.approx([1.0 - 2 / 4, 1.5 / 4, 1.5 / 4, 1.0])
+    rewards = rewarded(["a lovely red circle", *GROUP[1:]], [rubric] * 4)
+    assert rewards == pytest.approx([1.0 - 2 / 4, 1.5 / 4, 1.5 / 4, 1.0])
 
 
 def test_a_group_of_one_and_a_group_torn_apart_are_refused():

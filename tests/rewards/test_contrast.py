@@ -70,13 +70,13 @@ def test_no_verdict_at_all_keeps_the_weights():
     st.floats(0.05, 0.95),
 )
 def test_factors_are_those_of_brute_force_and_keep_the_sum(group, weights, strength):
-    found = contrast_weights(group, weights, Contrast(strength=strength, ceiling=100))
+    weighted = contrast_weights(group, weights, Contrast(strength=strength, ceiling=100))
     variances = [pvariance([row[column] for row in group]) for column in range(4)]
     mean = sum(w * v for w, v in zip(weights, variances, strict=True)) / sum(weights)
     ratios = [v / mean for v in variances] if mean else [1] * 4
-    assert found == pytest.approx([w * (1 - strength + strength * r) for w, r in zip(weights, ratios, strict=True)])
-    assert sum(found) == pytest.approx(sum(weights))
-    assert all(0 <= weighted_reward(row, found) <= 1 + 1e-12 for row in group)
+    assert weighted == pytest.approx([w * (1 - strength + strength * r) for w, r in zip(weights, ratios, strict=True)])
+    assert sum(weighted) == pytest.approx(sum(weights))
+    assert all(0 <= weighted_reward(row, weighted) <= 1 + 1e-12 for row in group)
 
 
 def test_a_group_of_one_and_torn_rows_are_refused():

@@ -103,5 +103,5 @@ def _rows(connection: sa.Connection, known: sa.MetaData) -> dict[str, list[Any]]
 
 
 def _differences(connection: sa.Connection) -> list[Any]:
-    found: list[Any] = compare_metadata(MigrationContext.configure(connection), Table.metadata)
-    return found
+    changes: list[Any] = compare_metadata(MigrationContext.configure(connection), Table.metadata)
+    return changes
