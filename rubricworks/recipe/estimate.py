@@ -150,7 +150,7 @@ def scoring_calls(config: Evaluation, samples: int, *, trained: int = 1) -> list
     own = trained * len(config.decodings) + len(config.models)
     work = Workload(samples * (own + len(config.decodings)), samples * own)
     rewriting = []
-    if isinstance(config, ImageEvaluation) and config.rewriter is not None:  # once per prompt, of which there may be several images
+    if isinstance(config, ImageEvaluation) and config.rewriter:  # once per prompt, of which there may be several images
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, samples, 250, 120)]
     return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
 

@@ -119,11 +119,11 @@ def evaluate(
         }
         inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
         if reuse:
-            sources = {name: _reused(name, one, reuse) for name, one in sources.items()}
+            sources = {name: _reused(name, model, reuse) for name, model in sources.items()}
         config = _config(
             {
                 **settings,
-                "models": {name: one.model_dump() for name, one in sources.items()},
+                "models": {name: model.model_dump() for name, model in sources.items()},
                 "opponent": against or next(iter(sources)),
                 "decodings": decodings,
                 **({} if settings["type"] == "images" else {"max_new_tokens": max_new_tokens}),
@@ -150,14 +150,14 @@ def board_text(board: Scoreboard) -> str:
     """The first figure of each scorer by model, with intervals, as aligned columns."""
     figures = [*board.headlines, LENGTH]
     rows = [["model", "decoding", *(board.title(figure) for figure in figures)]]
-    for one in board.models:
-        name = one.model if one.step is None else f"{one.model} at {one.step}"
+    for model in board.models:
+        name = model.model if model.step is None else f"{model.model} at {model.step}"
         cells = []
         for figure in figures:
-            mean = one.means.get(figure)
+            mean = model.means.get(figure)
             bounds = f" [{interval(mean)}]" if mean and mean.bounds else ""
             cells.append(f"{number(mean.value)}{bounds}" if mean else "-")
-        rows.append([name, one.decoding, *cells])
+        rows.append([name, model.decoding, *cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -167,13 +167,13 @@ def board_text(board: Scoreboard) -> str:
 def board_notes(board: Scoreboard) -> list[str]:
     """Sentences about what the table leaves out: scorers that were skipped, responses without a score."""
     notes = [f"{name} was skipped: {reason}" for name, reason in board.skipped.items()]
-    for one in board.models:
+    for model in board.models:
         for figure in board.headlines:
-            mean = one.means.get(figure)
+            mean = model.means.get(figure)
             if mean and mean.missing:
                 total = (mean.samples or 0) + mean.missing
                 notes.append(
-                    f"{one.model}: {board.title(figure)} is of {mean.samples} of {total} samples; the rows of the "
+                    f"{model.model}: {board.title(figure)} is of {mean.samples} of {total} samples; the rows of the "
                     f"other {mean.missing} say why"
                 )
     notes += [

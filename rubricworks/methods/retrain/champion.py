@@ -192,7 +192,7 @@ def changed_stages(recipe: StagedRecipe, changes: Mapping[str, Any]) -> dict[str
 
 def parse_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:
     """Validate the configuration of one stage."""
-    return STAGES[stage].parse_config(json.dumps(stages[stage]))
+    return STAGES[stage].parse_config(canonical_json(stages[stage]))
 
 
 def check_endpoints(recipe: StagedRecipe) -> None:

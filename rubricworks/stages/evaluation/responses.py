@@ -170,9 +170,7 @@ class _Responder:
         write_atomic(file, json.dumps(dict(sorted(written.items())), ensure_ascii=False, indent=1).encode())
         return [written.get(sample.prompt) or answers[sample.prompt] for sample in samples]
 
-    def _write(
-        self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]
-    ) -> list[_Given]:
+    def _write(self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
 
         if folder not in self._loaded:  # one at a time in memory
@@ -189,9 +187,7 @@ class _Responder:
         )
         return [_Given(Response(split_thought(text).answer), tokens) for text, tokens in texts]
 
-    def _draw(
-        self, config: ImageEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]
-    ) -> list[_Given]:
+    def _draw(self, config: ImageEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
         from rubricworks.training.generators.image_generators import load_image_generator
         from rubricworks.training.generators.policy import image_responses

@@ -80,7 +80,7 @@ def link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None
     candidate = board.candidate
     if candidate not in board.best:
         return
-    folder = next(one.folder for one in models if (one.name, one.step) == (candidate, board.best[candidate]))
+    folder = next(model.folder for model in models if (model.name, model.step) == (candidate, board.best[candidate]))
     assert folder is not None
     link(model_dir(job.out), folder.resolve())
     training = next(output for output in job.inputs.values() if folder.is_relative_to(output))

@@ -66,12 +66,12 @@ class Scoring:
     def batches(self) -> Iterator[Batch]:
         """Batches of all models, in the same order on every run; one is in memory at a time."""
         for model in self.models:
-            samples = (one for one in self._samples() if one.sample_id in self.sample_ids)
+            samples = (sample for sample in self._samples() if sample.sample_id in self.sample_ids)
             for part in count():
                 if not (chunk := list(islice(samples, self.config.batch_size))):
                     break
-                questions = [one for sample in chunk for one in self.questions.get(sample.sample_id, ())]
-                questions += [one for sample in chunk for one in self._variants(sample).values()]
+                questions = [question for sample in chunk for question in self.questions.get(sample.sample_id, ())]
+                questions += [variant for sample in chunk for variant in self._variants(sample).values()]
                 yield Batch(model, part, chunk, questions)
 
     async def write_scores(self) -> None:
@@ -121,7 +121,12 @@ class Scoring:
         Raises:
             UserError: a scorer judged no response.
         """
-        by_task = [figure_name(one.name, part) for one in self.scorers if one.by_task for part in one.figure_parts()]
+        by_task = [
+            figure_name(scorer.name, part)
+            for scorer in self.scorers
+            if scorer.by_task
+            for part in scorer.figure_parts()
+        ]
         board = summarise_scores(
             read_rows(self.job.out),
             base=self.config.opponent,
@@ -130,7 +135,7 @@ class Scoring:
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
-            unbounded=[figure_name(one.name, part) for one in self.scorers for part in one.unbounded],
+            unbounded=[figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.unbounded],
             skipped=self.skipped,
             select_by=selecting_figure(self.config),
             seed=self.config.seed,
@@ -210,7 +215,7 @@ class Scoring:
 
     def _opponents(self, batch: Batch) -> Mapping[str, Response]:
         """The opponent's responses to a batch's samples, with the same decoding if it has it."""
-        if batch.model.name == self.config.opponent or not any("opponent" in one.needs for one in self.scorers):
+        if batch.model.name == self.config.opponent or not any("opponent" in scorer.needs for scorer in self.scorers):
             return {}
         candidates = [number for number, model in enumerate(self.models) if model.name == self.config.opponent]
         if not candidates:
