@@ -57,7 +57,7 @@ async def list_models(endpoint: Endpoint) -> list[str]:
     try:
         names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
     except RequestFailed as error:
-        raise UserError(f"{endpoint.url} lists no models: {error}; test it with: {_curl(endpoint)}") from None
+        raise UserError(f"{endpoint.urls[0]} lists no models: {error}; test it with: {_curl(endpoint)}") from None
     return sorted({name.removeprefix("models/") for name in names or ()})
 
 
@@ -123,7 +123,7 @@ def _check_context(endpoint: Endpoint, payload: bytes) -> None:
 def _curl(endpoint: Endpoint) -> str:
     """Equivalent curl command; variables are not expanded, so that it holds no key."""
     key = f' -H "Authorization: Bearer ${endpoint.api_key_env}"' if endpoint.api_key_env else ""
-    url, mark, query = endpoint.url.partition("?")
+    url, mark, query = endpoint.urls[0].partition("?")
     url = url.rstrip("/")
     path = "/models" if url.count("/") > 2 or url.startswith("${") else "/v1/models"
     return f'curl -sS "{url}{path}{mark}{query}"{key}'

@@ -47,7 +47,7 @@ class Budget(BaseModel):
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
-    """Requires prices: `price_in` and `price_out` of the endpoints, or the recipe's price table."""
+    """Requires prices: `prices` of the endpoints, or the recipe's table of them."""
 
 
 def read_budget(run: Path) -> Budget:

@@ -50,7 +50,7 @@ def write(path, rows=ROWS, columns=COLUMNS):
 
 
 def score(server, path, response=IMAGE, prompt=PROMPT):
-    scorer = DpgScorer(judge={"url": server.url, "model": "vqa", "attempts": 1}, questions=str(path))
+    scorer = DpgScorer(judge={"url": server.url, "model": "vqa"}, questions=str(path))
 
     async def run():
         async with AsyncExitStack() as stack:

@@ -47,7 +47,7 @@ def grade(server, make, *, models=("cheap", "strong"), rubric=RUBRIC, **fields) 
     """Grade one text by the grader that `make` builds from the clients."""
 
     async def run():
-        clients = [ChatClient(Endpoint(url=server.url, model=model, attempts=1, **fields)) for model in models]
+        clients = [ChatClient(Endpoint(url=server.url, model=model, **fields), attempts=1) for model in models]
         try:
             return await make(*clients).grade(SAMPLE, "a text", rubric)
         finally:
@@ -145,7 +145,7 @@ def test_an_endpoint_without_log_probabilities_is_found_by_one_question(serve):
 
 def require_of(server):
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="cheap", attempts=1, patience_s=0.1)) as judge:
+        async with ChatClient(Endpoint(url=server.url, model="cheap"), attempts=1, patience_s=0.1) as judge:
             await require_logprobs(judge)
 
     asyncio.run(run())

@@ -94,7 +94,7 @@ def sample(answer: str) -> Sample:
 
 def ask(url: str, reference: str, response: str) -> bool:
     async def run() -> bool:
-        async with ChatClient(Endpoint(url=url, model="answer-judge", attempts=1)) as judge:
+        async with ChatClient(Endpoint(url=url, model="answer-judge"), attempts=1) as judge:
             return await check_with_judge(judge, sample(reference), response)
 
     return asyncio.run(run())

@@ -46,7 +46,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def graded(url: str, model: str, rows, exposure: Exposure = "text"):
     async def run():
-        async with ChatClient(Endpoint(url=url, model=model, attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model=model), attempts=1) as client:
             cards = [card async for card in Grader(client, exposure=exposure).grade_many(rows)]
             return cards, client.totals
 

@@ -39,6 +39,6 @@ class AuditCost(BaseModel):
             prompt_tokens=totals.prompt_tokens,
             cached_tokens=totals.cached_tokens,
             completion_tokens=totals.completion_tokens,
-            dollars=totals.cost if endpoint.price_in or endpoint.price_out else None,
+            dollars=totals.cost if endpoint.is_priced else None,
             seconds=round(seconds, 3),
         )

@@ -181,8 +181,6 @@ class Connections:
         raw = self._received(error)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return RequestFailed(f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True)
-        if isinstance(error, TimeoutError):
-            return RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", raw, retry=True)
         if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError):
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
             return RequestFailed(describe_error(error), raw, retry=True, unreachable=unreachable)
@@ -238,12 +236,7 @@ class Connections:
             headers["Authorization"] = f"Bearer {key}"
         for base in bases:
             proxy_of(base)  # raises for a proxy that cannot be used
-        http = HttpExchange(
-            headers,
-            proxy_of=proxy_of,
-            connect_timeout_s=_CONNECT_TIMEOUT_S,
-            read_timeout_s=self._endpoint.read_timeout_s,
-        )
+        http = HttpExchange(headers, proxy_of=proxy_of, connect_timeout_s=_CONNECT_TIMEOUT_S)
         return LoopPool(
             http,
             Deadlines(self._endpoint.timeout_s),

@@ -19,7 +19,7 @@ def ask_all(url: str, count: int, *, timeout_s: float, pause: float = 0.0, patie
     """Outcomes of several calls started one after the other: the text, or the error."""
 
     async def run():
-        async with ChatClient(Endpoint(url=url, model="m", timeout_s=timeout_s, attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model="m", timeout_s=timeout_s), attempts=1) as client:
 
             async def ask(number: int):
                 await asyncio.sleep(number * pause)

@@ -115,7 +115,7 @@ def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp
     recipe = load_recipe(recipe_path("quickstart"), [f"policy.reward.noise_correction={{agreement: '{file}'}}"])
 
     def opened():
-        config = STAGES["train_policy"].load_config().model_validate_json(recipe.stage_json()["train_policy"])
+        config = STAGES["train_policy"].parse_config(recipe.stage_json()["train_policy"])
         return open_job("train_policy", config, tmp_path / "run", {})
 
     store.write("a.json", b"1")
