@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from policy_sections import rubric_policy
 from scripted_server import Said, say
 
 from rubricworks.recipe import METHODS
@@ -198,7 +199,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
         assert load_recipe(tmp_path / out).warm_up.student == str(student)
     assert tell("doctor", "small.yaml").code == 0
 
-    on_cpu = ["--set", "policy.algorithm.optimizer.precision=false", "--set", "policy.algorithm.optimizer.lora=null"]
+    on_cpu = ["--set", "policy.algorithm.optimizer.precision=float32", "--set", "policy.algorithm.optimizer.lora=null"]
     refused = tell("doctor", "large.yaml", *on_cpu)
     assert refused.code == 2
     assert "no GPU is visible" in refused.out
@@ -236,7 +237,7 @@ def recipe(tmp_path, images, serve):
         "warm_up": {"student": "tiny", "sft": {"steps": 2}},
         "committee": {"teachers": [{**endpoint, "price_in": 1.0, "price_out": 10.0}], "captions_each": 3},
         "rubric": {"writer": endpoint},
-        "policy": {"judge": endpoint, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "policy": rubric_policy(endpoint, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {
             "decodings": ["greedy", "sampled"],
             "scorers": {"rubric": {"judge": endpoint}, "arena": {"judge": endpoint, "order": "both"}},
