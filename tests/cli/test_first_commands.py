@@ -153,7 +153,7 @@ def test_init_for_the_tiny_student_leads_to_a_recipe_that_doctor_finds_ready(tel
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.warm_up.sft is not None
     assert not recipe.lora
-    assert recipe.policy.algorithm.optimizer.precision is False
+    assert recipe.policy.algorithm.optimizer.precision == "float32"
     assert recipe.committee.prompt != recipe.data.prompt
     assert "10 images, 10 with captions" in result.out
     result = tell("doctor", "my-recipe.yaml")
@@ -207,7 +207,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
     assert tell("doctor", "large.yaml", *on_cpu, "--set", "allow_cpu=true").code == 0
     unfit = tell("doctor", "large.yaml", "--set", "allow_cpu=true")
     assert unfit.code == 2
-    assert "policy.algorithm.optimizer.precision: there is no GPU here" in unfit.out
+    assert "policy.algorithm.optimizer.precision is bfloat16: there is no GPU here" in unfit.out
 
 
 def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, serve):
