@@ -223,7 +223,9 @@ class Grader:
         try:
             regions = await reader.read(response)
         except ChatError as error:
-            titles = tuple(one.criterion for one in rubric.criteria if self.mask_text or one.criterion in quoted)
+            titles = tuple(
+                criterion.criterion for criterion in rubric.criteria if self.mask_text or criterion.criterion in quoted
+            )
             if titles:
                 self._report_failure(reader.name, sample, response, titles, error)
             decided = {
@@ -423,7 +425,8 @@ def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Se
     """Draws of an answer by id. A thought before the answer may hold scores, too: its own are the last."""
     known: Sequence[float | None] = probabilities[-len(scores) :] or [None] * len(scores)  # none were asked for
     return {
-        one.id: _Draw(one.score, one.reasoning, probability) for one, probability in zip(scores, known, strict=True)
+        score.id: _Draw(score.score, score.reasoning, probability)
+        for score, probability in zip(scores, known, strict=True)
     }
 
 

@@ -77,7 +77,10 @@ async def read_polarity(entry: RubricEntry, criteria: Sequence[Criterion], write
 
 def polarity_messages(entry: RubricEntry, criteria: Sequence[Criterion]) -> list[dict[str, Any]]:
     """Messages to the writer about criteria of one rubric."""
-    texts = [{"id": number, "text": one.description or one.criterion} for number, one in enumerate(criteria, start=1)]
+    texts = [
+        {"id": number, "text": criterion.description or criterion.criterion}
+        for number, criterion in enumerate(criteria, start=1)
+    ]
     # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
     listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
     blocks = [

@@ -64,8 +64,8 @@ def workspaces(recipe):
     """Stage → size of the workspace in the compiled pipeline."""
     pipeline = load_pipeline(recipe.pipeline)
     table = table_of(*compile_specs(pipeline, planned_cluster(recipe, recipe.cluster)))
-    mounts = {task.replace("-", "_"): one["kubernetes"]["emptyDirMounts"] for task, one in table.items()}
-    return {task: next(mount["sizeLimit"] for mount in one) for task, one in mounts.items()}
+    mounts = {task.replace("-", "_"): row["kubernetes"]["emptyDirMounts"] for task, row in table.items()}
+    return {task: next(mount["sizeLimit"] for mount in volumes) for task, volumes in mounts.items()}
 
 
 def test_the_compiled_pipeline_has_a_workspace_for_three_checkpoints(planned):

@@ -49,7 +49,7 @@ class Nodes:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        environment = {one["name"]: one["value"] for one in trainer["env"]}
+        environment = {variable["name"]: variable["value"] for variable in trainer["env"]}
         inherited = {key: value for key, value in os.environ.items() if key != TRAIN_JOB}
         pods, processes = [], []
         for index in range(trainer["numNodes"]):
@@ -71,8 +71,8 @@ class Nodes:
                 time.sleep(0.05)
             # torchrun's own processes are in sessions of their own.
             for process in processes:
-                for one in (*psutil.Process(process.pid).children(recursive=True), process):
-                    one.kill()
+                for child in (*psutil.Process(process.pid).children(recursive=True), process):
+                    child.kill()
             condition = {
                 "type": "DisruptionTarget",
                 "status": "True",

@@ -155,9 +155,11 @@ async def try_pattern(
     scorecards = await asyncio.gather(
         *(
             grader.grade(
-                Sample(sample_id=one.case.sample_id, question=one.case.question), one.response, one.case.rubric
+                Sample(sample_id=candidate.case.sample_id, question=candidate.case.question),
+                candidate.response,
+                candidate.case.rubric,
             )
-            for one in accepted
+            for candidate in accepted
         )
     )
     credits = [
@@ -183,9 +185,9 @@ def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -
     parts = [fence("questions", questions)]
     if results:
         rows = [
-            {"name": one.pattern.name, "attack": one.pattern.attack, "instruction": one.pattern.instruction}
-            | {"undeserved": one.undeserved, "credited": one.credited}
-            for one in results
+            {"name": result.pattern.name, "attack": result.pattern.attack, "instruction": result.pattern.instruction}
+            | {"undeserved": result.undeserved, "credited": result.credited}
+            for result in results
         ]
         parts.append(f"<results>\n{quoted_json(rows)}\n</results>")
     return [{"role": "system", "content": RED_TEAM_SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]

@@ -86,16 +86,16 @@ def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence
     graded = _has_must_haves(entry.rubric)
     criteria = [
         {
-            "id": ids[one.criterion],
-            **one.model_dump(include=_SHOWN),
-            "reference": one.reference,
-            **({"must_have": one.essential} if graded else {}),
+            "id": ids[criterion.criterion],
+            **criterion.model_dump(include=_SHOWN),
+            "reference": criterion.reference,
+            **({"must_have": criterion.essential} if graded else {}),
         }
-        for one in entry.rubric.criteria
+        for criterion in entry.rubric.criteria
     ]
     flags = [
-        {"id": ids.get(one.criterion, 0), "flag": one.flag, "meaning": ADVICE[one.flag], "seen": one.reason}
-        for one in finding.flags
+        {"id": ids.get(flag.criterion, 0), "flag": flag.flag, "meaning": ADVICE[flag.flag], "seen": flag.reason}
+        for flag in finding.flags
     ]
     blocks = [
         *([fence("task", entry.prompt)] if entry.prompt else []),
@@ -116,11 +116,11 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
         ValueError: an id is not one of the list's or comes twice, what results is no rubric, a criterion with a
             reference would be split, a pitfall would earn, or the last must-have would go.
     """
-    ids = [one.id for one in fix.replace]
+    ids = [replacement.id for replacement in fix.replace]
     count = len(rubric.criteria)
-    if strange := [one for one in ids if not 1 <= one <= count or ids.count(one) > 1]:
+    if strange := [number for number in ids if not 1 <= number <= count or ids.count(number) > 1]:
         raise ValueError(f"replace names the id {strange[0]}; name each of 1 to {count} once at most")
-    edits = {one.id: one.by for one in fix.replace}
+    edits = {replacement.id: replacement.by for replacement in fix.replace}
     criteria: list[Criterion] = []
     try:
         for number, criterion in enumerate(rubric.criteria, start=1):
@@ -131,7 +131,7 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
                 raise ValueError(
                     f"replace splits the id {number}, which has a reference; put one criterion in its place"
                 )
-            elif any((one.weight < 0) != (criterion.weight < 0) for one in written):
+            elif any((replacement.weight < 0) != (criterion.weight < 0) for replacement in written):
                 sign = "negative" if criterion.weight < 0 else "positive"
                 raise ValueError(
                     f"replace changes the sign of the id {number}; its weight is {sign}, so keep it {sign}"
@@ -139,9 +139,11 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
             elif len(written) == 1:
                 criteria.append(Criterion(**(criterion.model_dump() | written[0].model_dump())))
             else:
-                criteria += [Criterion(**one.model_dump(), essential=criterion.essential) for one in written]
+                criteria += [
+                    Criterion(**replacement.model_dump(), essential=criterion.essential) for replacement in written
+                ]
         graded = _has_must_haves(rubric)
-        criteria += [Criterion(**one.model_dump(), essential=not graded) for one in fix.add]
+        criteria += [Criterion(**addition.model_dump(), essential=not graded) for addition in fix.add]
         fixed = Rubric(criteria=tuple(criteria))
     except ValidationError as error:
         first = error.errors()[0]

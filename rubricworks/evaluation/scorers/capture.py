@@ -155,8 +155,11 @@ class ParsedCaption(_Line):
         for row in self.attributes:
             if (name := _normal(row.object)) in objects:
                 attributes[name] = list(dict.fromkeys([*attributes.get(name, ()), *map(_normal, row.attributes)]))
-        relations = [(_normal(one.subject), _normal(one.relation), _normal(one.object)) for one in self.relations]
-        listed = [one for one in relations if one[0] in objects and one[2] in objects]
+        relations = [
+            (_normal(relation.subject), _normal(relation.relation), _normal(relation.object))
+            for relation in self.relations
+        ]
+        listed = [relation for relation in relations if relation[0] in objects and relation[2] in objects]
         return objects, attributes, list(dict.fromkeys(listed))
 
 

@@ -180,9 +180,9 @@ class ModelReader:
         return self._memory.add(
             response,
             [
-                _region((one.box[:2], one.box[2:]), one.text, width, height)
-                for one in reply.value.texts
-                if one.text.strip()
+                _region((text.box[:2], text.box[2:]), text.text, width, height)
+                for text in reply.value.texts
+                if text.text.strip()
             ],
         )
 
@@ -206,14 +206,14 @@ def open_text_reader(
 def in_reading_order(regions: Sequence[TextRegion]) -> tuple[TextRegion, ...]:
     """Regions line by line: two are on one line if the centre of one lies within the height of the other."""
     lines: list[list[TextRegion]] = []
-    for region in sorted(regions, key=lambda one: (one.box[1] + one.box[3], one.box[0])):
+    for region in sorted(regions, key=lambda region: (region.box[1] + region.box[3], region.box[0])):
         middle = (region.box[1] + region.box[3]) / 2
         line = next((line for line in lines if line[0].box[1] <= middle < line[0].box[3]), None)
         if line is None:
             lines.append([region])
         else:
             line.append(region)
-    return tuple(region for line in lines for region in sorted(line, key=lambda one: one.box[0]))
+    return tuple(region for line in lines for region in sorted(line, key=lambda region: region.box[0]))
 
 
 def covered_share(image: bytes, regions: Sequence[TextRegion]) -> float:

@@ -103,7 +103,11 @@ class Config(StageConfig):
         """Digest of each model directory, which may change in its place."""
         from rubricworks.training.checkpoints import model_digest
 
-        folders = {one.label: Path(fill(one.model, "captioner.model")) for one in self.captioners if one.model}
+        folders = {
+            captioner.label: Path(fill(captioner.model, "captioner.model"))
+            for captioner in self.captioners
+            if captioner.model
+        }
         return {name: model_digest(folder) for name, folder in folders.items() if folder.is_dir()}
 
 
@@ -119,10 +123,14 @@ class _Item(NamedTuple):
 def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     """Build the tables `captions` and `rejected`; a test may pass a fetcher for its own server."""
     units = _units(config, job)
-    clients = {one.label: job.client(one.endpoint, "recaption") for one in config.captioners if one.endpoint}
+    clients = {
+        captioner.label: job.client(captioner.endpoint, "recaption")
+        for captioner in config.captioners
+        if captioner.endpoint
+    }
     live = _LiveRate(list(clients.values()))
     captions = _Captions(config, job, clients, live, fetcher)
-    items = [_Item(one, unit, not number) for number, one in enumerate(config.captioners) for unit in units]
+    items = [_Item(captioner, unit, not number) for number, captioner in enumerate(config.captioners) for unit in units]
     try:
         ask_all(
             job,

@@ -217,8 +217,8 @@ def test_the_file_is_looked_for_before_a_run(name, tmp_path):
     recipe = load_recipe(recipe_path(name), [f"report.agreement={file}"])
 
     def problems() -> list[str]:
-        found = [one.problem for one in check_machine(recipe, tmp_path) if one.name == "file report.agreement"]
-        return [problem or "" for problem in found]
+        texts = [check.problem for check in check_machine(recipe, tmp_path) if check.name == "file report.agreement"]
+        return [problem or "" for problem in texts]
 
     assert problems() == [f"{file}: no file is there; pods read a place such as s3://bucket/file"]
     file.touch()

@@ -163,7 +163,7 @@ def write_genrm(run: Path) -> dict[str, Any]:
         for number in range(count)
         for task in [TASKS[number % 2]]
     ]
-    statistics = {split: one.model_dump() for split, one in data_statistics(rows).items()}
+    statistics = {split: statistic.model_dump() for split, statistic in data_statistics(rows).items()}
     folder.write_json(run / "genrm_data" / "statistics.json", statistics)
     nothing = ScoredItem(criterion=RUBRIC.criteria[1].criterion, rationale="not said", credit=0)
     wrong = LABEL.model_copy(update={"additional": (nothing,)})

@@ -73,7 +73,7 @@ class BlindRankingScorer(Scorer):
             order = shuffled(captions, seed=context.seed, sample_id=item.sample.sample_id)
 
             def check(answer: Assessments) -> None:
-                if [one.caption for one in answer.assessments] != list(LETTERS[: len(order)]):
+                if [assessment.caption for assessment in answer.assessments] != list(LETTERS[: len(order)]):
                     raise ValueError(f"give one entry for each of the captions {', '.join(LETTERS[: len(order)])}")
 
             reply = await judge.chat(
@@ -138,10 +138,10 @@ def shuffled(names: Mapping[str, object], *, seed: int, sample_id: str) -> list[
 
 def placings(assessments: Mapping[str, Assessment]) -> dict[str, Placing]:
     """Totals and ranks from the four scores of each caption."""
-    totals = {name: one.total for name, one in assessments.items()}
+    totals = {name: assessment.total for name, assessment in assessments.items()}
     return {
-        name: Placing(one, totals[name], 1 + sum(total > totals[name] for total in totals.values()))
-        for name, one in assessments.items()
+        name: Placing(assessment, totals[name], 1 + sum(total > totals[name] for total in totals.values()))
+        for name, assessment in assessments.items()
     }
 
 

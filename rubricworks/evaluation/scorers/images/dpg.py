@@ -123,7 +123,7 @@ def read_dpg_questions(path: str) -> Mapping[str, PromptQuestions]:
                 entry = by_prompt.setdefault(_key(row["text"]), PromptQuestions({}, {}, {}))
                 try:
                     number = int(row["proposition_id"])
-                    entry.dependency[number] = tuple(int(one) for one in row["dependency"].split(","))
+                    entry.dependency[number] = tuple(int(part) for part in row["dependency"].split(","))
                 except (ValueError, AttributeError):
                     raise UserError(
                         f"{path}: line {rows.line_num}: proposition_id or dependency is no number"
