@@ -1,7 +1,6 @@
 """Help, recipes, init, doctor and plans: what is met in the first hour."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,23 +75,6 @@ def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tel
     assert (tmp_path / "mine.yaml").read_bytes() == original.read_bytes()
     assert tell("recipes", "copy", "nope", "x.yaml").code == 2
     assert tell("recipes", "show", "quickstart").out == original.read_text(encoding="utf-8")
-
-
-def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
-    schema = json.loads(tell("recipes", "schema").out)
-    kinds = {kind["properties"]["pipeline"]["const"]: kind for kind in map(partial(followed, schema), schema["anyOf"])}
-    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(kinds["rubicap"]["properties"])
-    assert {"data", "checklists", "genrm", "audit", "policy"} <= set(kinds["rlr3"]["properties"])
-    for path in built_in_recipes():
-        recipe = yaml.safe_load(path.read_text())
-        kind = kinds[recipe.get("pipeline", "rubicap")]
-        assert kind["additionalProperties"] is False
-        assert set(kind["required"]) <= set(recipe) <= set(kind["properties"])
-
-
-def followed(schema: dict, place: dict) -> dict:
-    """The definition that a place of a schema refers to."""
-    return schema["$defs"][place["$ref"].removeprefix("#/$defs/")]
 
 
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
