@@ -1,7 +1,7 @@
 """Two rewards of your own in ten lines each: one that trains a better captioner, and a naive one that is gamed.
 
     cd examples
-    rubricworks run quickstart --set policy.reward.function=own_reward:matching    # in a recipe's training
+    rubricworks run quickstart --set 'policy.reward={type: function, function: "own_reward:matching"}'
     # in your own TRL script: reward_funcs=[FunctionReward("own_reward:matching")], from rubricworks.adapters.functions
 
 `responses` are the texts of a batch; `samples` say of each which image and prompt it answers; `columns` are the

@@ -244,7 +244,7 @@ class Submission(Table):
     recipe: Mapped[str] = mapped_column(Text)
     """The text, as it was submitted."""
     overrides: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Fields changed beside it, as `policy.steps=50`."""
+    """Fields changed beside it, as `policy.algorithm.steps=50`."""
     arm: Mapped[str | None] = mapped_column(String(100))
     service: Mapped[str] = mapped_column(String(100))
     """The process that took the name."""

@@ -34,6 +34,7 @@ from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_messages
 from rubricworks.grading.votes import Combine, combine_credits
 from rubricworks.llm import ChatClient, ChatError, Reply, image_part
+from rubricworks.llm.messages import Message
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class FailedCall:
 
 
 _TEXT_PROMPT_VERSIONS: dict[Subject, str] = {"caption": JUDGE_PROMPT_VERSION, "answer": ANSWER_JUDGE_PROMPT_VERSION}
-_MessagesOf = Callable[[tuple[Criterion, ...]], list[dict[str, Any]]]
+_MessagesOf = Callable[[tuple[Criterion, ...]], list[Message]]
 """Messages that ask for these criteria of one response."""
 
 

@@ -1,9 +1,9 @@
 """The section `policy:` of a recipe: a reward and an algorithm, of captions, of answers, or of images."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import PlannedCalls
@@ -38,8 +38,29 @@ ImageReward = Annotated[ImageRubricReward | EndpointsReward, Field(discriminator
 ImageAlgorithm = Annotated[CodeGrpo | DiffusionNft | PictureSft | BestOfN, Field(discriminator="type")]
 
 
+def _add_pairs(schema: dict[str, Any], policy: "type[Policy]") -> None:
+    """Add to a policy's JSON schema the rewards that each algorithm trains on."""
+    schema["allOf"] = [
+        {
+            "if": {"properties": {"algorithm": {"properties": {"type": {"enum": get_args(kind)}}}}},
+            "then": _rewards_schema(algorithm.rewards),
+        }
+        for algorithm in get_args(policy.model_fields["algorithm"].annotation)
+        if (kind := algorithm.model_fields["type"].annotation)
+    ]
+
+
+def _rewards_schema(rewards: Sequence[str]) -> dict[str, Any]:
+    if not rewards:
+        return {"properties": {"reward": {"type": "null"}}}
+    kind = {"type": "object"} if "any" in rewards else {"properties": {"type": {"enum": rewards}}, "type": "object"}
+    return {"properties": {"reward": kind}, "required": ["reward"]}
+
+
 class Policy(StageConfig):
     """A reward, and the algorithm that trains on it."""
+
+    model_config = ConfigDict(json_schema_extra=_add_pairs)
 
     reward: Reward | None = None
     algorithm: Algorithm

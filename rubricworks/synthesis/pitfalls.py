@@ -9,12 +9,12 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.writer import proposal_fault
 
@@ -160,17 +160,14 @@ def add_pitfalls(rubric: Rubric, pitfalls: Sequence[Criterion], most: int) -> Ru
 
 def pitfall_messages(
     sample: "Sample", references: Sequence[str], failures: Sequence[str], rubric: Rubric, *, most: int
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages to the writer model for one sample."""
     titles = json.dumps([criterion.criterion for criterion in rubric.criteria], ensure_ascii=False)
     blocks = [fence("reference", text, name=f"Reference {n}") for n, text in enumerate(references, start=1)]
     blocks += [fence("failure", text) for text in failures]
     blocks += [fence("rubric", titles), f"Write at most {most} pitfall{'s' if most > 1 else ''}, the worst ones."]
     image = image_part(sample.require_image("the writer of pitfalls reads the image"))
-    return [
-        {"role": "system", "content": PITFALL_SYSTEM},
-        {"role": "user", "content": [image, text_part("\n\n".join(blocks))]},
-    ]
+    return conversation(PITFALL_SYSTEM, [image, text_part("\n\n".join(blocks))])
 
 
 def _new_criteria(draft: PitfallDraft, rubric: Rubric) -> tuple[list[Criterion], list[tuple[str, str]]]:

@@ -114,8 +114,8 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
         (["--arm", "no_recal"], "no arm 'no_recal'; did you mean no_recall?"),
         (["--arm", "linear", "--set", "policy.stepps=3"], "stepps"),
         (
-            ["--arm", "linear", "--set", "policy.reward.length={control: none}"],
-            "the arm linear is about policy.reward.length.control",
+            ["--arm", "linear", "--set", "policy.reward.length={type: gate}"],
+            "the arm linear is about policy.reward.length",
         ),
         (["--arm", "linear", "--set", "seed=4"], "follows the seed of each run"),
         (["--arm", "linear", "--set", "policy.algorithm.steps=4", "--only-report"], "--only-report makes none"),

@@ -1,12 +1,12 @@
 """Help, recipes, init, doctor and plans: what is met in the first hour."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from policy_sections import rubric_policy
 from scripted_server import Said, say
 
 from rubricworks.recipe import METHODS
@@ -77,23 +77,6 @@ def test_recipes_are_listed_copied_with_their_comments_and_never_over_a_file(tel
     assert tell("recipes", "show", "quickstart").out == original.read_text(encoding="utf-8")
 
 
-def test_the_schema_describes_the_recipes_that_come_with_the_package(tell):
-    schema = json.loads(tell("recipes", "schema").out)
-    kinds = {kind["properties"]["pipeline"]["const"]: kind for kind in map(partial(followed, schema), schema["anyOf"])}
-    assert {"data", "committee", "rubric", "policy", "evaluation"} <= set(kinds["rubicap"]["properties"])
-    assert {"data", "checklists", "genrm", "audit", "policy"} <= set(kinds["rlr3"]["properties"])
-    for path in built_in_recipes():
-        recipe = yaml.safe_load(path.read_text())
-        kind = kinds[recipe.get("pipeline", "rubicap")]
-        assert kind["additionalProperties"] is False
-        assert set(kind["required"]) <= set(recipe) <= set(kind["properties"])
-
-
-def followed(schema: dict, place: dict) -> dict:
-    """The definition that a place of a schema refers to."""
-    return schema["$defs"][place["$ref"].removeprefix("#/$defs/")]
-
-
 def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tell, tmp_path, images, serve):
     url = server_of(serve, "our-model")
     result = tell("init", "--images", images, "--endpoint", url, "--student", f"org/vl@{'0' * 40}")
@@ -152,7 +135,7 @@ def test_init_for_the_tiny_student_leads_to_a_recipe_that_doctor_finds_ready(tel
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.warm_up.sft is not None
     assert not recipe.lora
-    assert recipe.policy.algorithm.optimizer.precision is False
+    assert recipe.policy.algorithm.optimizer.precision == "float32"
     assert recipe.committee.prompt != recipe.data.prompt
     assert "10 images, 10 with captions" in result.out
     result = tell("doctor", "my-recipe.yaml")
@@ -198,7 +181,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
         assert load_recipe(tmp_path / out).warm_up.student == str(student)
     assert tell("doctor", "small.yaml").code == 0
 
-    on_cpu = ["--set", "policy.algorithm.optimizer.precision=false", "--set", "policy.algorithm.optimizer.lora=null"]
+    on_cpu = ["--set", "policy.algorithm.optimizer.precision=float32", "--set", "policy.algorithm.optimizer.lora=null"]
     refused = tell("doctor", "large.yaml", *on_cpu)
     assert refused.code == 2
     assert "no GPU is visible" in refused.out
@@ -206,7 +189,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
     assert tell("doctor", "large.yaml", *on_cpu, "--set", "allow_cpu=true").code == 0
     unfit = tell("doctor", "large.yaml", "--set", "allow_cpu=true")
     assert unfit.code == 2
-    assert "policy.algorithm.optimizer.precision: there is no GPU here" in unfit.out
+    assert "policy.algorithm.optimizer.precision is bfloat16: there is no GPU here" in unfit.out
 
 
 def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, serve):
@@ -236,7 +219,7 @@ def recipe(tmp_path, images, serve):
         "warm_up": {"student": "tiny", "sft": {"steps": 2}},
         "committee": {"teachers": [{**endpoint, "prices": [1.0, 10.0]}], "captions_each": 3},
         "rubric": {"writer": endpoint},
-        "policy": {"judge": endpoint, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "policy": rubric_policy(endpoint, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {
             "decodings": ["greedy", "sampled"],
             "scorers": {"rubric": {"judge": endpoint}, "arena": {"judge": endpoint, "order": "both"}},

@@ -35,7 +35,9 @@ def test_a_training_on_eight_accelerators_states_the_memory_of_each(planned):
 
 
 def test_bfloat16_weights_halve_it(planned):
-    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}, "policy.algorithm.optimizer.precision=false"))
+    (line,) = process_memory(
+        planned("rubicap", {"train_policy": EIGHT}, "policy.algorithm.optimizer.precision=bfloat16")
+    )
     assert "6.5 GiB each" in line
     assert "13 GiB of host memory" in line
 
@@ -136,7 +138,7 @@ def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planne
     "change",
     [
         "policy.algorithm.rollouts.vllm.max_model_length=8192",
-        "policy.algorithm.rollouts.vllm.mode=off",
+        "policy.algorithm.rollouts.vllm=null",
         "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct",
     ],
 )

@@ -229,11 +229,15 @@ STRONG = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [("policy.reward.credits=logprob",), (f"policy.escalate_to={{judge: {STRONG}}}",)])
-def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tmp_path):
+@pytest.mark.parametrize(
+    "judge", ["{{type: logprob, judge: {0}}}", "{{type: cascade, cheap: {0}, strong: {0}}}"], ids=["logprob", "cascade"]
+)
+def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(judge, tmp_path):
     small = ("world.scenes=40", "data.held_out=8", "data.warm_up=8")
-    stand_in = load_recipe(recipe_path("quickstart"), (*small, *settings))
-    cheap = load_recipe(recipe_path("quickstart"), (*small, *settings, "policy.reward.judge.model=cheap-judge"))
+    stand_in, cheap = (
+        load_recipe(recipe_path("quickstart"), (*small, f"policy.reward.judge={judge.format(of)}"))
+        for of in (STRONG, STRONG.replace("judge", "cheap-judge"))
+    )
     with serve_world(stand_in.world, tmp_path):
         problems = {check.name: check.problem for check in check_sources(stand_in) if check.problem}
         assert [check.problem for check in check_sources(cheap) if check.problem] == []
@@ -246,8 +250,8 @@ def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tm
     "settings",
     [
         (),
-        (f"policy.escalate_to={{judge: {STRONG}, repeats: 2}}",),
-        ("policy.reward.credits=logprob", "policy.reward={function: 'my_rewards:score'}"),
+        (f"policy.reward.judge={{type: cascade, cheap: {STRONG}, strong: {STRONG}, repeats: 2}}",),
+        ("policy.reward={type: function, function: 'my_rewards:score'}",),
     ],
 )
 def test_a_judge_whose_log_probabilities_are_not_used_is_not_asked_for_any(settings):

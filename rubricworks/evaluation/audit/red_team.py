@@ -16,7 +16,7 @@ from rubricworks.evaluation.audit.prompts import quoted_json
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Attack, Case, Failure
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 
 BEST_PATTERNS = 3
 
@@ -179,7 +179,7 @@ async def try_pattern(
     )
 
 
-def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -> list[dict[str, str]]:
+def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -> list[Message]:
     """Messages that ask for patterns, with up to eight example questions and the results so far."""
     questions = "\n".join(dict.fromkeys(case.question for case in cases[:8]))
     parts = [fence("questions", questions)]
@@ -190,4 +190,4 @@ def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -
             for result in results
         ]
         parts.append(f"<results>\n{quoted_json(rows)}\n</results>")
-    return [{"role": "system", "content": RED_TEAM_SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
+    return conversation(RED_TEAM_SYSTEM, "\n\n".join(parts))

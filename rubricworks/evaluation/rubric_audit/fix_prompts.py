@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, RubricFinding
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 from rubricworks.rubrics import Criterion, Rubric
 
 FIX_PROMPT_VERSION = "rubric-fix-2"
@@ -80,7 +80,7 @@ class RubricFix(BaseModel):
     add: tuple[WrittenCriterion, ...]
 
 
-def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str]) -> list[dict[str, Any]]:
+def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str]) -> list[Message]:
     """Messages to the writer about one flagged rubric."""
     ids = {criterion.criterion: number for number, criterion in enumerate(entry.rubric.criteria, start=1)}
     graded = _has_must_haves(entry.rubric)
@@ -104,7 +104,7 @@ def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence
         f"<criteria>\n{_json(criteria)}\n</criteria>",
         f"<flags>\n{_json(flags)}\n</flags>",
     ]
-    return [{"role": "system", "content": FIX_SYSTEM}, {"role": "user", "content": "\n\n".join(blocks)}]
+    return conversation(FIX_SYSTEM, "\n\n".join(blocks))
 
 
 def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:

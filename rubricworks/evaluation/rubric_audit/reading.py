@@ -8,7 +8,7 @@ rule says about failing would count as an assertion.
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -16,6 +16,7 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity, phrased
 from rubricworks.evaluation.rubric_audit.probes import is_negated, statements
 from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm.messages import Message, conversation
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.pitfall_polarity import read_polarity
 
@@ -159,7 +160,7 @@ def acts_of(criteria: Sequence[Criterion], readings: Sequence[CriterionReading] 
     ]
 
 
-def reading_messages(criteria: Sequence[Criterion]) -> list[dict[str, Any]]:
+def reading_messages(criteria: Sequence[Criterion]) -> list[Message]:
     """Messages to the judge about the criteria of one rubric."""
     texts = [
         {"id": number, "text": ": ".join(statements(criterion))} for number, criterion in enumerate(criteria, start=1)
@@ -167,7 +168,7 @@ def reading_messages(criteria: Sequence[Criterion]) -> list[dict[str, Any]]:
     # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
     listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
     content = f"<criteria_to_read>\n{listed}\n</criteria_to_read>"
-    return [{"role": "system", "content": READING_SYSTEM}, {"role": "user", "content": content}]
+    return conversation(READING_SYSTEM, content)
 
 
 def check_reading(reading: RubricReading, count: int) -> None:

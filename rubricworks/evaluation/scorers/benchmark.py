@@ -28,6 +28,7 @@ from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer
 from rubricworks.evaluation.suites import lmms_eval, vlmeval
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
 from rubricworks.llm import ChatError, Endpoint, image_part, text_part
+from rubricworks.llm.messages import user_message
 from rubricworks.storage import local_path
 from rubricworks.verifiers import CannotVerify
 
@@ -161,7 +162,7 @@ class BenchmarkScorer(Scorer):
 
         async def answer(sample: Sample) -> list[Score]:
             image = [image_part(sample.image)] if sample.image else []
-            messages = [{"role": "user", "content": [*image, text_part(sample.prompt)]}]
+            messages = [user_message([*image, text_part(sample.prompt)])]
             try:
                 reply = await client.chat(messages, seed=context.seed)
                 right = float(check_by_rules(sample, reply.value))

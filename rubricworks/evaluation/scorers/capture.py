@@ -34,7 +34,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.messages import fence, text_part
+from rubricworks.llm.messages import conversation, fence, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, PlannedCalls
 from rubricworks.metrics import capture_score, synonym_score
 
@@ -169,10 +169,7 @@ async def parse_graph(client: ChatClient, caption: str) -> Graph:
     Raises:
         ChatError: the model failed.
     """
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": [text_part(fence("caption", caption))]},
-    ]
+    messages = conversation(_SYSTEM, [text_part(fence("caption", caption))])
     return (await client.chat(messages, ParsedCaption)).value.graph()
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part
-from rubricworks.llm.messages import text_part
+from rubricworks.llm.messages import Part, conversation, text_part
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.verifiers import text_verify
 
@@ -169,11 +169,8 @@ class ModelReader:
         if (known := self._memory.get(response)) is not None:
             return known
         assert response.image is not None
-        content = [text_part("Transcribe the text in this image."), image_part(response.image)]
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": TEXT_READER_SYSTEM},
-            {"role": "user", "content": content},
-        ]
+        content: list[Part] = [text_part("Transcribe the text in this image."), image_part(response.image)]
+        messages = conversation(TEXT_READER_SYSTEM, content)
         self.client.note_prompt(TEXT_READER_PROMPT_VERSION)
         reply = await self.client.chat(messages, _ReadTexts)
         width, height = _size(response.image)

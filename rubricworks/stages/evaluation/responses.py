@@ -20,6 +20,7 @@ from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.prompt_rewriting import rewrite_prompt
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.llm.answers import split_thought
+from rubricworks.llm.messages import user_message
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
@@ -215,9 +216,7 @@ class _Responder:
         async def ask(sample: Sample) -> _Given | ChatError | None:
             image = [image_part(sample.image)] if sample.image else []
             try:
-                reply = await client.chat(
-                    [{"role": "user", "content": [*image, text_part(sample.prompt)]}], seed=self.config.seed
-                )
+                reply = await client.chat([user_message([*image, text_part(sample.prompt)])], seed=self.config.seed)
             except ChatError as error:
                 return error
             return _Given(Response(reply.value.strip()), reply.usage.completion_tokens)

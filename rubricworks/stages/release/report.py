@@ -25,8 +25,8 @@ class Config(StageConfig):
     """Held-out samples shown with the responses of all models, drawn with the seed."""
     agreement: str | None = Field(default=None, min_length=1, exclude_if=lambda file: file is None)
     """File that `rubricworks agreement --json` wrote of this run's judge, for the page: a path, `s3://bucket/file`, or
-    `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.noise_correction`, if that names
-    one."""
+    `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.reward.noise_correction`, if that
+    names one."""
 
     @cached_property
     def agreement_bytes(self) -> bytes | None:

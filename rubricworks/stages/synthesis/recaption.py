@@ -27,6 +27,7 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
 from rubricworks.llm.answers import is_blank, split_thought
+from rubricworks.llm.messages import user_message
 from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
@@ -257,7 +258,7 @@ class _Captions:
                 self._live.add(rejected=1)
                 return image.model_dump()
             assert isinstance(entry, ImageEntry), "the image of a rejected entry is the rejection"
-            request = [{"role": "user", "content": [image_part(image), text_part(self._prompt(entry))]}]
+            request = [user_message([image_part(image), text_part(self._prompt(entry))])]
             try:
                 reply = await client.chat(request, seed=self._config.seed)
             except ChatError as error:

@@ -51,7 +51,7 @@ def recipe(tmp_path, images, serve, monkeypatch):
         path.write_text(
             f"name: mine\ndata: {{source: {images}, held_out: 2}}\nwarm_up: {{student: tiny, sft: {{steps: 4}}}}\n"
             f"committee: {{teachers: [{model}], captions_each: 2}}\nrubric: {{writer: {model}}}\n"
-            f"policy: {{judge: {model}, steps: 2}}\n"
+            f"policy: {{reward: {{type: rubric, judge: {model}}}, algorithm: {{type: grpo, steps: 2}}}}\n"
             f"evaluation: {{scorers: {{rubric: {{judge: {model}}}, arena: {{judge: {model}}}}}}}\n"
             f"cluster: {{storage: 'pvc://runs/all'}}\n"
         )

@@ -24,7 +24,11 @@ RECIPE: dict[str, Any] = {
     "description": "Questions, looked at by hand.",
     "warm_up": {"student": "some/student"},
     "genrm": {"student": "some/text-model"},
-    "policy": {"judge": {"url": "http://user:secret@judges:8000/v1", "model": "scorer-x"}},
+    "policy": {
+        "reward": {"type": "checklist", "judge": {"url": "http://judges:8000/v1", "model": "scorer-x"}},
+        "algorithm": {"type": "grpo"},
+    },
+    "tracking": {"uri": "http://user:secret@mlflow:5000"},
 }
 RUBRIC = Rubric(
     criteria=(

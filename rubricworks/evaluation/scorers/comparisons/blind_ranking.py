@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import LETTERS
 
@@ -145,10 +145,7 @@ def placings(assessments: Mapping[str, Assessment]) -> dict[str, Placing]:
     }
 
 
-def ranking_messages(image: bytes, captions: list[str]) -> list[dict[str, Any]]:
+def ranking_messages(image: bytes, captions: list[str]) -> list[Message]:
     """Messages that ask the judge to assess all captions."""
     texts = [fence(f"caption_{letter.lower()}", caption) for letter, caption in zip(LETTERS, captions, strict=False)]
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": [image_part(image), text_part("\n\n".join(texts))]},
-    ]
+    return conversation(_SYSTEM, [image_part(image), text_part("\n\n".join(texts))])
