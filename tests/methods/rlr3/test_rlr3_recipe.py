@@ -103,7 +103,7 @@ def places(value, where=""):
 
 
 def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
-    text = RECIPE.replace("model: second}", "model: second, prices: [7.0, 0.0]}") + PRICES + "  second: [1, 1]\n"
+    text = RECIPE.replace("model: second}", "model: second, prices: [7.0, 1.0]}") + PRICES + "  second: [1, 1]\n"
     path.write_text(text)
     priced = {where: one.prices for where, one in load_recipe(path).endpoints() if one.is_priced}
     assert priced == {
