@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
 from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
-from rubricworks.llm.answers.errors import find_error
+from rubricworks.llm.answers.payload import find_error
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.transport import PATIENCE_S, Completion, Transport

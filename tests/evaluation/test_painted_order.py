@@ -19,7 +19,7 @@ from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Criterion, Response, Rubric
 from rubricworks.world.pictures.drawing import Thing, draw, read_pixels
-from rubricworks.world.pictures.lettering import find_lettering
+from rubricworks.world.pictures.picture_reading import find_lettering
 
 RUBRIC = Rubric(criteria=tuple(Criterion(criterion=f"c{at}", weight=1) for at in range(4)))
 PICTURE = png_bytes(draw([Thing("circle", "red", 2, 0)]))

@@ -16,7 +16,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.answer_judge import answer_judge_reply
+from rubricworks.world.models.question_models import answer_judge_reply
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.scene import COLOURS, WORDS
 

@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
-from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
+from rubricworks.evaluation.audit.values import ANNOTATIONS, CREDIT_THRESHOLD, MODE_NAMES, SETTINGS, Annotation
 from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict

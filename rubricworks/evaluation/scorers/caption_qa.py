@@ -25,7 +25,6 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion, exam_taker_messages
-from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -34,6 +33,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Scorer,
     ScoringContext,
     Workload,
+    gather_all,
 )
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls

@@ -2,15 +2,20 @@
 
 The captions are anonymous; a tie is half a win. The paper assigns the positions at random; `both` asks twice with the
 captions swapped and averages, which cancels the judge's position bias at twice the price.
-"""
+
+A judge that reads nothing and always names the same position gives an even score against any model, so its verdicts
+look like a close race. Of comparisons without a tie, 20 in a row for one position happen to a judge without a bias once
+in half a million."""
 
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from rubricworks.evaluation.scorers.comparisons.position_tally import PairwiseJudgment, PairwiseResult
+from pydantic import BaseModel, ConfigDict
+
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -23,6 +28,50 @@ from rubricworks.evaluation.scorers.scorer import (
 from rubricworks.llm import ChatClient, ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+
+_ENOUGH = 20
+
+
+class PairwiseJudgment(BaseModel):
+    """The judge's answer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: str
+    judgment: Literal["A", "B", "Tie"]
+
+
+class PairwiseResult(NamedTuple):
+    """Result of one caption against another."""
+
+    win: float
+    """1 for a win, 0 for a loss, 0.5 for a tie; with both orders also 0.25 and 0.75."""
+    judgments: tuple[PairwiseJudgment, ...]
+    own_first: tuple[bool, ...]
+    """True for each judgment in which the caption was A."""
+
+
+class PositionTally:
+    """Count of a judge's verdicts by position."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def add(self, result: PairwiseResult) -> None:
+        self.counts.update(judgment.judgment for judgment in result.judgments)
+
+    @property
+    def fault(self) -> str | None:
+        """Sentence about a judge that always names one position; None if it does not."""
+        decided = {letter: count for letter, count in self.counts.items() if letter != "Tie"}
+        if len(decided) != 1 or (count := sum(decided.values())) < _ENOUGH:
+            return None
+        letter = next(iter(decided))
+        return (
+            f"in all of {count} comparisons the judge prefers the caption in position {letter}, whichever it is: its "
+            "verdicts say nothing about the captions; take another judge"
+        )
+
 
 Order = Literal["random", "both"]
 
@@ -57,7 +106,7 @@ class ArenaScorer(Scorer):
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "arena")
-        tally = context.tally(self.name)
+        tally = context.tallies.setdefault(self.name, PositionTally())
 
         async def grade(item: Item) -> list[Score]:
             if item.opponent is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import ClassVar
 
-from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
+from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionTally, compare
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Score,
@@ -37,7 +37,7 @@ class TournamentScorer(Scorer):
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "tournament")
-        tally = context.tally(self.name)
+        tally = context.tallies.setdefault(self.name, PositionTally())
 
         async def play(item: Item, other: str, response: Response) -> Score:
             texts = (item.text, item.text_of(response))

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Score,
@@ -25,6 +24,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Scorer,
     ScoringContext,
     Workload,
+    gather_all,
 )
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
