@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, Field, JsonValue, field_validator
 from yarl import URL
 
 from rubricworks.environment import fill, variable
@@ -18,10 +18,8 @@ from rubricworks.redaction import find_secret
 Prices = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=2, max_length=3)]
 
 
-class Endpoint(BaseModel):
+class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True):
     """One model behind an OpenAI-compatible server."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     url: str | tuple[str, ...] = Field(min_length=1)
     """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`, and a

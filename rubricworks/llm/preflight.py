@@ -3,7 +3,8 @@
 A model is asked for the colour of a plain picture, which only the picture tells. A text model behind a server that
 drops images would describe, or judge, what it never saw. vLLM refuses images for such a model; other servers ignore
 them, and the model names a colour by chance or says that it sees nothing. An answer with no colour at all passes: a
-model that is trained for one task may not answer others."""
+model that is trained for one task may not answer others.
+"""
 
 import io
 import json

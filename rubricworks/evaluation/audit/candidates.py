@@ -8,7 +8,8 @@ fits its failure mode.
 Leak rules look for the target of every verifiable criterion that the annotation marks as not met. A boxed value that
 verifies is always a leak. Where a response must not know the answer at all (off-topic text, circumlocution, symbolic
 bluff), any mention of the target is a leak. Other modes may name the right value on the way by design (an unfinished
-analysis, a wrong answer, a wrong final selection; RLR³, section 5.5); they leak if they state it as the answer."""
+analysis, a wrong answer, a wrong final selection; RLR³, section 5.5); they leak if they state it as the answer.
+"""
 
 import asyncio
 import re
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, RootModel
+from pydantic import BaseModel, BeforeValidator, JsonValue, RootModel
 
 from rubricworks.evaluation.audit.prompts import quality_messages, writer_messages
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Annotation, Case, Failure, annotate
@@ -47,9 +48,7 @@ def _credit(value: object) -> object:
     return float(value) if isinstance(value, int) else value
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Entry(BaseModel, extra="forbid", frozen=True):
     extracted_value: JsonValue = ""
     credit: Annotated[Literal[0.0, 0.5, 1.0], BeforeValidator(_credit)]  # type: ignore[valid-type]
     rationale: str = ""
@@ -170,10 +169,8 @@ Rejection = Literal[
 """Reason to reject a candidate, in the order of the checks."""
 
 
-class QualityVerdict(BaseModel):
+class QualityVerdict(BaseModel, extra="ignore", frozen=True):
     """Verdict of one quality judge."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     annotation_consistent: bool
     behaviour_matches: bool

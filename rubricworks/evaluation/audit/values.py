@@ -2,13 +2,14 @@
 
 An annotation is the credit that a response deserves on a criterion. For a criterion with a verifier it records the
 value that the response states, and the verifier turns it into the deserved credit; for other criteria it gives the
-credit itself."""
+credit itself.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from rubricworks.grading.execution import verdicts_of
 from rubricworks.grading.scoring_answers import Scoring
@@ -69,10 +70,8 @@ class Failure(NamedTuple):
     """Name of the attack pattern."""
 
 
-class Annotation(BaseModel):
+class Annotation(BaseModel, extra="forbid", frozen=True):
     """Credit that a response deserves on one criterion."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     criterion: str
     call: str = ""

@@ -1,7 +1,8 @@
 """Rewriting of flagged rubrics: the writer is shown the flags, and its rewrite is tried like the rubric before it.
 
 The writer answers with edits, which are carried out here. A rewrite is kept if fewer flags are on it than on the rubric
-that it replaces."""
+that it replaces.
+"""
 
 import asyncio
 import json
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, RubricFinding
@@ -59,10 +60,8 @@ def _number(weight: object) -> object:
     return weight
 
 
-class WrittenCriterion(BaseModel):
+class WrittenCriterion(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """A criterion as the writer proposes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     criterion: str
     description: str
@@ -70,19 +69,15 @@ class WrittenCriterion(BaseModel):
     weight: Annotated[float, BeforeValidator(_number), Field(json_schema_extra={"minimum": -1000, "maximum": 1000})]
 
 
-class Replacement(BaseModel):
+class Replacement(BaseModel, extra="forbid", frozen=True):
     """Criteria that take the place of one; none drops it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
     by: tuple[WrittenCriterion, ...]
 
 
-class RubricFix(BaseModel):
+class RubricFix(BaseModel, extra="forbid", frozen=True):
     """The writer's answer: edits of the rubric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     replace: tuple[Replacement, ...]
     add: tuple[WrittenCriterion, ...]
@@ -179,10 +174,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 
-class Rewrite(BaseModel):
+class Rewrite(BaseModel, extra="forbid", frozen=True):
     """A flagged rubric, and the one that the writer made of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
     old: Rubric
@@ -201,10 +194,8 @@ class Rewrite(BaseModel):
         return len(self.after.flags) + len(untested) < len(self.before.flags)
 
 
-class RubricFixes(BaseModel):
+class RubricFixes(BaseModel, extra="forbid", frozen=True):
     """Rewrites of the flagged rubrics of a set, and the audit of the set with those that are kept."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     writer: str
     prompt_version: str = FIX_PROMPT_VERSION

@@ -4,7 +4,8 @@ A good rubric gives less for half a response, another sample's, an empty one, an
 for a response in another order; and nothing for a text that only claims to have done what the criteria ask for.
 
 Probes of images have the same changes: the half of an image, an empty one, another prompt's, several side by side, and
-the criteria written out in place of a picture. All have the size of the first image, as a generator has one."""
+the criteria written out in place of a picture. All have the size of the first image, as a generator has one.
+"""
 
 import io
 import re

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.errors import UserError
@@ -22,10 +22,8 @@ from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response, Rubric, Scorecard
 
 
-class AuditCost(BaseModel):
+class AuditCost(BaseModel, extra="forbid", frozen=True):
     """What one model was asked for an audit, and what it took. Answers of the cache take nothing."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     calls: int
     """Calls, those that failed and those that the cache answered among them."""
@@ -70,10 +68,8 @@ MAX_READINGS = 2
 MAX_CALLS = MAX_PROBES + MAX_READINGS
 
 
-class RubricAudit(BaseModel):
+class RubricAudit(BaseModel, extra="forbid", frozen=True):
     """Audit of a set of rubrics by one judge."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     judge: str
     findings: tuple[RubricFinding, ...]

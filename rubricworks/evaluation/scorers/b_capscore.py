@@ -9,15 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Need,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP, first_reference
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
@@ -32,10 +32,8 @@ Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
 """Part of a sample that a scorer needs, or the opponent's response beside its own."""
 
 
-class Score(BaseModel):
+class Score(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Number of one part of a scorer for one response, or None with the reason."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     sample_id: str | None
     """None for a score of all samples together, such as CIDEr."""
@@ -149,10 +147,8 @@ class ScoringContext:
         return await self.stack.enter_async_context(self.make_client(endpoint, purpose))
 
 
-class Scorer(BaseModel, ABC):
+class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of a scorer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"

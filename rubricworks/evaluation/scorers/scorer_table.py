@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
@@ -32,10 +32,8 @@ from rubricworks.evaluation.scorers.scorer import Scorer
 from rubricworks.evaluation.scorers.specs import SpecsScorer
 
 
-class Scorers(BaseModel):
+class Scorers(BaseModel, extra="forbid", frozen=True):
     """Scorers of responses of any kind; one that is left out does not score."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""

@@ -4,7 +4,8 @@ The program exits 0 when it fails, so nothing counts but the files that it wrote
 `*_results.json` has the figure of a task or group, `*_samples_TASK.jsonl` a line per sample; scores per sample count
 where they agree with the figure. A request that failed leaves a line without output tokens, whose score is the
 harness's for an empty answer: such a sample has no score here. Every task has a folder of its own; one with verified
-results is not run again."""
+results is not run again.
+"""
 
 import json
 import math

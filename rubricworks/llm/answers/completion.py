@@ -9,7 +9,8 @@ limit of tokens.
 
 Tokens are read under each of the names in use. Reasoning tokens are counted once. OpenAI has them within the
 completion's, xAI and Gemini's proxies beside them, and some report them only as part of the total; so what the total
-has beyond prompt and completion was written, too."""
+has beyond prompt and completion was written, too.
+"""
 
 import json
 from collections.abc import Sequence

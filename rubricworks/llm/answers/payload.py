@@ -6,7 +6,8 @@ stream was asked for. Some servers only stream; their events are put together to
 Gateways answer 200 before they know how a call ends, and put the error of a provider into the body: `error` alone or
 beside `choices` (OpenRouter, LiteLLM), in a choice, in a list (Gemini), as `base_resp` (MiniMax), or as the whole body
 (vLLM, FastAPI). Its inner code decides what to do: wait, ask again, or give up. A content filter's error, such as
-Azure's 400, is a refusal."""
+Azure's 400, is a refusal.
+"""
 
 import json
 import re

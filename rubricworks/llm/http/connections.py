@@ -6,7 +6,8 @@ server. Each request has a number in the header `X-Request-Id`, which some serve
 answer with another's number is refused, unless a gateway's cache repeats the answer to the same question.
 
 Timeouts have one timer per event loop instead of one per request: deadlines expire in the order in which the requests
-began, so only the first needs one. aiohttp's own total timeout is a tenth of the cost of a fast call."""
+began, so only the first needs one. aiohttp's own total timeout is a tenth of the cost of a fast call.
+"""
 
 import asyncio
 import email.utils

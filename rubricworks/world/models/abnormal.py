@@ -10,7 +10,8 @@ adversarial response evades: by jargon, symbols, a wrong selection, or, where it
 that would sway a scorer.
 
 `quality-judge-1` and `-2` assess text and notes by this world's rules and err on a stated share, each on a different
-one. `red-teamer` knows some attacks that work on weak judges and mixes them with attacks that work on nobody."""
+one. `red-teamer` knows some attacks that work on weak judges and mixes them with attacks that work on nobody.
+"""
 
 import json
 import random

@@ -8,7 +8,8 @@ the task: a caption, two lists of facts, or facts and an image. Each decision is
 `exam-writer` asks about the scene that it sees, `exam-taker` answers from a caption alone. Questions are about the
 shape, colour or size of the object at a place, about the number of objects and about the word, so that none reveals
 another one's answer. The taker believes the caption. If the caption leaves a question open, it selects "cannot answer"
-where that is an option, and guesses otherwise."""
+where that is an option, and guesses otherwise.
+"""
 
 import json
 import random

@@ -7,7 +7,8 @@ checklists: code can detect most of them, a majority of writers the others.
 
 The merger keeps the criteria that most candidates have, with their most common reference. It recognizes two wordings of
 one criterion, and drops criteria that are neither the answer nor a step towards it. It works from the candidates'
-words, with error rates of its own."""
+words, with error rates of its own.
+"""
 
 import json
 import random
@@ -15,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
 from rubricworks.world.scene.captions import SceneLike, describe
@@ -38,10 +39,8 @@ _OPTION = re.compile(r"(?:^|\s)([A-F])\s+")
 _VERIFIER = re.compile(r"^(\w+_verify)\(", re.MULTILINE)
 
 
-class ChecklistFaults(BaseModel):
+class ChecklistFaults(BaseModel, extra="forbid", frozen=True):
     """Probabilities, each per checklist."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     leaks: float = Field(default=0, ge=0, le=1)
     """The answer's criterion contains the answer."""

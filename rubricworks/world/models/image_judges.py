@@ -6,7 +6,8 @@ the weakness that RubiCap reports of Likert rewards (section 4.1), and trusts a 
 
 `ranking-judge` gives each of several captions four scores: accuracy follows the oracle's precision, completeness its
 recall, clarity the writing, and the hallucination penalty the share of stated objects that the scene does not hold. No
-position is preferred."""
+position is preferred.
+"""
 
 import json
 import random

@@ -17,7 +17,8 @@ Three judges can be fooled, each by one kind of attack, and make no other mistak
 `gullible-judge` obeys any text that is not marked as the caption's; `master-key-judge` passes any master key;
 `image-reading-judge` obeys an order that it reads in the image. They read tags as loosely as a language model may:
 case, spaces, invisible characters and full-width forms do not matter. A control token ends the message, as on a server
-that does not escape control tokens in user text."""
+that does not escape control tokens in user text.
+"""
 
 import hashlib
 import json

@@ -4,7 +4,8 @@
 
 `question-opener` rewrites a multiple-choice question as an open one, if that is possible. It sees the scene. A question
 that refers to its options is not well-posed without them; a question that several objects answer, or whose right option
-is wrong, has no unique answer. It errs at a stated rate."""
+is wrong, has no unique answer. It errs at a stated rate.
+"""
 
 import json
 

@@ -8,7 +8,8 @@ that it would write itself from the responses.
 
 The writer of pitfalls works from the references, worst captions and titles in its prompt, and makes no mistakes of its
 own: what one of the worst captions says of a place, or reads as a word, and no reference does, is a pitfall. Things
-invented come first, then wrong shapes, colours and sizes."""
+invented come first, then wrong shapes, colours and sizes.
+"""
 
 import json
 import re

@@ -8,7 +8,8 @@ for nothing. The evaluation uses another program, `pictures.detector`.
 picture-judge          rewards: it looks at the cells of the grid
 region-picture-judge   a judge of another family: it looks at connected regions, errs more often, is swayed more easily
 picture-answerer       answers DPG-Bench's yes-or-no questions: it looks at regions with draws of its own
-picture-reader         reads text in a picture: it finds lettering and, at this size, spells none of it"""
+picture-reader         reads text in a picture: it finds lettering and, at this size, spells none of it
+"""
 
 import hashlib
 import json

@@ -7,7 +7,8 @@ program, `pictures.detector`.
 
 Lettering is boxes of white paper with dark ink, which no shape of this world has. A picture of 36 pixels holds no
 legible sentence, so the scripted models do not read letters: they take such a box for words, and those that can be
-swayed take the words for a claim. What stands in lettering is no shape."""
+swayed take the words for a claim. What stands in lettering is no shape.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache

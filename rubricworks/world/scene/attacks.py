@@ -6,7 +6,8 @@ caption's tags, or the whole message. The weak judges fall for these and for not
 
 Evasions are RLR³'s two attacks that never name the answer (appendix B.4). Writers of abnormal responses use them, and
 weak scorers fall for them. They contain no number, no option letter and nothing that this world's parser takes for an
-object, so that a response made of them has no answer to extract."""
+object, so that a response made of them has no answer to extract.
+"""
 
 import json
 from typing import NamedTuple

@@ -5,7 +5,8 @@ captions swapped and averages, which cancels the judge's position bias at twice 
 
 A judge that reads nothing and always names the same position gives an even score against any model, so its verdicts
 look like a close race. Of comparisons without a tie, 20 in a row for one position happen to a judge without a bias once
-in half a million."""
+in half a million.
+"""
 
 import asyncio
 import hashlib
@@ -14,17 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Need,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatClient, ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
@@ -32,10 +25,8 @@ from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, Plann
 _ENOUGH = 20
 
 
-class PairwiseJudgment(BaseModel):
+class PairwiseJudgment(BaseModel, extra="forbid", frozen=True):
     """The judge's answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     reason: str
     judgment: Literal["A", "B", "Tie"]

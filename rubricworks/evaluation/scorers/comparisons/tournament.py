@@ -11,14 +11,7 @@ from itertools import takewhile
 from typing import ClassVar
 
 from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionTally, compare
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatError, ImageEndpoint
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.rubrics import Response
