@@ -20,7 +20,7 @@ from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, Plann
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
 
-_FIELD = "evaluation.scorers.caparena.baselines"
+_FIELD = "evaluation.scorers.arena.baselines"
 
 
 class CapArenaScorer(Scorer):
