@@ -21,9 +21,9 @@ from rubricworks.world.models.abnormal import (
     QUALITY_JUDGES,
     UNCHANGED_SHARE,
 )
-from rubricworks.world.models.roster import RLR3_MODELS
 from rubricworks.world.scene.attacks import has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import mentions
+from rubricworks.world.server import RLR3_MODELS
 
 COUNT = 300
 FAILURES = [

@@ -16,13 +16,13 @@ from rubricworks.grading import Exposure, Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import ErrorClass
 from rubricworks.world.models.scorers import SCORERS
+from rubricworks.world.scene.answers import write_response
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.questions import (
     Query,
     write_question,
 )
 from rubricworks.world.scene.render import render_png
-from rubricworks.world.scene.responses import write_response
 
 pytestmark = pytest.mark.slow
 

@@ -21,12 +21,12 @@ from rubricworks.verifiers import parse_verifier_call, run_verifier
 from rubricworks.verifiers.boxed import last_boxed
 from rubricworks.verifiers.calls import VerifierCall
 from rubricworks.world.chat import ChatRequest, section
+from rubricworks.world.scene.answers import call_of, credit_of, same_value, step_credit, value_text
 from rubricworks.world.scene.attacks import BLUFFS, CIRCUMLOCUTIONS
 from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
 from rubricworks.world.scene.parsing import Mention, mentions
 from rubricworks.world.scene.questions import LETTERS, other_answers, parse_question
 from rubricworks.world.scene.scene import CELLS, Scene, rng_of
-from rubricworks.world.scene.values import call_of, credit_of, same_value, step_credit, value_text
 
 INCONSISTENT_SHARE = 0.08
 """Share of answers whose annotation credits the answer though the text does not give it, half of them with a value."""

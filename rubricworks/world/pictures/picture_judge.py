@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.pictures.criteria import Check, parse_criterion
-from rubricworks.world.pictures.dpg_questions import check_of
+from rubricworks.world.pictures.criteria import Check, check_of, parse_criterion
 from rubricworks.world.pictures.drawing import read_pixels
 from rubricworks.world.pictures.picture_reading import (
     RELATION_TESTS,
