@@ -18,7 +18,6 @@ from rubricworks.policy.dead_letters import DeadLetters
 from rubricworks.policy.rewards.reward import Reward, Training, TrainingSize
 from rubricworks.policy.step_tables import StepTables
 from rubricworks.policy.training import prompt_rows
-from rubricworks.rl import select_rollouts
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.step_listener import step_listener
@@ -160,6 +159,8 @@ async def _reward(
 
 def _best(rewards_G: Sequence[float | None], keep: int) -> list[int]:
     """The `keep` highest rewards of a prompt, fewer if fewer were judged."""
+    from rubricworks.rl import select_rollouts
+
     return [at for at in select_rollouts(rewards_G, keep, top=keep) if rewards_G[at] is not None]
 
 
