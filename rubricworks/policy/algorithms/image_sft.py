@@ -14,9 +14,8 @@ from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
-from rubricworks.policy.dead_letters import DeadLetters
 from rubricworks.policy.rewards.reward import Reward, Training, TrainingSize
-from rubricworks.policy.step_tables import StepTables
+from rubricworks.policy.step_tables import DeadLetters, StepTables
 from rubricworks.policy.training import prompt_rows
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
@@ -166,7 +165,7 @@ def _best(rewards_G: Sequence[float | None], keep: int) -> list[int]:
 
 @contextmanager
 def _training(stage: PolicyStage, algorithm: str) -> Iterator[tuple[RunLog, StepTables]]:
-    from rubricworks.training.allocator import keep_freed_memory
+    from rubricworks.training.machine import keep_freed_memory
 
     if process_count() > 1:
         raise UserError(f"policy.algorithm {algorithm} of an image generator trains on one process; start one")
