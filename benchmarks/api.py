@@ -203,7 +203,7 @@ def reads(url: str, trained: int, has_tables: bool) -> dict[str, list[tuple[str,
     asked["all of these in turn"] = [group[n % len(group)] for n in range(100) for group in asked.values()]
     if has_tables:
         far = [f"{url}/api/v1/runs/{run}/{group}" for run, group in zip(some, groups, strict=True)]
-        asked["a group of another run each time"] = [("GET", one, None) for one in far]
+        asked["a group of another run each time"] = [("GET", address, None) for address in far]
     return asked
 
 
@@ -246,7 +246,7 @@ def main() -> None:
         ours = [sys.executable, "-m", "rubricworks.cli", "server"]
         subprocess.run([*ours, "migrate"], env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
         statements = (_RUNS, _SHARDS, _ROLLOUTS, _SUMS, _CRITERIA)
-        execute(f"{database}/platform", *(_filled(one, sizes) for one in statements))
+        execute(f"{database}/platform", *(_filled(statement, sizes) for statement in statements))
         execute(f"{database}/platform", *(_AS_STORED.format(*shard) for shard in shards), "VACUUM ANALYZE")
         print(f"{options.runs} runs, {options.rollouts} rollouts with scorecards; load {os.getloadavg()[0]:.1f}")
 

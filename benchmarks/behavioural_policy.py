@@ -93,8 +93,8 @@ class Policy:
     """Logits of each decision."""
 
     def __init__(self) -> None:
-        odds = {f"{size} {name}": one for size in SIZES for name, one in START.items()} | ALONE
-        self.logits = {name: np.log(np.array(one)) for name, one in odds.items()}
+        odds = {f"{size} {name}": share for size in SIZES for name, share in START.items()} | ALONE
+        self.logits = {name: np.log(np.array(share)) for name, share in odds.items()}
 
     def odds(self, name: str) -> Odds:
         odds = np.exp(self.logits[name] - self.logits[name].max())
@@ -102,7 +102,7 @@ class Policy:
 
     def caption(self, scene: Scene, rng: random.Random) -> tuple[str, dict[str, Odds]]:
         """A caption, and the gradient of its log-probability."""
-        gradient = {name: np.zeros_like(one) for name, one in self.logits.items()}
+        gradient = {name: np.zeros_like(logit) for name, logit in self.logits.items()}
 
         def choose(name: str) -> int:
             odds = self.odds(name)
@@ -114,7 +114,7 @@ class Policy:
         def say(name: str, right: str, values: Sequence[str]) -> str:
             choice = choose(name)
             return {RIGHT: f"{right} ", OMITTED: ""}.get(
-                choice, f"{rng.choice([one for one in values if one != right])} "
+                choice, f"{rng.choice([value for value in values if value != right])} "
             )
 
         sentences = []
@@ -140,13 +140,15 @@ def prompts_of(seed: int, *, lenient: bool) -> list[Prompt]:
         candidates = {f"Model {at}": text for at, text in enumerate(texts, start=1)}
         task = WriterTask((policy.caption(scene, rng)[0],), candidates, 3, "discriminative", guards=False)
         if written := write_rubric(task, lenient=lenient):
-            criteria = tuple(Criterion.model_validate(one) for one in written)
+            criteria = tuple(Criterion.model_validate(criterion) for criterion in written)
             prompts.append(Prompt(scene, texts, Rubric(criteria=criteria)))
     return prompts
 
 
 def credits_of(rubric: Rubric, text: str) -> list[float]:
-    return [float(judge_criterion(one.criterion, one.evaluation_rule, text)[0]) for one in rubric.criteria]
+    return [
+        float(judge_criterion(criterion.criterion, criterion.evaluation_rule, text)[0]) for criterion in rubric.criteria
+    ]
 
 
 def with_pitfalls(prompt: Prompt, policy: Policy, rng: random.Random) -> Prompt:
@@ -160,17 +162,19 @@ def with_pitfalls(prompt: Prompt, policy: Policy, rng: random.Random) -> Prompt:
     if not draft.pitfalls:
         return prompt
     written = [
-        Criterion(criterion=one.criterion, evaluation_rule=one.evaluation_rule, weight=one.weight)
-        for one in draft.pitfalls
+        Criterion(criterion=pitfall.criterion, evaluation_rule=pitfall.evaluation_rule, weight=pitfall.weight)
+        for pitfall in draft.pitfalls
     ]
     test = Rubric(criteria=tuple(written))
     faults = pitfall_faults(
         [credits_of(test, text) for text in prompt.references], [credits_of(test, text) for text in failures]
     )
-    kept = [
-        one.model_copy(update={"weight": -one.weight}) for one, fault in zip(written, faults, strict=True) if not fault
+    criteria = [
+        criterion.model_copy(update={"weight": -criterion.weight})
+        for criterion, fault in zip(written, faults, strict=True)
+        if not fault
     ]
-    return prompt._replace(rubric=add_pitfalls(rubric, kept, MOST))
+    return prompt._replace(rubric=add_pitfalls(rubric, criteria, MOST))
 
 
 def train(seed: int, prompts: Sequence[Prompt], variant: Variant, *, steps: int) -> Trained:
@@ -179,7 +183,7 @@ def train(seed: int, prompts: Sequence[Prompt], variant: Variant, *, steps: int)
     for step in range(steps):
         if variant.pitfalls_every and step and step % variant.pitfalls_every == 0:
             prompts = [with_pitfalls(prompt, policy, rng) for prompt in prompts]
-        total = {name: np.zeros_like(one) for name, one in policy.logits.items()}
+        total = {name: np.zeros_like(logit) for name, logit in policy.logits.items()}
         scores, trained = list[float](), 0
         order = rng.sample(prompts, len(prompts))
         for prompt in order[: PROMPTS * (1 + ROUNDS if variant.refill else 1)]:
@@ -215,30 +219,33 @@ def main() -> None:
     print(f"| {' | '.join([*columns, 'captions'])} |\n{'|---' * (len(columns) + 1)}|")
     plain: list[Trained] = []
     for variant in VARIANTS:
-        found = [
+        trainings = [
             train(seed, prompts_of(seed, lenient=variant.lenient), variant, steps=arguments.steps) for seed in seeds
         ]
         if variant.name == "plain":
-            plain = found
-        print(_line(variant, found, plain), flush=True)
+            plain = trainings
+        print(_line(variant, trainings, plain), flush=True)
 
 
-def _line(variant: Variant, found: Sequence[Trained], plain: Sequence[Trained]) -> str:
-    levels = [target(one.quality) for one in plain]
+def _line(variant: Variant, trainings: Sequence[Trained], plain: Sequence[Trained]) -> str:
+    levels = [target(trained.quality) for trained in plain]
     # A training that never gets there counts as one step more than it had.
     steps, plain_steps = (
-        [steps_to(level, one.quality) or len(one.quality) + 1 for level, one in zip(levels, several, strict=True)]
-        for several in (found, plain)
+        [
+            steps_to(level, trained.quality) or len(trained.quality) + 1
+            for level, trained in zip(levels, several, strict=True)
+        ]
+        for several in (trainings, plain)
     )
-    ends, plain_ends = ([fmean(one.quality[-LAST:]) for one in several] for several in (found, plain))
-    invents, plain_invents = ([one.invents for one in several] for several in (found, plain))
+    ends, plain_ends = ([fmean(trained.quality[-LAST:]) for trained in several] for several in (trainings, plain))
+    invents, plain_invents = ([trained.invents for trained in several] for several in (trainings, plain))
     measured = [(steps, plain_steps, 0), (ends, plain_ends, 3), (invents, plain_invents, 2)]
     cells = [
-        f"{fmean(values):.{digits}f}" + ("" if found is plain else f", {_beside(values, others, max(digits, 1))}")
+        f"{fmean(values):.{digits}f}" + ("" if trainings is plain else f", {_beside(values, others, max(digits, 1))}")
         for values, others, digits in measured
     ]
     writer, division = "lenient" if variant.lenient else "strict", {"group": "deviation", "none": "1"}[variant.scale]
-    drawn = fmean(one.captions for one in found)
+    drawn = fmean(trained.captions for trained in trainings)
     return f"| {writer} | {division} | {variant.name} | {' | '.join(cells)} | {drawn:,.0f} |"
 
 

@@ -45,7 +45,7 @@ def colocated_run(finished: Path, out: Path, *changes: str) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="folder of a finished quickstart")
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="a change, such as policy.algorithm.steps=20")
+    parser.add_argument("--set", dest="changes", action="append", default=[], help="change, such as seed=2")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scores = colocated_run(arguments.run.resolve(), Path(folder) / "colocated", *arguments.changes)

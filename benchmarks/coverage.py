@@ -65,7 +65,8 @@ def run_arm(number: int, seed: int, steps: int, runs: Path) -> dict[str, Any]:
         if (runs / name / "recipe.yaml").exists():
             _rubricworks("run", "--runs", runs, "--resume", name)
         else:
-            settings = {"seed": seed, "policy.algorithm.steps": steps, "evaluation.decodings": "[greedy]"} | ARMS[number].changes
+            settings = {"seed": seed, "policy.algorithm.steps": steps, "evaluation.decodings": "[greedy]"}
+            settings |= ARMS[number].changes
             changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
             finished = sorted(folder.parent.name for folder in runs.glob(f"seed{seed}-*/summary.json"))
             shared = ["--reuse", finished[0]] if finished else []

@@ -104,8 +104,8 @@ def direct_step(flow: PixelFlow, prompts: list[str]) -> Callable[[], None]:
         optimizer.step()
         optimizer.zero_grad()
         with torch.no_grad():
-            for one, other in zip(old.parameters(), model.parameters(), strict=True):
-                one.lerp_(other, 0.5)
+            for parameter, other in zip(old.parameters(), model.parameters(), strict=True):
+                parameter.lerp_(other, 0.5)
 
     return step
 

@@ -67,7 +67,9 @@ def main() -> None:
 
 def rows_of(scenes: int, seed: int) -> list[ProbeRow]:
     planted = planted_rubrics(scenes, seed=seed, clean=1.0)
-    return [ProbeRow(one.entry.to_sample(), text, one.entry.rubric) for one in planted for text in one.captions]
+    return [
+        ProbeRow(rubric.entry.to_sample(), text, rubric.entry.rubric) for rubric in planted for text in rubric.captions
+    ]
 
 
 def cascades(url: str, by_seed: Sequence[list[ProbeRow]]) -> None:
@@ -75,32 +77,32 @@ def cascades(url: str, by_seed: Sequence[list[ProbeRow]]) -> None:
     truths = [truth_of(rows) for rows in by_seed]
     cheap, strong = Endpoint(url=url, model="cheap-judge", **CHEAP), Endpoint(url=url, model="judge", **STRONG)
     alone = {
-        name: [grade([endpoint], rows, lambda one: Grader(one)) for rows in by_seed]
+        name: [grade([endpoint], rows, lambda client: Grader(client)) for rows in by_seed]
         for name, endpoint in (("cheap", cheap), ("strong", strong))
     }
     joined = {f"below {below:g}": [cascade([cheap, strong], rows, below) for rows in by_seed] for below in LIMITS}
     print("| judges | right verdicts | mean | criteria asked twice | cost of the strong one alone |")
     print("|---|---|---|---|---|")
-    dearest = fmean(one.dollars for one in alone["strong"])
+    dearest = fmean(grading.dollars for grading in alone["strong"])
     for name, graded in (("cheap", alone["cheap"]), *joined.items(), ("strong", alone["strong"])):
-        right = [share_right(one.cards, truth) for one, truth in zip(graded, truths, strict=True)]
-        twice = f"{fmean(one.strong_criteria for one in graded):.0%}" if name in joined else "-"
-        each = ", ".join(f"{100 * one:.1f}" for one in right)
-        cost = fmean(one.dollars for one in graded) / dearest
-        print(f"| {name} | {each} % | {interval([100 * one for one in right])} | {twice} | {cost:.0%} |")
-    soft = [grade([cheap], rows, lambda one: Grader(one, credits="logprob")) for rows in by_seed]
+        right = [share_right(grading.cards, truth) for grading, truth in zip(graded, truths, strict=True)]
+        twice = f"{fmean(grading.strong_criteria for grading in graded):.0%}" if name in joined else "-"
+        each = ", ".join(f"{100 * share:.1f}" for share in right)
+        cost = fmean(grading.dollars for grading in graded) / dearest
+        print(f"| {name} | {each} % | {interval([100 * share for share in right])} | {twice} | {cost:.0%} |")
+    soft = [grade([cheap], rows, lambda client: Grader(client, credits="logprob")) for rows in by_seed]
     for name, graded in (("log-probability credits", soft), ("zeros and ones", alone["cheap"])):
-        errors = [squared_error(one.cards, truth) for one, truth in zip(graded, truths, strict=True)]
+        errors = [squared_error(grading.cards, truth) for grading, truth in zip(graded, truths, strict=True)]
         print(f"mean squared error of the cheap judge's {name}: {interval(errors, 3)}")
 
 
 def calls(url: str, by_seed: Sequence[list[ProbeRow]]) -> None:
     """One call for all criteria of a response, and one for each."""
     judge = Endpoint(url=url, model="judge", **STRONG)
-    one = [grade([judge], rows, lambda client: Grader(client)) for rows in by_seed]
+    whole = [grade([judge], rows, lambda client: Grader(client)) for rows in by_seed]
     each = [grade([judge], rows, lambda client: Grader(client, call_per="criterion")) for rows in by_seed]
-    ratios = [b.dollars / a.dollars for a, b in zip(one, each, strict=True)]
-    print(f"\ncalls, one per response: {[a.calls for a in one]}; one per criterion: {[b.calls for b in each]}")
+    ratios = [b.dollars / a.dollars for a, b in zip(whole, each, strict=True)]
+    print(f"\ncalls, one per response: {[a.calls for a in whole]}; one per criterion: {[b.calls for b in each]}")
     print(f"dollars, times those of one per response: {interval(ratios, 2)}")
 
 
@@ -109,7 +111,9 @@ def corrections(seeds: Sequence[int], scenes: int) -> None:
     print("\n| verdicts | as judged | corrected | difference |\n|---|---|---|---|")
     for draws in DRAWS:
         pairs = [effect(seed, draws=draws, scenes=scenes) for seed in seeds]
-        plain, corrected = (", ".join(f"{one:.3f}" for one in column) for column in zip(*pairs, strict=True))
+        plain, corrected = (
+            ", ".join(f"{correlation:.3f}" for correlation in column) for column in zip(*pairs, strict=True)
+        )
         print(f"| mean of {draws} | {plain} | {corrected} | {interval([b - a for a, b in pairs], 3)} |")
 
 
@@ -123,7 +127,7 @@ def cascade(endpoints: Sequence[Endpoint], rows: Sequence[ProbeRow], below: floa
 
 def grade(endpoints: Sequence[Endpoint], rows: Sequence[ProbeRow], make: Callable[..., Grader | Cascade]) -> Graded:
     async def run() -> Graded:
-        clients = [ChatClient(one) for one in endpoints]
+        clients = [ChatClient(endpoint) for endpoint in endpoints]
         grader = make(*clients)
         slots = asyncio.Semaphore(32)
 
@@ -137,7 +141,7 @@ def grade(endpoints: Sequence[Endpoint], rows: Sequence[ProbeRow], make: Callabl
         verdicts = [verdict for card in cards for verdict in card.verdicts]
         decided = fmean(float(verdict.confidence is None) for verdict in verdicts) if len(clients) > 1 else 0.0
         totals = [client.totals for client in clients]
-        return Graded(cards, sum(one.calls for one in totals), sum(one.cost for one in totals), decided)
+        return Graded(cards, sum(total.calls for total in totals), sum(total.cost for total in totals), decided)
 
     return asyncio.run(run())
 
@@ -168,9 +172,9 @@ def squared_error(cards: Sequence[Scorecard], truth: Sequence[float]) -> float:
 
 def interval(values: Sequence[float], digits: int = 1) -> str:
     """Mean over seeds, with Student's interval."""
-    one = t_interval(values)
-    bounds = "" if one.low is None else f" [{one.low:.{digits}f}, {one.high:.{digits}f}]"
-    return f"{one.value:.{digits}f}{bounds}"
+    mean = t_interval(values)
+    bounds = "" if mean.low is None else f" [{mean.low:.{digits}f}, {mean.high:.{digits}f}]"
+    return f"{mean.value:.{digits}f}{bounds}"
 
 
 if __name__ == "__main__":

@@ -107,9 +107,9 @@ def differences(
     f1 = t_interval([held_out(folder_of(runs, s, arm))[1] - held_out(folder_of(runs, s, other))[1] for s in seeds])
     parts = [f"oracle F1 {signed(f1, 3)}"]
     steps = [
-        tuple(steps_to(target(qualities[seed, ""]), qualities[seed, one]) for one in (arm, other)) for seed in seeds
+        tuple(steps_to(target(qualities[seed, ""]), qualities[seed, name]) for name in (arm, other)) for seed in seeds
     ]
-    reached = [one - two for one, two in steps if one is not None and two is not None]
+    reached = [mine - others for mine, others in steps if mine is not None and others is not None]
     if reached:
         missing = len(seeds) - len(reached)
         note = f" ({missing} of {len(seeds)} seeds never got there)" if missing else ""
@@ -117,10 +117,10 @@ def differences(
     return "; ".join(parts)
 
 
-def signed(one: Interval, digits: int) -> str:
+def signed(interval: Interval, digits: int) -> str:
     """A mean difference with its bounds."""
-    bounds = "" if one.low is None else f" [{one.low:+.{digits}f}, {one.high:+.{digits}f}]"
-    return f"{one.value:+.{digits}f}{bounds}"
+    bounds = "" if interval.low is None else f" [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
+    return f"{interval.value:+.{digits}f}{bounds}"
 
 
 if __name__ == "__main__":

@@ -167,7 +167,10 @@ def main() -> None:
                 killed = Path(folder) / "killed"
                 moments = kill_and_resume(tars, url, killed, wall, options.kills, seed=1)
                 verdict = "the same bytes" if digest(killed) == digest(run) else "OTHER BYTES"
-                print(f"killed after {', '.join(f'{one:.1f}' for one in moments)} s and resumed: {verdict}", flush=True)
+                print(
+                    f"killed after {', '.join(f'{moment:.1f}' for moment in moments)} s and resumed: {verdict}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from rubricworks.world.scene.rules import holds, parse_rule
 def main() -> None:
     run, count = Path(sys.argv[1]), int(sys.argv[2])
     drawn = random.Random(1).sample(captions(run), count)
-    rubrics = {one.sample_id: one.rubric for one in read_rubric_set(str(run / "synthesize_rubrics"), note=str)}
+    rubrics = {entry.sample_id: entry.rubric for entry in read_rubric_set(str(run / "synthesize_rubrics"), note=str)}
     sheet = csv.writer(sys.stdout)
     sheet.writerow(["sample_id", "response", "criterion", "label"])
     for sample_id, caption in drawn:
@@ -32,13 +32,13 @@ def main() -> None:
 
 def captions(run: Path) -> list[tuple[str, str]]:
     """Sample and caption of each rollout that says something, once; a label cannot name an empty caption."""
-    found = {}
+    captions_by_sample = {}
     for row in read_rows(run / "train_policy" / "scorecards", columns=["scorecard"]):
         card = Scorecard.model_validate_json(row["scorecard"])
         assert card.response.text is not None, "captions are text"
         if card.response.text.strip():
-            found[card.sample_id, card.response.text] = None
-    return list(found)
+            captions_by_sample[card.sample_id, card.response.text] = None
+    return list(captions_by_sample)
 
 
 if __name__ == "__main__":

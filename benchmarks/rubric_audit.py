@@ -36,11 +36,11 @@ def main() -> None:
             _measure(wording, count, seeds, url, folder)
         server.send_signal(signal.SIGTERM)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(f"CPU: {sum(one.ru_utime + one.ru_stime for one in used):.0f} s, the scripted models' among them")
+    print(f"CPU: {sum(usage.ru_utime + usage.ru_stime for usage in used):.0f} s, the scripted models' among them")
 
 
 def _measure(wording: Wording, count: int, seeds: list[int], url: str, folder: Path) -> None:
-    planted_count, found, right, wrong = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    planted_count, caught, right, wrong = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     gameable = {name: Counter[tuple[bool, bool]]() for name in OF_RUBRICS}
     for seed in seeds:
         planted = planted_rubrics(count, seed=seed, wording=wording)
@@ -54,17 +54,17 @@ def _measure(wording: Wording, count: int, seeds: list[int], url: str, folder: P
             f"{1 - counted.precision:.1%} of all flags, gone {gone}; flagged {audit.flagged.value:.0%} → "
             f"{fixes.audit.flagged.value:.0%}, gap {audit.gap.value:.2f} → {fixes.audit.gap.value:.2f}; {seconds:.0f} s"
         )
-        planted_count, found = planted_count + faults, found + counted.found
+        planted_count, caught = planted_count + faults, caught + counted.found
         right, wrong = right + counted.right, wrong + counted.wrong
         for name, outcomes in _gameable(planted, audit).items():
             gameable[name] += outcomes
     for name in FAULTS:
         print(
-            f"{name:<14} found {_share(found[name], planted_count[name])}; others right {right[name]}, wrong "
+            f"{name:<14} found {_share(caught[name], planted_count[name])}; others right {right[name]}, wrong "
             f"{wrong[name]}"
         )
-    flags = found.total() + right.total() + wrong.total()
-    print(f"recall {_share(found.total(), planted_count.total())}; precision {_share(flags - wrong.total(), flags)}")
+    flags = caught.total() + right.total() + wrong.total()
+    print(f"recall {_share(caught.total(), planted_count.total())}; precision {_share(flags - wrong.total(), flags)}")
     for name, outcomes in gameable.items():
         both = outcomes[True, True]
         print(
@@ -76,10 +76,10 @@ def _measure(wording: Wording, count: int, seeds: list[int], url: str, folder: P
 def _gameable(planted: list[PlantedRubric], audit: RubricAudit) -> dict[str, Counter[tuple[bool, bool]]]:
     """Flag of rubrics → number of rubrics by (gameable so by the rules themselves, flagged)."""
     outcomes = {name: Counter[tuple[bool, bool]]() for name in OF_RUBRICS}
-    for at, (one, finding) in enumerate(zip(planted, audit.findings, strict=True)):
+    for at, (rubric, finding) in enumerate(zip(planted, audit.findings, strict=True)):
         names = {flag.flag for flag in finding.flags}
         for name in OF_RUBRICS:
-            true = is_true(name, "", one.entry.rubric, one.captions, others_of(planted, at))
+            true = is_true(name, "", rubric.entry.rubric, rubric.captions, others_of(planted, at))
             outcomes[name][true, name in names] += 1
     return outcomes
 

@@ -55,9 +55,9 @@ def write_runs(runs: int, trained: int, each: int) -> list[tuple[str, int, datet
         for _ in writers.map(write, range(runs)):
             pass
     return [
-        (f"run-{number:06}", one.size, one.modified)
+        (f"run-{number:06}", item.size, item.modified)
         for number in range(trained)
-        for one in bucket.below(f"run-{number:06}").objects(f"{STAGE}/rollouts/")
+        for item in bucket.below(f"run-{number:06}").objects(f"{STAGE}/rollouts/")
     ]
 
 
@@ -81,8 +81,8 @@ def _shard(table: str, each: int) -> bytes:
         rows.append({**place, "reward": row % 10 / 9.0, "tokens": 40, "advantage": row % 7 - 3.0})
         rows[-1] |= {"judge": "judge", "scorecard": json.dumps(card)}
     columns = ("tokens", "advantage") if table == "rollouts" else ("judge", "scorecard")
-    kept = ("step", "sample_id", "response", "reward", *columns)
-    return to_parquet(table_from_rows(table, [{name: row[name] for name in kept} for row in rows]))
+    names = ("step", "sample_id", "response", "reward", *columns)
+    return to_parquet(table_from_rows(table, [{name: row[name] for name in names} for row in rows]))
 
 
 def _create_bucket(address: str, reached: Mapping[str, str]) -> None:

@@ -53,9 +53,9 @@ class PullRequests:
         """The pull request of a promotion, made unless it is there."""
         branch = f"promotion-{message.promotion}"
         owner = self._url.rsplit("/", 2)[1]
-        found = self._call("GET", f"pulls?state=all&head={quote(f'{owner}:{branch}')}")
-        if found:
-            return self._call("GET", f"pulls/{found[0]['number']}")
+        pulls = self._call("GET", f"pulls?state=all&head={quote(f'{owner}:{branch}')}")
+        if pulls:
+            return self._call("GET", f"pulls/{pulls[0]['number']}")
         base = self._call("GET", "")["default_branch"]
         if self._call("GET", f"git/ref/heads/{branch}") is None:
             head = self._call("GET", f"git/ref/heads/{base}")["object"]["sha"]
@@ -75,8 +75,8 @@ class PullRequests:
 
 def require_live(argocd: str, application: str, token: str, revision: str) -> None:
     """Raise a UserError unless the application runs a revision and is healthy."""
-    found = call("GET", f"{argocd}/api/v1/applications/{quote(application, safe='')}", token) or {}
-    status = found.get("status", {})
+    state = call("GET", f"{argocd}/api/v1/applications/{quote(application, safe='')}", token) or {}
+    status = state.get("status", {})
     sync, health = status.get("sync", {}), status.get("health", {}).get("status")
     if (sync.get("status"), sync.get("revision"), health) != ("Synced", revision, "Healthy"):
         raise UserError(

@@ -14,4 +14,4 @@ if __name__ == "__main__":
     experiment = mlflow.set_experiment("captions").experiment_id
     for judge in criterion_judges(Rubric(criteria=(cat, dog)), model="openai:/gpt-5-mini"):
         judge.register(experiment_id=experiment)
-    print([one.name for one in list_scorers(experiment_id=experiment)])
+    print([scorer.name for scorer in list_scorers(experiment_id=experiment)])

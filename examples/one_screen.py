@@ -56,7 +56,7 @@ async def write_rubrics(url: str, samples: list[Sample], student_captions: list[
         return (await writer.write(sample, committee, [student_caption])).rubric.model_dump_json()
 
     rubrics = await asyncio.gather(*map(write, samples, student_captions))
-    await asyncio.gather(*(one.close() for one in (client, *teachers)))
+    await asyncio.gather(*(teacher.close() for teacher in (client, *teachers)))
     return rubrics
 
 

@@ -33,7 +33,7 @@ def facts(sentence):
 def matching(responses, samples, rubric, **columns):
     rewards = []
     for text, criteria in zip(responses, rubric, strict=True):
-        asked = set().union(*(facts(one["criterion"].lower()) for one in json.loads(criteria)["criteria"]))
+        asked = set().union(*(facts(criterion["criterion"].lower()) for criterion in json.loads(criteria)["criteria"]))
         said = set().union(*(facts(sentence) for sentence in text.lower().split(".")))
         rewards.append(2 * len(asked & said) / (len(asked) + len(said)) if asked else None)
     return rewards

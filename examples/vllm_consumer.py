@@ -104,7 +104,7 @@ def start_again(url: str, model: str, restart: list[str]) -> None:
 def served(url: str) -> dict[str, str]:
     """Models that vLLM lists, with the folder of each."""
     with urllib.request.urlopen(f"{url}/v1/models", timeout=30) as answer:
-        return {one["id"]: one.get("root") or "" for one in json.load(answer)["data"]}
+        return {model["id"]: model.get("root") or "" for model in json.load(answer)["data"]}
 
 
 def call(url: str, action: str, body: dict[str, str]) -> None:

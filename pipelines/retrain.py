@@ -32,10 +32,10 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         find_new_samples_config: JSON of the stage's configuration, as for every `_config` below.
     """
     search = find_new_samples(config=find_new_samples_config, run=run)
-    pipeline, found, configs = search.outputs["Output"], search.outputs["found"], search.outputs["configs"]
+    pipeline, new_samples, configs = search.outputs["Output"], search.outputs["found"], search.outputs["configs"]
 
     with dsl.If(pipeline == "rubicap", name="rubicap"):
-        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=new_samples))
         rubicap_outputs = rubicap_policy(run, *[configs] * 6)
         scores = score(
             config=configs,
@@ -48,14 +48,14 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         challenge(
             config=challenge_config,
             run=run,
-            found=found,
+            found=new_samples,
             scores=output_of(scores),
             policy=rubicap_outputs.policy,
             samples=rubicap_outputs.samples,
         )
 
     with dsl.If(pipeline == "balcaprl", name="balcaprl"):
-        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=new_samples))
         balcaprl_outputs = balcaprl_policy(run, *[configs] * 6)
         scores = score(
             config=configs,
@@ -68,14 +68,14 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         challenge(
             config=challenge_config,
             run=run,
-            found=found,
+            found=new_samples,
             scores=output_of(scores),
             policy=balcaprl_outputs.policy,
             samples=balcaprl_outputs.images,
         )
 
     with dsl.If(pipeline == "rlr3", name="rlr3"):
-        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=found))
+        champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=new_samples))
         rlr3_outputs = rlr3_policy(run, *[configs] * 6)
         answers = output_of(
             score(
@@ -90,7 +90,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
         challenge(
             config=challenge_config,
             run=run,
-            found=found,
+            found=new_samples,
             scores=answers,
             policy=answers,
             samples=rlr3_outputs.questions,

@@ -37,7 +37,9 @@ class SubmissionBody(Body):
     state: Literal["starting", "going", "stopping", "ended"] = Field(
         description="Of the process here; a run on Kubeflow is `going` until it is stopped"
     )
-    overrides: list[str] = Field(description="Fields changed beside the recipe", examples=[["policy.algorithm.steps=50"]])
+    overrides: list[str] = Field(
+        description="Fields changed beside the recipe", examples=[["policy.algorithm.steps=50"]]
+    )
     arm: str | None
     submitted_by: str = Field(examples=["ada"])
     submitted_at: datetime

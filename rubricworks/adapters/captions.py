@@ -154,7 +154,7 @@ class CaptionRewards:
         if self.sink is not None:
             self.sink(grades)
         if log_metric := columns.get("log_metric"):
-            log_metric("captions/unjudged", sum(one is None for one in rewards) / max(len(rewards), 1))
+            log_metric("captions/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
             log_metric("captions/gated", sum(shut) / max(len(shut), 1))
         return rewards
 

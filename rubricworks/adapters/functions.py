@@ -59,7 +59,9 @@ class FunctionReward:
             for completion, sample in zip(completions, samples, strict=True)
         ]
         try:
-            values = self.function([one if one.text is None else one.text for one in responses], samples, **columns)
+            values = self.function(
+                [response if response.text is None else response.text for response in responses], samples, **columns
+            )
             if inspect.isawaitable(values):
                 values = await values
         except Exception as error:
@@ -127,7 +129,11 @@ def _columns_by_name(function: Any) -> list[str]:
         parameters = list(inspect.signature(function).parameters.values())[2:]
     except (TypeError, ValueError):
         return []
-    return [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
 
 
 def import_function(name: str) -> Any:

@@ -55,11 +55,11 @@ def _score(sample_id: str, output: str, label: str, rubric: str) -> tuple[Scorec
     scoring, criteria = _parse(label, rubric)
     check = check_answer(output, scoring, criteria)
     verdicts = tuple(
-        Verdict(criterion=criterion.criterion, credit=one.score)
-        for criterion, one in zip(criteria.criteria, check.criteria, strict=True)
+        Verdict(criterion=criterion.criterion, credit=scored.score)
+        for criterion, scored in zip(criteria.criteria, check.criteria, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response=output, judge="label", verdicts=verdicts)
-    return card, genrm_reward(check.valid, [one.score for one in check.criteria], check.surplus)
+    return card, genrm_reward(check.valid, [scored.score for scored in check.criteria], check.surplus)
 
 
 @lru_cache(maxsize=4096)

@@ -53,7 +53,7 @@ class ImageScoreReward:
             )
         )
         if log_metric := columns.get("log_metric"):
-            log_metric("image_score_reward/unjudged", sum(one is None for one in rewards) / max(len(rewards), 1))
+            log_metric("image_score_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
         return list(rewards)
 
     async def _reward(self, sample: Sample, response: Response) -> float | None:

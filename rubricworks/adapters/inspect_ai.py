@@ -45,13 +45,13 @@ def rubric_scorer(grader: Grader, rubric_key: str = "rubric", view: View = "last
         graded = answer if view == "last_reply" else _turns(_reply(state))
         scores = await reward.score([asked], [graded], **columns)
         (value,), (card,) = scores.rewards, scores.scorecards
-        reasons = "\n".join(f"{one.criterion}: {one.reasoning}" for one in card.verdicts)
+        reasons = "\n".join(f"{verdict.criterion}: {verdict.reasoning}" for verdict in card.verdicts)
         metadata: dict[str, Any] = {
             "judge": card.judge,
-            "credits": {one.criterion: one.credit for one in card.verdicts},
+            "credits": {verdict.criterion: verdict.credit for verdict in card.verdicts},
         }
         if value is None:
-            metadata["error"] = next(one.error.value for one in card.verdicts if one.error is not None)
+            metadata["error"] = next(verdict.error.value for verdict in card.verdicts if verdict.error is not None)
             return Score.unscored(reason=_REASON, answer=answer, explanation=reasons, metadata=metadata)
         return Score(value=value, answer=answer, explanation=reasons, metadata=metadata)
 
@@ -60,8 +60,10 @@ def rubric_scorer(grader: Grader, rubric_key: str = "rubric", view: View = "last
 
 def _reply(state: TaskState) -> Sequence[ChatMessage]:
     """Messages of a conversation from the model's first one on; those of the sample's input are not its own."""
-    given = 0 if isinstance(state.input, str) else sum(isinstance(one, ChatMessageAssistant) for one in state.input)
-    replies = [at for at, one in enumerate(state.messages) if isinstance(one, ChatMessageAssistant)]
+    given = (
+        0 if isinstance(state.input, str) else sum(isinstance(message, ChatMessageAssistant) for message in state.input)
+    )
+    replies = [at for at, message in enumerate(state.messages) if isinstance(message, ChatMessageAssistant)]
     return state.messages[replies[given] :] if len(replies) > given else []
 
 

@@ -73,4 +73,4 @@ def _reference_answer(value: Any) -> str | None:
     """The answer as words; several right ones, as of data sets that asked many people, each once."""
     value = value.tolist() if hasattr(value, "tolist") else value  # numpy's
     answers = value if isinstance(value, list | tuple) else [value]
-    return "; ".join(dict.fromkeys(str(one) for one in answers if one not in (None, ""))) or None
+    return "; ".join(dict.fromkeys(str(answer) for answer in answers if answer not in (None, ""))) or None

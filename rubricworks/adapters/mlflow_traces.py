@@ -84,7 +84,9 @@ def criterion_name(name: str, title: str) -> str:
     whole = f"{name}/{title}"
     if len(whole) <= _MAX_NAME_CHARS and validate_param_and_metric_name(whole) and not path_not_unique(whole):
         return whole
-    admitted = "".join(one if one != "/" and validate_param_and_metric_name(one) else " " for one in title)
+    admitted = "".join(
+        character if character != "/" and validate_param_and_metric_name(character) else " " for character in title
+    )
     digest = hashlib.sha256(title.encode()).hexdigest()[:8]
     beginning = f"{name}/{' '.join(admitted.split())}"[: _MAX_NAME_CHARS - len(digest) - 1]
     return f"{beginning.rstrip()} {digest}"

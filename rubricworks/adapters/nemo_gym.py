@@ -93,9 +93,9 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
         scores = await self.reward.score([[*instructions, *turns]], [list(_turns(body.response.output))], **columns)
         reward, card = scores.rewards[0], scores.scorecards[0]
         if reward is None:
-            failed = next(one for one in card.verdicts if one.error is not None)
+            failed = next(verdict for verdict in card.verdicts if verdict.error is not None)
             raise JudgeError(f"{failed.criterion!r} could not be judged ({failed.error}): {failed.reasoning}")
-        credits = {f"criterion/{one.criterion}": one.credit for one in card.verdicts}
+        credits = {f"criterion/{verdict.criterion}": verdict.credit for verdict in card.verdicts}
         return RubricVerifyResponse(**body.model_dump(), **credits, reward=reward)
 
 

@@ -74,7 +74,7 @@ class RubricGrade(vf.Judge[Any, RubricGradeConfig]):  # type: ignore[misc, unuse
             credit = math.nan if verdict.credit is None else verdict.credit
             trace.record_metric(f"{self.reward_name}/{verdict.criterion}", credit)
         if (reward := scores.rewards[0]) is None:
-            failed = next(one for one in scores.scorecards[0].verdicts if one.error is not None)
+            failed = next(verdict for verdict in scores.scorecards[0].verdicts if verdict.error is not None)
             raise UserError(f"{failed.criterion!r} could not be judged ({failed.error}): {failed.reasoning}")
         return reward
 

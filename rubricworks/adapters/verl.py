@@ -225,7 +225,7 @@ def _reward_fields(reward: float, verdicts: Mapping[str, Any], *, judged: bool) 
 def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> dict[str, Any]:
     """Verdicts as JSON, and the mean credit of the criteria of each name; NaN without one."""
     fields: dict[str, Any] = {
-        "verdicts": json.dumps({one.criterion: one.credit for one in card.verdicts}, ensure_ascii=False)
+        "verdicts": json.dumps({verdict.criterion: verdict.credit for verdict in card.verdicts}, ensure_ascii=False)
     }
     for name in names:
         credits = [

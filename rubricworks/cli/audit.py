@@ -90,7 +90,7 @@ def audit(
             raise UserError("abnormal responses need --generator, and --quality-judge twice; or take --from an audit")
         generation = {
             "generator": model(generator, 4096),
-            "quality_judges": tuple(model(one) for one in quality),
+            "quality_judges": tuple(model(name) for name in quality),
             "red_team": model(red_team, 4096) if red_team else None,
             "per_category": per_category,
             "regular": regular,

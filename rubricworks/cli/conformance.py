@@ -68,7 +68,7 @@ def conformance(
             columns = _columns(row)
             findings = check_reward(_reward(target, columns), judge, columns, wait_s=wait_s)
     click.echo(_markdown(name, findings) if markdown else _table(name, findings))
-    context.exit(0 if all(one.outcome.keeps for one in findings) else 1)
+    context.exit(0 if all(finding.outcome.keeps for finding in findings) else 1)
 
 
 def _peer(name: str) -> Trainer:
@@ -117,10 +117,10 @@ def _mark(finding: Finding) -> str:
 
 def _table(name: str, findings: Sequence[Finding]) -> str:
     lines = [name]
-    for one in findings:
-        lines.append(f"{_mark(one):<5}{one.case:<18}{one.outcome.value:<14}{one.seen}")
-        lines.append(f"{'':<5}{one.story}{f' ({one.line})' if one.line else ''}")
-    failed = sum(not one.outcome.keeps for one in findings)
+    for finding in findings:
+        lines.append(f"{_mark(finding):<5}{finding.case:<18}{finding.outcome.value:<14}{finding.seen}")
+        lines.append(f"{'':<5}{finding.story}{f' ({finding.line})' if finding.line else ''}")
+    failed = sum(not finding.outcome.keeps for finding in findings)
     return "\n".join([*lines, f"{len(findings) - failed} of {len(findings)} cases: no failure becomes a number"])
 
 
@@ -129,7 +129,7 @@ def _markdown(name: str, findings: Sequence[Finding]) -> str:
         f"| {name} | case | outcome | advantages, the unjudged in brackets | decided at |",
         "|---|---|---|---|---|",
     ]
-    for one in findings:
-        place = f"`{one.line}`" if one.line else ""
-        lines.append(f"| {_mark(one)} | {one.case} | {one.outcome.value} | `{one.seen}` | {place} |")
+    for finding in findings:
+        place = f"`{finding.line}`" if finding.line else ""
+        lines.append(f"| {_mark(finding)} | {finding.case} | {finding.outcome.value} | `{finding.seen}` | {place} |")
     return "\n".join(lines)

@@ -73,7 +73,7 @@ def parse_prices(text: str) -> dict[str, float]:
         UserError: the text is not two or three numbers.
     """
     try:
-        values = [float(one) for one in text.split(",")]
+        values = [float(part) for part in text.split(",")]
     except ValueError:
         values = []
     if len(values) not in (2, 3) or not all(0 <= value < float("inf") for value in values):

@@ -72,15 +72,17 @@ def push(
     for left_out in files.left_out:
         click.echo(f"note: {left_out} stays here: no safetensors, configuration or tokenizer", err=True)
     results = published_results(model, on_the_hub, scale)
-    texts = {CARD: published_card(model, [one.task for one in on_the_hub]), **results}
+    texts = {CARD: published_card(model, [benchmark.task for benchmark in on_the_hub]), **results}
     label = f"the model of {model.run.name}, stage {model.stage}"
     if out is not None:
         write_published(model, files.chosen, out, texts=texts, copy=True)
         click.echo(f"{out}: {label}, {len(files.chosen) + len(texts)} files, not uploaded")
         return
-    for one in on_the_hub:
-        if one.task_id not in (tasks := benchmark_tasks(one.dataset, one.revision)):
-            raise UserError(f"{one.dataset}: no task {one.task_id!r} in its eval.yaml; its tasks: {', '.join(tasks)}")
+    for benchmark in on_the_hub:
+        if benchmark.task_id not in (tasks := benchmark_tasks(benchmark.dataset, benchmark.revision)):
+            raise UserError(
+                f"{benchmark.dataset}: no task {benchmark.task_id!r} in its eval.yaml; its tasks: {', '.join(tasks)}"
+            )
     with tempfile.TemporaryDirectory() as folder:
         write_published(model, files.chosen, Path(folder), texts=texts, copy=False)
         message = f"Add {label}"

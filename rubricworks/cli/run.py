@@ -103,7 +103,7 @@ def run(
             raise UserError(
                 f"{folder} is there already; continue it with --resume {folder.name} or choose another --run"
             )
-    sources = [_source_run(folder_of_runs, one, folder) for one in reuse]
+    sources = [_source_run(folder_of_runs, name, folder) for name in reuse]
     if dry_run:
         _dry_run(parsed, folder_of_runs)
         return
@@ -131,7 +131,7 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
     _require(check_machine(recipe, folder.parent))
     with ExitStack() as stack:
         if recipe.world:
-            stack.enter_context(serve_world(recipe.world, folder / "world", [one / "world" for one in sources]))
+            stack.enter_context(serve_world(recipe.world, folder / "world", [source / "world" for source in sources]))
         _require(check_sources(recipe))
         write_atomic(folder / "recipe.yaml", recipe_yaml(recipe).encode())
         write_budget(folder, recipe.budget)

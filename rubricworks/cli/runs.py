@@ -246,10 +246,10 @@ def _print_log(place: str, run: str, stage: str | None, *, follow: bool) -> None
         if record is None:
             raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
         if stage is None and record.stages:
-            stage = max(record.stages, key=lambda one: (not one.done, one.changed)).stage
+            stage = max(record.stages, key=lambda begun: (not begun.done, begun.changed)).stage
         content = store.read(run, f"logs/{stage}.log") if stage else None
         if content is None and not follow:
-            names = ", ".join(one.stage for one in record.stages) or "none has begun"
+            names = ", ".join(begun.stage for begun in record.stages) or "none has begun"
             raise UserError(f"{stage or 'a stage'} of {run} has no log; its stages: {names}")
         click.echo(redact((content or b"")[known:].decode(errors="replace")), nl=False)
         known = len(content or b"")

@@ -62,10 +62,10 @@ def list_(recipe: str | None) -> None:
     from rubricworks.kubeflow.schedules import list_schedules
 
     rows = list_schedules(connect_by_recipe(recipe))
-    width = max((len(one.name) for one in rows), default=0)
-    for one in rows:
-        state = "on" if one.on else "paused"
-        click.echo(f"{one.name:<{width}}  {one.cron:<15}  {state:<6}  {one.id}{f'  {one.error}' if one.error else ''}")
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        state = "on" if row.on else "paused"
+        click.echo(f"{row.name:<{width}}  {row.cron:<15}  {state:<6}  {row.id}{f'  {row.error}' if row.error else ''}")
     if not rows:
         click.echo("no schedules; `rubricworks schedules create RECIPE --cron …` makes one", err=True)
 

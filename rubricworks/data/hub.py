@@ -144,7 +144,7 @@ def hub_files(source: HubSource) -> list[str]:
         UserError, TransientError: as for `hub_folder`.
     """
     info = _ask("dataset_info", source)
-    names = [one.rfilename for one in info.siblings or ()]
+    names = [sibling.rfilename for sibling in info.siblings or ()]
     patterns = source.patterns
     names = [name for name in names if patterns is None or any(fnmatch(name, pattern) for pattern in patterns)]
     if not names:

@@ -34,7 +34,7 @@ def strip_metadata(content: bytes) -> bytes | None:
 
 
 def _strip_png(content: bytes) -> bytes | None:
-    kept = [_PNG]
+    parts = [_PNG]
     start = len(_PNG)
     while start + 12 <= len(content):
         end = start + 12 + int.from_bytes(content[start : start + 4], "big")
@@ -42,27 +42,27 @@ def _strip_png(content: bytes) -> bytes | None:
         if end > len(content):
             return None
         if kind in _PNG_CHUNKS:
-            kept.append(content[start:end])
+            parts.append(content[start:end])
         if kind == b"IEND":
-            return b"".join(kept)
+            return b"".join(parts)
         start = end
     return None
 
 
 def _strip_jpeg(content: bytes) -> bytes | None:
-    kept = [content[:2]]
+    parts = [content[:2]]
     start = 2
     while start + 2 <= len(content) and content[start] == 0xFF:
         marker = content[start + 1]
         if marker == 0xFF:  # a fill byte
-            kept.append(content[start : start + 1])
+            parts.append(content[start : start + 1])
             start += 1
             continue
         if marker == _END:
-            kept.append(content[start : start + 2])
-            return b"".join(kept)
+            parts.append(content[start : start + 2])
+            return b"".join(parts)
         if marker in _WITHOUT_LENGTH:
-            kept.append(content[start : start + 2])
+            parts.append(content[start : start + 2])
             start += 2
             continue
         length = int.from_bytes(content[start + 2 : start + 4], "big")
@@ -70,12 +70,12 @@ def _strip_jpeg(content: bytes) -> bytes | None:
         if length < 2 or end > len(content):
             return None
         if _is_needed(marker, content[start + 4 : end]):
-            kept.append(content[start:end])
+            parts.append(content[start:end])
         if marker == _START_OF_SCAN:
             following = _NEXT_MARKER.search(content, end)
             if following is None:
                 return None
-            kept.append(content[end : following.start()])
+            parts.append(content[end : following.start()])
             end = following.start()
         start = end
     return None

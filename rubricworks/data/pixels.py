@@ -77,12 +77,12 @@ def is_byte_list(value: Any) -> bool:
 
 
 def _of_record(record: Mapping[str, Any]) -> Any:
-    found = next((record[name] for name in _FIELDS if record.get(name) is not None), None)
-    if found is None and record.get("path"):
+    image = next((record[name] for name in _FIELDS if record.get(name) is not None), None)
+    if image is None and record.get("path"):
         raise BadImage(f"a path ({record['path']}), not bytes; save the dataset with its images")
-    if found is None:
+    if image is None:
         raise BadImage(f"a record without bytes, only {', '.join(map(str, record)) or 'nothing'}")
-    return found
+    return image
 
 
 def _pixels(value: Any) -> "NDArray[np.uint8]":

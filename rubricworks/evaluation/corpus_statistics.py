@@ -46,26 +46,26 @@ class CorpusCounts(SourceCounts):
 
 def sum_counts(corpora: Sequence[SourceCounts]) -> SourceCounts:
     """Counts of several sources together, with those of each."""
-    deduplicated = sum(one.deduplicated for one in corpora)
+    deduplicated = sum(counts.deduplicated for counts in corpora)
     return SourceCounts(
         name="all",
-        raw=sum(one.raw for one in corpora),
-        unusable=sum(one.unusable for one in corpora),
-        duplicates=sum(one.duplicates for one in corpora),
+        raw=sum(counts.raw for counts in corpora),
+        unusable=sum(counts.unusable for counts in corpora),
+        duplicates=sum(counts.duplicates for counts in corpora),
         deduplicated=deduplicated,
-        mcq_ratio=sum(one.mcq_ratio * one.deduplicated for one in corpora) / max(1, deduplicated),
-        splits=dict(sum((Counter(one.splits) for one in corpora), Counter())),
-        tasks=dict(sum((Counter(one.tasks) for one in corpora), Counter())),
-        corpora=tuple(CorpusCounts(**dict(one)) for one in corpora),
+        mcq_ratio=sum(counts.mcq_ratio * counts.deduplicated for counts in corpora) / max(1, deduplicated),
+        splits=dict(sum((Counter(counts.splits) for counts in corpora), Counter())),
+        tasks=dict(sum((Counter(counts.tasks) for counts in corpora), Counter())),
+        corpora=tuple(CorpusCounts(**dict(counts)) for counts in corpora),
     )
 
 
 def corpus_of(place: str, corpora: Sequence[SourceCounts]) -> int | None:
     """Number of the source that a sample's place lies in: the longest that it begins with."""
     fitting = [
-        (len(one.source), number)
-        for number, one in enumerate(corpora)
-        if place == one.source or place.startswith(tuple(f"{one.source.rstrip('/')}{mark}" for mark in "/#:"))
+        (len(counts.source), number)
+        for number, counts in enumerate(corpora)
+        if place == counts.source or place.startswith(tuple(f"{counts.source.rstrip('/')}{mark}" for mark in "/#:"))
     ]
     return max(fitting)[1] if fitting else None
 

@@ -71,29 +71,31 @@ def result_files(
         for task, mean in tasks.items()
     }
     files = {}
-    for one in benchmarks:
-        if one.task not in measured:
+    for benchmark in benchmarks:
+        if benchmark.task not in measured:
             known = ", ".join(sorted(measured)) or "none"
-            raise UserError(f"{one.task}: no benchmark of that name was measured; those that were: {known}")
-        figure, mean = measured[one.task]
+            raise UserError(f"{benchmark.task}: no benchmark of that name was measured; those that were: {known}")
+        figure, mean = measured[benchmark.task]
         version = versions.get(figure, "")
         if (limit := sample_limit(version)) is not None:
-            raise UserError(f"{one.task}: its first {limit} samples were measured, which is no result of the benchmark")
+            raise UserError(
+                f"{benchmark.task}: its first {limit} samples were measured, which is no result of the benchmark"
+            )
         if mean.missing:
             total = (mean.samples or 0) + mean.missing
             raise UserError(
-                f"{one.task}: {mean.missing} of {total} samples have no score, and the rest is no result of the "
+                f"{benchmark.task}: {mean.missing} of {total} samples have no score, and the rest is no result of the "
                 "benchmark; run the evaluation again"
             )
         step = "" if scores.step is None else f", step {scores.step} of the training"
         entry = EvalResultEntry(
-            dataset_id=one.dataset,
-            task_id=one.task_id,
+            dataset_id=benchmark.dataset,
+            task_id=benchmark.task_id,
             value=round(100 * mean.value if scale == "percent" else mean.value, 6),
-            dataset_revision=one.revision,
+            dataset_revision=benchmark.revision,
             date=date,
-            notes=f"{one.task} by {version or 'an unknown version'}, {scores.decoding} decoding{step}",
+            notes=f"{benchmark.task} by {version or 'an unknown version'}, {scores.decoding} decoding{step}",
         )
-        name = re.sub(r"[^\w.-]", "_", one.task)
+        name = re.sub(r"[^\w.-]", "_", benchmark.task)
         files[f".eval_results/{name}.yaml"] = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
     return files

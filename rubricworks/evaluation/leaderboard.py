@@ -161,7 +161,7 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
     if not models:
         raise ValueError("there are no scores of any model")
     names = {model[0] for model in models}
-    chosen = against or next((one.base for one in sources if one.base in names), models[0][0])
+    chosen = against or next((source.base for source in sources if source.base in names), models[0][0])
     if chosen not in names:
         raise ValueError(f"no model is called {chosen}; they are {', '.join(sorted(names))}")
     columns = [
@@ -226,10 +226,10 @@ def _label(name: str, step: int | None, decoding: str) -> str:
 
 def _peer(model: _Model, against: str, models: Sequence[_Model]) -> _Model | None:
     """Model that another is compared with: that of the same decoding, else its first; None for itself."""
-    candidates = [one for one in models if one[0] == against and one != model]
+    candidates = [candidate for candidate in models if candidate[0] == against and candidate != model]
     if model[0] == against:
         return None
-    return next((one for one in candidates if one[3] == model[3]), next(iter(candidates), None))
+    return next((candidate for candidate in candidates if candidate[3] == model[3]), next(iter(candidates), None))
 
 
 class _Collected:
@@ -355,11 +355,11 @@ class _Collected:
 
     def _suffix(self, instrument: Instrument, columns: Sequence[Instrument]) -> str:
         """Difference of a column from another one of the same figure."""
-        twins = [one for one in columns if one.figure == instrument.figure and one != instrument]
+        twins = [column for column in columns if column.figure == instrument.figure and column != instrument]
         apart = {
-            f"version {instrument.version}": any(one.version != instrument.version for one in twins),
-            f"judge {instrument.judge or 'none'}": any(one.judge != instrument.judge for one in twins),
-            f"against {instrument.against or 'none'}": any(one.against != instrument.against for one in twins),
+            f"version {instrument.version}": any(twin.version != instrument.version for twin in twins),
+            f"judge {instrument.judge or 'none'}": any(twin.judge != instrument.judge for twin in twins),
+            f"against {instrument.against or 'none'}": any(twin.against != instrument.against for twin in twins),
         }
         told = [text for text, differs in apart.items() if differs]
         return f" ({', '.join(told)})" if told else ""
@@ -370,7 +370,7 @@ class _Collected:
             by_figure[instrument.figure].append(instrument)
         for figure, several in by_figure.items():
             if len(several) > 1:
-                ways = " and ".join(self._suffix(one, columns).strip(" ()") for one in several)
+                ways = " and ".join(self._suffix(instrument, columns).strip(" ()") for instrument in several)
                 yield f"{figure} was measured by {ways}: separate columns, and no difference is taken between them."
         for instrument in columns:
             sets = {frozenset(values) for values in self.values[instrument].values()}

@@ -4,12 +4,10 @@ Generators that are trained on long captions draw terse prompts badly (RubricRL,
 the prompt out; scorers still judge by the original and its requirements.
 """
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 
 REWRITING_VERSION = "rewriting-1"
 """Version of the text below; change it with every change of the text."""
@@ -34,12 +32,9 @@ class RewrittenPrompt(BaseModel):
     prompt: str = Field(min_length=1, max_length=4_000)
 
 
-def rewriting_messages(prompt: str) -> list[dict[str, Any]]:
+def rewriting_messages(prompt: str) -> list[Message]:
     """Messages that ask for a prompt to be written out."""
-    return [
-        {"role": "system", "content": REWRITING_SYSTEM},
-        {"role": "user", "content": fence("prompt", prompt)},
-    ]
+    return conversation(REWRITING_SYSTEM, fence("prompt", prompt))
 
 
 async def rewrite_prompt(client: ChatClient, prompt: str, *, seed: int) -> str:

@@ -94,9 +94,9 @@ def _elo(battles: _Battles) -> dict[str, dict[_Contestant, Interval]]:
     replicates: dict[str, list[float]] = {model: [] for model in exact}
     for _ in range(resamples if len(samples) > 1 else 0):
         drawn = [battle for at in generator.integers(0, len(samples), len(samples)) for battle in battles[samples[at]]]
-        one = elo_mle(drawn)
+        ratings = elo_mle(drawn)
         for model, values in replicates.items():
-            values.append(one.get(model, float("nan")))
+            values.append(ratings.get(model, float("nan")))
     return {
         "tournament_elo": {
             _contestant(model): percentile_interval(value, np.array(replicates[model]))

@@ -103,13 +103,15 @@ class Scoreboard(BaseModel):
         """Scores of a model, by default at its best milestone and with the decoding that is reported first."""
         decoding = decoding or self.decoding
         step = self.best.get(model) if step is None else step
-        found = (one for one in self.models if (one.model, one.decoding, one.step) == (model, decoding, step))
-        return next(found, None)
+        matching = (
+            scores for scores in self.models if (scores.model, scores.decoding, scores.step) == (model, decoding, step)
+        )
+        return next(matching, None)
 
     def milestones(self, model: str, decoding: str | None = None) -> list[ModelScores]:
         """Scores of a model in the order of its steps."""
         decoding = decoding or self.decoding
-        return [one for one in self.models if (one.model, one.decoding) == (model, decoding)]
+        return [scores for scores in self.models if (scores.model, scores.decoding) == (model, decoding)]
 
     def mean(self, model: str, figure: str, decoding: str | None = None) -> Interval | None:
         scores = self.scores(model, decoding)
@@ -122,10 +124,10 @@ class Scoreboard(BaseModel):
     def metrics(self) -> dict[str, float]:
         """Means by metric name, such as `greedy/policy/oracle_f1`; of milestones, the best one's."""
         return {
-            f"{one.decoding}/{one.model}/{figure}": mean.value
-            for one in self.models
-            if one.step == self.best.get(one.model, one.step)
-            for figure, mean in one.means.items()
+            f"{model.decoding}/{model.model}/{figure}": mean.value
+            for model in self.models
+            if model.step == self.best.get(model.model, model.step)
+            for figure, mean in model.means.items()
         }
 
 
@@ -232,7 +234,7 @@ def summarise_scores(
         )
         for key, figures in values.items()
     )
-    figures = {figure for one in models for figure in one.means}
+    figures = {figure for model in models for figure in model.means}
     given = {**(titles or {}), **_TITLES, **RATING_TITLES}
     titles = {figure: given[figure] for figure in given if figure in figures}
     heads = [first[name] for name in scorers or first if name in first]
@@ -245,7 +247,9 @@ def summarise_scores(
         skipped=dict(skipped or {}),
         position_bias=position_bias(compared),
     )
-    if select_by is None or not (arms := list(dict.fromkeys(one.model for one in models if one.step is not None))):
+    if select_by is None or not (
+        arms := list(dict.fromkeys(model.model for model in models if model.step is not None))
+    ):
         return board
     best = {arm: step for arm in arms if (step := _best_step(board.milestones(arm), select_by)) is not None}
     chosen = {arm: _Key(arm, step, board.decoding) for arm, step in best.items()}
@@ -260,10 +264,12 @@ def summarise_scores(
 
 def _best_step(milestones: Sequence[ModelScores], figure: str) -> int | None:
     """Step of the highest mean. Among equals the earliest, which needs the least training; rounding absorbs noise."""
-    judged = [one for one in milestones if figure in one.means]
+    judged = [milestone for milestone in milestones if figure in milestone.means]
     if not judged:
         return None
-    return max(judged, key=lambda one: (round(one.means[figure].value, _DIGITS), -(one.step or 0))).step
+    return max(
+        judged, key=lambda milestone: (round(milestone.means[figure].value, _DIGITS), -(milestone.step or 0))
+    ).step
 
 
 class _Summary(NamedTuple):

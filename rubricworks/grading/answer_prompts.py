@@ -6,10 +6,10 @@ criterion may describe a fault, which a negative weight takes away: it is met wh
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rubricworks.grading.prompts import criteria_text
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
 from rubricworks.rubrics import Criterion
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ Give exactly one verdict per criterion, in the order of the list, each with its 
 
 def answer_judge_messages(
     response: str, criteria: Sequence[Criterion], *, sample: "Sample", shows_image: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages to the judge for one response to the sample's prompt, with its reference answer if it has one."""
     question = sample.prompt or sample.question
     blocks = [
@@ -56,7 +56,7 @@ def answer_judge_messages(
         fence("response", response),
     ]
     text = "\n\n".join(blocks)
-    content: str | list[dict[str, Any]] = text
+    content: str | list[Part] = text
     if shows_image:
         content = [*map(image_part, sample.require_images("exposure is 'image'")), text_part(text)]
-    return [{"role": "system", "content": ANSWER_JUDGE_SYSTEM}, {"role": "user", "content": content}]
+    return conversation(ANSWER_JUDGE_SYSTEM, content)

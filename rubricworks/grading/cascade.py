@@ -79,7 +79,7 @@ async def require_logprobs(judge: ChatClient) -> None:
     criterion = Criterion(criterion="Names a cat", evaluation_rule="Passes if a cat is named.", weight=1)
     messages = judge_messages("A cat sleeps.", [criterion])
     try:
-        await judge.chat(messages, Judgment, check=lambda one: check_ids(one, 1), probabilities_of="score")
+        await judge.chat(messages, Judgment, check=lambda judgment: check_ids(judgment, 1), probabilities_of="score")
     except NoLogprobs as error:
         raise UserError(error.message) from None
     except ChatError as error:

@@ -34,6 +34,7 @@ from rubricworks.grading.scoring_answers import Scoring, check_scoring
 from rubricworks.grading.scoring_prompts import SCORING_PROMPT_VERSION, scoring_messages
 from rubricworks.grading.votes import Combine, combine_credits
 from rubricworks.llm import ChatClient, ChatError, Reply, image_part
+from rubricworks.llm.messages import Message
 from rubricworks.rubrics import Criterion, ErrorClass, Response, Rubric, Scorecard, Verdict
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class FailedCall:
 
 
 _TEXT_PROMPT_VERSIONS: dict[Subject, str] = {"caption": JUDGE_PROMPT_VERSION, "answer": ANSWER_JUDGE_PROMPT_VERSION}
-_MessagesOf = Callable[[tuple[Criterion, ...]], list[dict[str, Any]]]
+_MessagesOf = Callable[[tuple[Criterion, ...]], list[Message]]
 """Messages that ask for these criteria of one response."""
 
 
@@ -223,7 +224,9 @@ class Grader:
         try:
             regions = await reader.read(response)
         except ChatError as error:
-            titles = tuple(one.criterion for one in rubric.criteria if self.mask_text or one.criterion in quoted)
+            titles = tuple(
+                criterion.criterion for criterion in rubric.criteria if self.mask_text or criterion.criterion in quoted
+            )
             if titles:
                 self._report_failure(reader.name, sample, response, titles, error)
             decided = {
@@ -423,7 +426,8 @@ def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Se
     """Draws of an answer by id. A thought before the answer may hold scores, too: its own are the last."""
     known: Sequence[float | None] = probabilities[-len(scores) :] or [None] * len(scores)  # none were asked for
     return {
-        one.id: _Draw(one.score, one.reasoning, probability) for one, probability in zip(scores, known, strict=True)
+        score.id: _Draw(score.score, score.reasoning, probability)
+        for score, probability in zip(scores, known, strict=True)
     }
 
 

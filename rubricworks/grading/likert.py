@@ -5,11 +5,10 @@ RubiCap's baselines without a rubric; captions that praise themselves are known 
 """
 
 import re
-from typing import Any
 
 from rubricworks.data.images import image_fault
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Part, conversation, fence, image_part, text_part
 from rubricworks.rubrics import ErrorClass
 
 POINTS = 10
@@ -44,11 +43,8 @@ async def rate_caption(judge: ChatClient, image: bytes, caption: str, reference:
     if fault := image_fault(image):
         raise ChatError(ErrorClass.UNREADABLE, f"the sample has no readable image: {fault}", attempts=0)
     texts = [] if reference is None else [text_part(fence("reference", reference))]
-    content = [image_part(image), *texts, text_part(fence("caption", caption))]
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": _SYSTEM if reference is None else _WITH_REFERENCE},
-        {"role": "user", "content": content},
-    ]
+    content: list[Part] = [image_part(image), *texts, text_part(fence("caption", caption))]
+    messages = conversation(_SYSTEM if reference is None else _WITH_REFERENCE, content)
     return (await judge.chat(messages, _read_rating)).value
 
 

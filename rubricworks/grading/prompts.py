@@ -10,11 +10,11 @@ never shown.
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
 from rubricworks.rubrics import Criterion
 
 if TYPE_CHECKING:
@@ -112,16 +112,14 @@ def check_ids(judgment: Judgment | ContinuousJudgment, count: int) -> None:
         raise ValueError(f"verdicts have the ids {ids}; give exactly one verdict for each id from 1 to {count}")
 
 
-def judge_messages(
-    response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None
-) -> list[dict[str, Any]]:
+def judge_messages(response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None) -> list[Message]:
     """Messages to the judge for one text; with `sample`, they include its images."""
     text = f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
     if sample is None:
-        return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": text}]
+        return conversation(JUDGE_SYSTEM, text)
     images = map(image_part, sample.require_images("exposure is 'image'"))
-    content = [*images, text_part(f"{_WITH_IMAGE}\n\n{text}")]
-    return [{"role": "system", "content": JUDGE_SYSTEM}, {"role": "user", "content": content}]
+    content: list[Part] = [*images, text_part(f"{_WITH_IMAGE}\n\n{text}")]
+    return conversation(JUDGE_SYSTEM, content)
 
 
 @lru_cache(maxsize=4096)

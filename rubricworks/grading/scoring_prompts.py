@@ -8,7 +8,6 @@ request are explained, which takes the appendix's "available verifiers" literall
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from rubricworks.grading.requests import (
     AnyItem,
@@ -19,7 +18,7 @@ from rubricworks.grading.requests import (
     items_of,
     verifier_of,
 )
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
 from rubricworks.verifiers.verifier_table import VERIFIERS
 
 SCORING_PROMPT_VERSION = "scoring-1"
@@ -76,16 +75,16 @@ Answer with one JSON object and no other text, its lists as long as the checklis
 _WITH_IMAGE = "This is the image that the question is about."
 
 
-def scoring_messages(request: AnyRequest) -> list[dict[str, Any]]:
+def scoring_messages(request: AnyRequest) -> list[Message]:
     """Messages of one scoring call; only a `RequestWithImage` adds an image."""
     text = scoring_text(request)
-    content: str | list[dict[str, object]] = text
+    content: str | list[Part] = text
     if isinstance(request, RequestWithImage):
         content = [*map(image_part, request.images), text_part(f"{_WITH_IMAGE}\n\n{text}")]
     items = [item for part in items_of(request) for item in part]
     verifiers = tuple(sorted({name for item in items if (name := verifier_of(item)) is not None}))
     targets = any(isinstance(item, TargetItem) for item in items)
-    return [{"role": "system", "content": _system(verifiers, targets)}, {"role": "user", "content": content}]
+    return conversation(_system(verifiers, targets), content)
 
 
 def scoring_text(request: AnyRequest) -> str:

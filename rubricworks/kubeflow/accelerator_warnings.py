@@ -58,7 +58,7 @@ def idle_accelerators(recipe: Recipe) -> dict[str, int]:
     if recipe.cluster is None:
         return {}
     placements = {stage: recipe.cluster.placement(stage) for stage in sorted(stages_without_model(recipe))}
-    return {stage: one.accelerators for stage, one in placements.items() if one.accelerators}
+    return {stage: placement.accelerators for stage, placement in placements.items() if placement.accelerators}
 
 
 def idle_accelerator_warning(recipe: Recipe) -> str:
@@ -71,5 +71,5 @@ def without_idle_accelerators(recipe: Recipe, cluster: ClusterConfig) -> Cluster
     """The cluster section with the default resources, and no accelerators, for stages that load no model."""
     size = {"pool": None, "cpu": None, "memory": None, "shared_memory": None, "accelerators": 0, "train_job": None}
     own = {stage: cluster.stages.get(stage, StagePlacement()) for stage in idle_accelerators(recipe)}
-    stages = cluster.stages | {stage: one.model_copy(update=size) for stage, one in own.items()}
+    stages = cluster.stages | {stage: placement.model_copy(update=size) for stage, placement in own.items()}
     return cluster.model_copy(update={"stages": stages})

@@ -82,8 +82,12 @@ def _what_a_run_finishes(pipeline: GraphComponent, without: Collection[str]) -> 
     components = [spec.components[task.component_ref.name] for task in spec.root.dag.tasks.values()]
     executors = spec.deployment_spec["executors"]
     # The name of a component's function is its stage's.
-    names = {executors[one.executor_label]["container"]["args"][-1] for one in components if one.executor_label}
-    branches = any(one.HasField("dag") for one in components)
+    names = {
+        executors[component.executor_label]["container"]["args"][-1]
+        for component in components
+        if component.executor_label
+    }
+    branches = any(component.HasField("dag") for component in components)
     return json.dumps({"expected": sorted(names - {*without}), "branches": branches})
 
 
@@ -131,12 +135,12 @@ def _inside(group: TasksGroup) -> Iterator[None]:
 def _check_config(tasks: list[PipelineTask]) -> str | PipelineChannel:
     """Configuration of a check: a branch's stages get theirs from a task, and the check is among them."""
     configs = [task.inputs["config"] for task in tasks]
-    made = [one for one in configs if isinstance(one, PipelineChannel) and one.task_name]
+    made = [config for config in configs if isinstance(config, PipelineChannel) and config.task_name]
     return made[0] if made else "{}"
 
 
 def _by_pool(tasks: list[PipelineTask], cluster: ClusterConfig) -> Iterator[tuple[str, list[PipelineTask]]]:
     for pool in cluster.pools:
         placements = [(task, cluster.placement(stage_of(task))) for task in tasks]
-        if pool_tasks := [task for task, one in placements if one.pool == pool and one.accelerators]:
+        if pool_tasks := [task for task, placement in placements if placement.pool == pool and placement.accelerators]:
             yield pool, pool_tasks

@@ -33,4 +33,4 @@ def drop_tasks(pipeline_func: BaseComponent, without: Collection[str]) -> BaseCo
 def _dags(spec: Message) -> Iterator[Message]:
     """DAG of the pipeline and those of its branches and exit handler."""
     yield spec.root.dag
-    yield from (one.dag for one in spec.components.values() if one.HasField("dag"))
+    yield from (component.dag for component in spec.components.values() if component.HasField("dag"))

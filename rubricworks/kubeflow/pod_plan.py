@@ -46,7 +46,7 @@ def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
         shared_memory=placement.shared_memory,
         ephemeral_storage=_ephemeral_storage(cluster, placement),
         node_selector=pool.node_selector,
-        tolerations=tuple(_toleration(one.model_dump(exclude_none=True)) for one in pool.tolerations),
+        tolerations=tuple(_toleration(toleration.model_dump(exclude_none=True)) for toleration in pool.tolerations),
         affinity=_affinity(pool.affinity),
         service_account=cluster.worker_service_account or cluster.service_account,
         labels=labels_of(stage, cluster, placement, pool),

@@ -208,7 +208,7 @@ def _run_id(kubeflow: Kubeflow, run: str) -> str:
     if not matches:
         raise UnknownRun(f"no run {run!r} at {kubeflow.url}; `rubricworks runs list --on kubeflow` shows them")
     if len(matches) > 1:
-        ids = ", ".join(str(one.run_id) for one in matches[:5])
+        ids = ", ".join(str(match.run_id) for match in matches[:5])
         raise UnknownRun(f"{len(matches)} runs are named {run!r}; give the id of one: {ids}")
     return str(matches[0].run_id)
 
@@ -293,14 +293,14 @@ def _node(name: str) -> tuple[str, str]:
 
 def _pod(task: Any, details: list[Any]) -> str:
     """Name of the pod of a task's last attempt; empty if Kubeflow does not name it."""
-    pods = {_node(one.pod_name)[1]: one for one in details if one.pod_name}
+    pods = {_node(detail.pod_name)[1]: detail for detail in details if detail.pod_name}
     pod, todo = "", [task]
     while todo:
-        one = todo.pop(0)
-        if _STAGE_POD in (one.pod_name or ""):
-            pod = one.pod_name
+        node = todo.pop(0)
+        if _STAGE_POD in (node.pod_name or ""):
+            pod = node.pod_name
         # An executor's children are the tasks after it, unless they are its attempts.
-        children = [pods.get(_node(child.pod_name or "")[1]) for child in one.child_tasks or []]
+        children = [pods.get(_node(child.pod_name or "")[1]) for child in node.child_tasks or []]
         todo += [child for child in children if child is not None and (child.display_name or "").startswith("executor")]
     return pod
 

@@ -69,7 +69,7 @@ def create_schedule(
     six_fields = kubeflow_cron(cron)
     if RUN_ID not in arguments.get("run", ""):
         raise ValueError(f"run is {arguments.get('run')!r}; every run of a schedule needs a folder of its own")
-    if same_name := [one for one in list_schedules(kubeflow) if one.name == name]:
+    if same_name := [schedule for schedule in list_schedules(kubeflow) if schedule.name == name]:
         raise UserError(
             f"schedule {name} is there already ({same_name[0].cron}); choose another --name, or take that one away "
             f"first: rubricworks schedules delete {name}"
@@ -94,7 +94,10 @@ def create_schedule(
 
 def list_schedules(kubeflow: Kubeflow) -> list[Schedule]:
     """List the schedules of the namespace, sorted by name."""
-    return sorted((_schedule(one) for one in _recurring_runs(kubeflow)), key=lambda one: (one.name, one.id))
+    return sorted(
+        (_schedule(schedule) for schedule in _recurring_runs(kubeflow)),
+        key=lambda schedule: (schedule.name, schedule.id),
+    )
 
 
 def pause_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
@@ -129,12 +132,14 @@ def _reload(kubeflow: Kubeflow, schedule: Schedule) -> Schedule:
 def _find_schedule(kubeflow: Kubeflow, name: str) -> Schedule:
     """Find a schedule by its name or Kubeflow's id."""
     schedules = list_schedules(kubeflow)
-    matches = [one for one in schedules if one.name == name] or [one for one in schedules if one.id == name]
+    matches = [schedule for schedule in schedules if schedule.name == name] or [
+        schedule for schedule in schedules if schedule.id == name
+    ]
     if not matches:
-        names = ", ".join(one.name for one in schedules[:5]) or "none"
+        names = ", ".join(schedule.name for schedule in schedules[:5]) or "none"
         raise UserError(f"no schedule {name!r} at {kubeflow.url}; there are: {names}")
     if len(matches) > 1:
-        ids = ", ".join(one.id for one in matches)
+        ids = ", ".join(match.id for match in matches)
         raise UserError(f"{len(matches)} schedules are named {name!r}; give the id: {ids}")
     return matches[0]
 

@@ -78,7 +78,7 @@ def push(kubeflow: Kubeflow, package: Path, *, revision: str, name: str | None =
 
 def content_digest(pipeline: PipelineSpec, platform: PlatformSpec) -> str:
     """SHA-256 of a pipeline's content, independent of its YAML formatting."""
-    content = json.dumps([json_format.MessageToDict(one) for one in (pipeline, platform)], sort_keys=True)
+    content = json.dumps([json_format.MessageToDict(spec) for spec in (pipeline, platform)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -103,7 +103,9 @@ def _watch(
                 suspended = is_suspended
                 failures = {}
                 report("waiting in the queue" if suspended else "admitted by the queue")
-            trouble = root_trouble(one for one in troubles.values() if one.kind in ("no room", "cannot start"))
+            trouble = root_trouble(
+                problem for problem in troubles.values() if problem.kind in ("no room", "cannot start")
+            )
             waiting_since = None if suspended or trouble is None else waiting_since or time.monotonic()
             if waiting_since is not None and trouble is not None:
                 room_s = plan.job.wait_for_room

@@ -157,7 +157,7 @@ class BatchTransport(Transport):
             results = self._results(client, batch_id)
             missing = _Failure(f"batch {batch_id} ended as {results.status} without this row{results.errors}")
             outcomes |= {custom_id: results.rows.get(custom_id, missing) for custom_id in mine}
-            self._forget(batch_id, [one for one in mine if isinstance(outcomes[one], _Failure)])
+            self._forget(batch_id, [custom_id for custom_id in mine if isinstance(outcomes[custom_id], _Failure)])
         return outcomes
 
     def _client(self) -> Any:
@@ -208,7 +208,7 @@ class BatchTransport(Transport):
                 if batch.status in _TERMINAL:
                     files = [file for file in (batch.output_file_id, batch.error_file_id) if file]
                     texts = [client.files.content(file).text for file in files]
-                    errors = "; ".join(one.message or "" for one in (batch.errors.data or ())) if batch.errors else ""
+                    errors = "; ".join(item.message or "" for item in (batch.errors.data or ())) if batch.errors else ""
                     return _Results(batch.status, _read_rows(texts), f": {errors}" if errors else "")
             except (openai.APIConnectionError, openai.InternalServerError, openai.RateLimitError):
                 failing_since = failing_since or time.monotonic()
@@ -219,10 +219,10 @@ class BatchTransport(Transport):
 
     def _sent(self, custom_ids: Iterable[str]) -> dict[str, str]:
         """Row → batch that was sent with it and is not known to have failed it."""
-        wanted, found = set(custom_ids), dict[str, str]()
+        wanted, sent = set(custom_ids), dict[str, str]()
         for path in sorted(self._state.glob("*.json")) if self._state else ():
-            found |= dict.fromkeys(wanted.intersection(json.loads(path.read_bytes())), path.stem)
-        return found
+            sent |= dict.fromkeys(wanted.intersection(json.loads(path.read_bytes())), path.stem)
+        return sent
 
     def _remember(self, batch_id: str, custom_ids: Iterable[str]) -> None:
         if self._state:

@@ -151,7 +151,9 @@ class IdentityPin:
         if version in self._prompts:
             return
         before = self._prompts if self._file is None else self._entry().prompts
-        others = sorted(one for one in before if one != version and _prompt_name(one) == _prompt_name(version))
+        others = sorted(
+            prompt for prompt in before if prompt != version and _prompt_name(prompt) == _prompt_name(version)
+        )
         if others:
             self._tell(f"was asked by prompt {', '.join(others)} before, and now by {version}", "Start a new run")
         self._prompts.add(version)

@@ -12,7 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm.answers import read_answer, split_thought
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http.connections import Connections, RequestFailed
-from rubricworks.llm.messages import image_part, text_part
+from rubricworks.llm.messages import image_part, text_part, user_message
 from rubricworks.llm.request import RequestFrame
 
 QUESTION = "What colour is this picture? Answer with the name of one colour."
@@ -37,8 +37,8 @@ async def check_sees_images(endpoint: Endpoint) -> None:
     Raises:
         UserError: the server refuses the picture, or the model answers without having seen it.
     """
-    content = [image_part(_picture()), text_part(QUESTION)]
-    body = RequestFrame(endpoint, None).encode([{"role": "user", "content": content}], 0).body
+    question = user_message([image_part(_picture()), text_part(QUESTION)])
+    body = RequestFrame(endpoint, None).encode([question], 0).body
     connections = Connections(endpoint)
     try:
         pool = connections.pool()

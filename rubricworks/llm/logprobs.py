@@ -51,7 +51,7 @@ def field_probabilities(text: str, logprobs: Sequence[Any], field: str) -> list[
 
 
 def _probability_of_one(tokens: Sequence[_Token], place: int) -> float:
-    token = next(one for one in reversed(tokens) if one.start <= place)
+    token = next(candidate for candidate in reversed(tokens) if candidate.start <= place)
     before = token.text[: place - token.start]
     mass = {_ZERO: 0.0, _ONE: 0.0}
     alternatives = token.entry.get("top_logprobs") or []

@@ -7,8 +7,9 @@ so that a caption can neither close its fence and continue as prompt, nor contai
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Literal, TypedDict
 
 from rubricworks.data.image_metadata import strip_metadata
 
@@ -24,12 +25,40 @@ class DataUrl(str):
     digest: bytes
 
 
-def text_part(text: str) -> dict[str, object]:
+class TextPart(TypedDict):
+    """Part of a message that is text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(TypedDict):
+    url: str
+
+
+class ImagePart(TypedDict):
+    """Part of a message that is an image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+Part = TextPart | ImagePart
+
+
+class Message(TypedDict):
+    """Message of a chat, as OpenAI's protocol has it."""
+
+    role: str
+    content: str | Sequence[Part]
+
+
+def text_part(text: str) -> TextPart:
     """Message part of a text."""
     return {"type": "text", "text": text}
 
 
-def image_part(image: bytes) -> dict[str, Any]:
+def image_part(image: bytes) -> ImagePart:
     """Message part of a PNG or JPEG image, as a data URL, without metadata such as the place of a photograph.
 
     Raises:
@@ -53,6 +82,15 @@ def _data_url(image: bytes) -> DataUrl:
     url = DataUrl(f"data:image/{kind};base64,{base64.b64encode(image).decode('ascii')}")
     url.digest = hashlib.sha256(url[:16].encode() + image).digest()
     return url
+
+
+def user_message(content: str | Sequence[Part]) -> Message:
+    return {"role": "user", "content": content}
+
+
+def conversation(system: str, content: str | Sequence[Part]) -> list[Message]:
+    """Return a system message and one of the user."""
+    return [{"role": "system", "content": system}, user_message(content)]
 
 
 def fence(tag: str, text: str, *, name: str = "") -> str:

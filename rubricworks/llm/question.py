@@ -5,12 +5,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from rubricworks.llm.answers import Answer, is_blank, split_thought
 from rubricworks.llm.answers.json_object import parse_object
+from rubricworks.llm.messages import Message, user_message
 from rubricworks.llm.request import RequestFrame
 from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
 
 T = TypeVar("T")
-Messages = Sequence[dict[str, Any]]
+Messages = Sequence[Message]
 
 REPAIR_TURNS = 2
 _MAX_ECHO_CHARS = 20_000
@@ -107,8 +108,8 @@ class Question(NamedTuple):
         form = "the JSON object" if isinstance(self.response, type) else "what is"
         complaint = f"That answer cannot be used: {error}. Answer again, with nothing but {form} asked for."
         echo = text[:_MAX_ECHO_CHARS] or "(no answer)"  # servers refuse a turn without content
-        turns = [{"role": "assistant", "content": echo}, {"role": "user", "content": complaint}]
-        return self.frame.encode([*self.messages, *turns], self.seed).body
+        answer: Message = {"role": "assistant", "content": echo}
+        return self.frame.encode([*self.messages, answer, user_message(complaint)], self.seed).body
 
 
 def _answer_in(text: str) -> str:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from rubricworks.llm.endpoint import Endpoint
-from rubricworks.llm.messages import DataUrl
+from rubricworks.llm.messages import DataUrl, Message, Part
 
 _KIND = "openai-chat-completions"
 _RESERVED_FIELDS = frozenset({"messages", "seed"})
@@ -61,7 +61,7 @@ class RequestFrame:
         self._hash = hashlib.sha256(json.dumps([_KIND, endpoint.revision, schema]).encode() + self._head)
         self._prefixes: dict[str, tuple[bytes, Any]] = {}
 
-    def encode(self, messages: Sequence[dict[str, Any]], seed: int) -> Request:
+    def encode(self, messages: Sequence[Message], seed: int) -> Request:
         if not messages:
             raise ValueError("there is no message to send")
         first = messages[0]
@@ -79,7 +79,7 @@ class RequestFrame:
         body = prefix + text + suffix
         return Request(body, digest.digest(), len(body) // BYTES_PER_TOKEN)
 
-    def _prefix(self, message: dict[str, Any]) -> tuple[bytes, Any]:
+    def _prefix(self, message: Message) -> tuple[bytes, Any]:
         """Encoded head and system message, and their hash state; the same for every request of a purpose."""
         content = message["content"]
         cached = self._prefixes.get(content) if isinstance(content, str) else None
@@ -95,7 +95,7 @@ class RequestFrame:
         return cached[0], cached[1].copy()
 
 
-def _with_images(prefix: bytes, messages: Sequence[dict[str, Any]], suffix: bytes, digest: Any, seed: int) -> Request:
+def _with_images(prefix: bytes, messages: Sequence[Message], suffix: bytes, digest: Any, seed: int) -> Request:
     """Encode messages with images, which enter the body unchanged and the hash as digests."""
     pieces, hashed, images = [prefix], [b"%d" % seed], []
     for number, message in enumerate(messages):
@@ -123,9 +123,7 @@ def _image_url(part: Any) -> DataUrl | None:
     return url if isinstance(url, DataUrl) else None
 
 
-def _append_parts(
-    message: dict[str, Any], content: list[Any], pieces: list[bytes], hashed: list[bytes]
-) -> list[DataUrl]:
+def _append_parts(message: Message, content: list[Part], pieces: list[bytes], hashed: list[bytes]) -> list[DataUrl]:
     """Append a message to the pieces of the body and of the hash; returns its images."""
     others = _encode({name: value for name, value in message.items() if name != "content"})
     pieces.append(others[:-1] + (b',"content":[' if len(others) > 2 else b'"content":['))

@@ -28,7 +28,7 @@ def flip_rate(draws: Sequence[Sequence[float]], clusters: Sequence[Hashable] | N
         clusters: response of each item.
     """
     shares = [_disagreement(several) for several in draws]
-    return share_interval(shares, clusters=clusters) if any(one is not None for one in shares) else None
+    return share_interval(shares, clusters=clusters) if any(share is not None for share in shares) else None
 
 
 def drift(start: Sequence[float], now: Sequence[float], clusters: Sequence[Hashable], *, level: float = 0.95) -> Drift:

@@ -144,8 +144,8 @@ class _Sample(NamedTuple):
         """Mean of `above` over the mean of `below`, both prediction-powered."""
         if not below.any():
             return None
-        powers = [self.tuned_power(one) for one in (above, below)]
-        means = [one.mean() - power * self.shift for one, power in zip((above, below), powers, strict=True)]
+        powers = [self.tuned_power(values) for values in (above, below)]
+        means = [values.mean() - power * self.shift for values, power in zip((above, below), powers, strict=True)]
         if means[1] <= 0:
             return None
         value = float(means[0] / means[1])
@@ -183,7 +183,7 @@ def _numbered(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.int
     if len(clusters) != count:
         raise ValueError(f"{count} predictions, but {len(clusters)} clusters; give one for each")
     positions: dict[Hashable, int] = {}
-    return np.array([positions.setdefault(one, len(positions)) for one in clusters], dtype=np.intp)
+    return np.array([positions.setdefault(cluster, len(positions)) for cluster in clusters], dtype=np.intp)
 
 
 def _as_share(interval: Interval, clusters: int, level: float) -> Interval:

@@ -62,11 +62,13 @@ def ranking_agreement(
         raise ValueError("every model needs a score, or None, for each sample")
     if not 0 < level < 1 or resamples < 1:
         raise ValueError(f"level is {level}, resamples {resamples}; between 0 and 1, and at least 1")
-    values_MS = np.array([[np.nan if one is None else one for one in scores[model]] for model in ranking], np.float64)
+    values_MS = np.array(
+        [[np.nan if score is None else score for score in scores[model]] for model in ranking], np.float64
+    )
     present = ~np.isnan(values_MS)
     if not present.any(axis=1).all():
         raise ValueError(f"no score of {next(m for m, row in zip(ranking, present, strict=True) if not row.any())!r}")
-    standings = np.array([[np.nan if one is None else one for one in ranking.values()]], np.float64)
+    standings = np.array([[np.nan if rank is None else rank for rank in ranking.values()]], np.float64)
     if not np.isfinite(standings).all() or np.isinf(values_MS).any():
         raise ValueError("a standing or a score is not finite; leave a model without a standing out of both")
     standing = _ranks(standings)

@@ -35,14 +35,14 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, with one bit per word of `one` (Hyyrö, 2004)."""
+def _common_subsequence(words: Sequence[str], other: Sequence[str]) -> int:
+    """Length of the longest common subsequence, with one bit per word of `words` (Hyyrö, 2004)."""
     places: dict[str, int] = {}
-    for at, word in enumerate(one):
+    for at, word in enumerate(words):
         places[word] = places.get(word, 0) | 1 << at
-    whole = (1 << len(one)) - 1
+    whole = (1 << len(words)) - 1
     left = whole
     for word in other:
         matches = left & places.get(word, 0)
         left = (left + matches | left - matches) & whole
-    return len(one) - left.bit_count()
+    return len(words) - left.bit_count()

@@ -225,7 +225,7 @@ class ClusterConfig(BaseModel):
                 raise ValueError(f"cluster.stages.{stage}: no such stage; there are {', '.join(names)}")
             for field, (flag, refusal) in _SEVERAL_PODS.items():
                 if getattr(placement, field) and stage not in (
-                    able := [one for one in stages if getattr(STAGES[one], flag)]
+                    able := [stage for stage in stages if getattr(STAGES[stage], flag)]
                 ):
                     which = f"{' and '.join(able)} can" if able else "no stage of this pipeline can"
                     raise ValueError(f"cluster.stages.{stage}.{field}: {stage} {refusal}; leave it out ({which})")

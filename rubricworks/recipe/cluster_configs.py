@@ -13,7 +13,7 @@ from rubricworks.stages.cluster.preflight import NamedEndpoint
 
 def cluster_stage_json(recipe: Recipe) -> dict[str, str]:
     """Stage → its configuration as canonical JSON, for a pipeline on a cluster: `preflight` and `outcome` too."""
-    return recipe.stage_json() | {task: canonical_json(one) for task, one in cluster_only_configs(recipe).items()}
+    return recipe.stage_json() | {task: canonical_json(config) for task, config in cluster_only_configs(recipe).items()}
 
 
 def cluster_only_configs(recipe: Recipe) -> dict[str, StageConfig]:
@@ -29,8 +29,8 @@ def recipe_yaml(recipe: Recipe) -> str:
 
 def distinct_endpoints(recipe: Recipe) -> list[NamedEndpoint]:
     """Each distinct endpoint once, with the first field that names it."""
-    shown = {one.identity for one in recipe.image_endpoints()}
-    graded = {one.identity: one for one in recipe.logprob_endpoints()}
+    shown = {endpoint.identity for endpoint in recipe.image_endpoints()}
+    graded = {endpoint.identity: endpoint for endpoint in recipe.logprob_endpoints()}
     endpoints: dict[tuple[object, ...], NamedEndpoint] = {}
     for where, endpoint in recipe.endpoints():
         named = NamedEndpoint(

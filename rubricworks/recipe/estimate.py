@@ -30,7 +30,7 @@ from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
 from rubricworks.runtime import preflight_checks
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import Evaluation, ImageEvaluation
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
@@ -141,7 +141,7 @@ def audit_calls(stage: str, gate: AuditGate, train: int, tokens: GradingCalls | 
     return [reading, *(CallEstimate(stage, "audit", judge, *calls) for judge in gate.judges)]
 
 
-def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> list[CallEstimate]:
+def scoring_calls(config: Evaluation, samples: int, *, trained: int = 1) -> list[CallEstimate]:
     """Estimate the calls of the stage `score`, as each scorer plans them.
 
     Args:
@@ -150,7 +150,7 @@ def scoring_calls(config: ScoreConfig, samples: int, *, trained: int = 1) -> lis
     own = trained * len(config.decodings) + len(config.models)
     work = Workload(samples * (own + len(config.decodings)), samples * own)
     rewriting = []
-    if config.rewriter is not None:  # once per prompt, of which there may be several images
+    if isinstance(config, ImageEvaluation) and config.rewriter:  # once per prompt, of which there may be several images
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, samples, 250, 120)]
     return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
 

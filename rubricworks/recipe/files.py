@@ -86,8 +86,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, arm: str | None = 
         raise RecipeError([Mistake(where, f"not YAML: {error}")]) from error
     data = _copy(value)
     if not isinstance(data, dict):
-        found = "empty" if data is None else type(data).__name__
-        raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {found}")
+        given = "empty" if data is None else type(data).__name__
+        raise UserError(f"{path}: a recipe is a mapping such as `name: quickstart`; this is {given}")
     _check_arms(path, tree, data)
     if arm is not None:
         data = _with_arm(path, data, arm)
@@ -153,20 +153,20 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
         where, problem = f"{path}:{line_of(tree, ['arms'])}", f"arms: there are {len(arms):,}; a recipe has at most"
         raise RecipeError([Mistake(where, f"{problem} {_MAX_ARMS}, so make several recipes of it", "arms")])
     cls = _class_of(partial(_locate, path, tree, ()), data)
-    found: list[Callable[[], Mistake]] = []
+    explanations: list[Callable[[], Mistake]] = []
     for name, changes in arms.items():
         try:
             cls.model_validate(_with_arm(path, data, name))
         except UserError as error:
             where = f"{path}:{line_of(tree, ['arms', name])}"
-            found.append(partial(Mistake, where, str(error), f"arms.{name}"))
+            explanations.append(partial(Mistake, where, str(error), f"arms.{name}"))
         except ValidationError as error:
-            if not found and not _is_valid(data):
+            if not explanations and not _is_valid(data):
                 return
             locate = partial(_locate_change, path, tree, name, changes)
-            found += [partial(explain_mistake, locate, cls, item) for item in mistakes(error)]
-    if found:
-        raise RecipeError(first_mistakes(str(path), found))
+            explanations += [partial(explain_mistake, locate, cls, item) for item in mistakes(error)]
+    if explanations:
+        raise RecipeError(first_mistakes(str(path), explanations))
 
 
 def _locate_change(path: Path, tree: yaml.Node | None, arm: str, changes: dict[str, Any], loc: Sequence[Any]) -> str:

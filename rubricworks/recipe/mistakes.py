@@ -41,9 +41,9 @@ class Mistake(NamedTuple):
 class RecipeError(UserError):
     """The mistakes in a recipe, one a line."""
 
-    def __init__(self, found: Sequence[Mistake]) -> None:
-        super().__init__("\n".join(map(str, found)))
-        self.mistakes = tuple(found)
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("\n".join(map(str, mistakes)))
+        self.mistakes = tuple(mistakes)
 
 
 def first_mistakes(where: str, explanations: Sequence[Callable[[], Mistake]]) -> list[Mistake]:
@@ -54,10 +54,10 @@ def first_mistakes(where: str, explanations: Sequence[Callable[[], Mistake]]) ->
     Args:
         where: place of the recipe.
     """
-    found = [explain() for explain in explanations[:_MOST_EXPLAINED]]
-    if more := len(explanations) - len(found):
-        found.append(Mistake(where, f"{more:,} more mistakes are not listed; mend these first"))
-    return found
+    listed = [explain() for explain in explanations[:_MOST_EXPLAINED]]
+    if more := len(explanations) - len(listed):
+        listed.append(Mistake(where, f"{more:,} more mistakes are not listed; mend these first"))
+    return listed
 
 
 def mistakes(error: ValidationError) -> list[Any]:

@@ -6,7 +6,7 @@ no secrets. `recipe.files` reads recipes from YAML.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -138,7 +138,9 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":
         if self.budget.dollars is not None:
-            free = {one.model for _, one in self.endpoints() if not one.price_in and not one.price_out}
+            free = {
+                endpoint.model for _, endpoint in self.endpoints() if not endpoint.price_in and not endpoint.price_out
+            }
             if unpriced := free - set(self.prices):
                 raise ValueError(
                     f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
@@ -148,7 +150,9 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _training_does_not_wait_for_batches(self) -> "Recipe":
-        if field := next((field for field, one in self.endpoints() if one.batch and field.startswith("policy.")), None):
+        if field := next(
+            (field for field, endpoint in self.endpoints() if endpoint.batch and field.startswith("policy.")), None
+        ):
             raise ValueError(
                 f"{field}.batch: a step of training waits for this model, and a batch may take a day; take batches for "
                 "the committee, rubrics, recaptions and the judges of an evaluation"
@@ -276,7 +280,9 @@ class Recipe(BaseModel):
 
 
 def _is_stage_config(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, StageConfig)
+    """Return True for a class of stage configurations, and for a union of them."""
+    kinds = get_args(annotation) or (annotation,)
+    return all(isinstance(kind, type) and issubclass(kind, StageConfig) for kind in kinds)
 
 
 def secrets_in(value: Any, *path: str) -> Iterator[str]:
@@ -299,7 +305,7 @@ def secrets_in(value: Any, *path: str) -> Iterator[str]:
 def _with_prices(data: Any, prices: dict[str, Any]) -> Any:
     """Copy of the settings, with the table's price in every endpoint that states none."""
     if isinstance(data, list | tuple):
-        return [_with_prices(one, prices) for one in data]
+        return [_with_prices(item, prices) for item in data]
     if not isinstance(data, dict):
         return data
     data = {name: _with_prices(value, prices) if name != "prices" else value for name, value in data.items()}

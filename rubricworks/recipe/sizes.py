@@ -65,7 +65,7 @@ def colocate_warning(recipe: Recipe) -> str:
     Without `max_model_length` vLLM reserves memory for a response as long as the model allows, in the share of the GPU
     that `gpu_memory` leaves after the weights.
     """
-    found: dict[str, None] = {}
+    stages: dict[str, None] = {}
     for stage, config in recipe.stage_configs().items():
         for options in trainings(config):
             vllm = getattr(getattr(options, "rollouts", None), "vllm", None)
@@ -75,11 +75,11 @@ def colocate_warning(recipe: Recipe) -> str:
             parameters = count_parameters(student)
             if parameters is None or parameters >= _LARGE:
                 weights = "of unknown size" if parameters is None else f"of {2 * parameters / 2**30:.0f} GiB"
-                found[f"{stage} ({student}, weights {weights}, gpu_memory {vllm.gpu_memory:g})"] = None
-    if not found:
+                stages[f"{stage} ({student}, weights {weights}, gpu_memory {vllm.gpu_memory:g})"] = None
+    if not stages:
         return ""
     return (
-        f"vLLM may not start in {', '.join(found)}: vllm.max_model_length is not set, and it must find memory for a "
+        f"vLLM may not start in {', '.join(stages)}: vllm.max_model_length is not set, and it must find memory for a "
         "response as long as the model allows, often 128,000 tokens; set it to the longest prompt, image tokens "
         "included, and max_new_tokens"
     )

@@ -26,7 +26,7 @@ from rubricworks.runtime.preflight_checks import (
 )
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import Evaluation
 from rubricworks.stages.release.report import REPORT_FIELD
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 from rubricworks.training.config import Optimizer
@@ -59,7 +59,7 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
     if recipe.promotes:
         yield from promotion_checks()
-    if isinstance(evaluation := getattr(recipe, "evaluation", None), ScoreConfig):
+    if isinstance(evaluation := getattr(recipe, "evaluation", None), Evaluation):
         for scorer in evaluation.scorers.functions:
             yield run_check(f"scorer {scorer.name}", partial(_loads, scorer.function))
     if file := recipe.source_files.get(REPORT_FIELD):

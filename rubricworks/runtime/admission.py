@@ -60,9 +60,9 @@ class Admission(BaseModel):
         }
         return Admission(
             hosts={host: names for host, names in hosts.items() if names or host not in self.hosts},
-            places=tuple(one for one in needs.places if not self.admits_place(one)),
-            functions=tuple(one for one in needs.functions if one not in self.functions),
-            task_folders=tuple(one for one in needs.task_folders if one not in self.task_folders),
+            places=tuple(place for place in needs.places if not self.admits_place(place)),
+            functions=tuple(function for function in needs.functions if function not in self.functions),
+            task_folders=tuple(folder for folder in needs.task_folders if folder not in self.task_folders),
         )
 
     def admits_place(self, place: str) -> bool:
@@ -70,8 +70,10 @@ class Admission(BaseModel):
         parts = place.split("/")
         if ".." in parts or "%" in place or "\\" in place:
             return False
-        admitted = [one.rstrip("/").split("/") for one in self.places]
-        return any(parts[: len(one)] == one and not names_in("/".join(parts[len(one) :])) for one in admitted)
+        admitted = [prefix.rstrip("/").split("/") for prefix in self.places]
+        return any(
+            parts[: len(prefix)] == prefix and not names_in("/".join(parts[len(prefix) :])) for prefix in admitted
+        )
 
     @property
     def is_empty(self) -> bool:

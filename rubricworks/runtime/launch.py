@@ -72,7 +72,7 @@ def launch(
         refuse_futile_attempt(stage, run, folder)
         module = STAGES[stage].load()
         work = StageWork(stage, extract_stage_config(stage, config), run, uris)
-        parsed = STAGES[stage].load_config().model_validate_json(work.config)
+        parsed = STAGES[stage].parse_config(work.config)
         out = _run_stage(module, parsed, workspace, work)
         workspace.upload()
         if output_values is not None:

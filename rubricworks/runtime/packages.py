@@ -37,17 +37,17 @@ def optional_packages(settings: Any) -> dict[str, str]:
     sections = list(_sections(settings))
     needs: dict[str, str] = {}
     for name, field, value, package in _BY_VALUE:
-        if any(isinstance(inner := one.get(name), dict) and inner.get(field) == value for one in sections):
+        if any(isinstance(inner := section.get(name), dict) and inner.get(field) == value for section in sections):
             needs.setdefault(package, f"{name}.{field}: {value}")
-    if any(one.get("text_reader") == "rapidocr" for one in sections):
+    if any(section.get("text_reader") == "rapidocr" for section in sections):
         needs |= dict.fromkeys(("rapidocr_onnxruntime", "rapidfuzz", "opencc"), "text_reader: rapidocr")
-    elif any(one.get("text_reader") for one in sections):
+    elif any(section.get("text_reader") for section in sections):
         needs |= dict.fromkeys(("rapidfuzz", "opencc"), "text_reader")
     for name, package in _BY_SECTION.items():
-        if any(one.get(name) for one in sections):
+        if any(section.get(name) for section in sections):
             needs.setdefault(package, name)
     for name, value, package in _BY_FIELD:
-        if any(one.get(name) == value for one in sections):
+        if any(section.get(name) == value for section in sections):
             needs.setdefault(package, f"{name}: {value}")
     return needs
 

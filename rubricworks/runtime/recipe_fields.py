@@ -99,7 +99,7 @@ def places_in(path: Sequence[str], text: str) -> list[str]:
     """Return the places that the text of a field reaches: folders, buckets, `hf://organisation/name`."""
     bare = without_kind(text)
     candidates = dict.fromkeys((text.strip(), bare))
-    if places := [one for one in candidates if _PLACE.match(one) or leads_upwards(one)]:
+    if places := [candidate for candidate in candidates if _PLACE.match(candidate) or leads_upwards(candidate)]:
         return places
     reach = reach_of(path)
     is_file = reach is Reach.SOURCE and "/" not in bare

@@ -41,7 +41,7 @@ class Stage:
     module: str = ""
     """Its module in the package; by default its id."""
     config: str = "Config"
-    """Class of its configuration in the module."""
+    """Class of its configuration in the module, or a union of classes."""
     cacheable: bool = False
     """Kubeflow may cache it: its output depends on its inputs alone. The others read a source, train, measure or
     decide."""
@@ -84,9 +84,15 @@ class Stage:
         """Import and return the stage's module."""
         return importlib.import_module(f"rubricworks.{self.package}.{self.module or self.id}")
 
-    def load_config(self) -> "type[StageConfig]":
-        """Import its module and return the class of its configuration."""
-        config: type[StageConfig] = getattr(self.load(), self.config)
+    def load_config(self) -> Any:
+        """Import its module and return the class of its configuration, or a union of classes."""
+        return getattr(self.load(), self.config)
+
+    def parse_config(self, text: str) -> "StageConfig":
+        """Import its module and validate its configuration, which is JSON."""
+        from pydantic import TypeAdapter
+
+        config: StageConfig = TypeAdapter(self.load_config()).validate_json(text)
         return config
 
     def load_sections(self) -> "list[Section]":

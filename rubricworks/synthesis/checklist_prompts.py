@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.rubrics import Checklist
 from rubricworks.synthesis.verifier_guide import guide_text
 
@@ -116,7 +116,7 @@ class ChecklistDraft(BaseModel):
     additional: tuple[Any, ...] = Field(default=(), json_schema_extra=_ITEMS)
 
 
-def generation_messages(sample: "Sample", allowed: Sequence[str], *, trusted: bool) -> list[dict[str, Any]]:
+def generation_messages(sample: "Sample", allowed: Sequence[str], *, trusted: bool) -> list[Message]:
     """Messages that ask a teacher for the checklist of one sample.
 
     Args:
@@ -128,7 +128,7 @@ def generation_messages(sample: "Sample", allowed: Sequence[str], *, trusted: bo
 
 def aggregation_messages(
     sample: "Sample", proposals: Sequence[Checklist], allowed: Sequence[str], *, trusted: bool
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages that ask the merger for one checklist: the teachers' blocks and the numbered candidates."""
     candidates = [
         fence("candidate", _data_json(proposal), name=f"Checklist {number}")
@@ -150,12 +150,9 @@ def _question_blocks(sample: "Sample", allowed: Sequence[str], trusted: bool) ->
     return blocks
 
 
-def _messages(system: str, sample: "Sample", blocks: Sequence[str]) -> list[dict[str, Any]]:
+def _messages(system: str, sample: "Sample", blocks: Sequence[str]) -> list[Message]:
     image = image_part(sample.require_image("the checklist writer reads the image"))
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": [image, text_part("\n\n".join(blocks))]},
-    ]
+    return conversation(system, [image, text_part("\n\n".join(blocks))])
 
 
 def _data_json(checklist: Checklist) -> str:

@@ -5,12 +5,11 @@ answer. The reference answer stays the data set's: the text of the right option,
 """
 
 import re
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.question_text import normalise_question, question_with_options
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 
 OPEN_ENDED_SYSTEM = """\
 You decide whether a multiple-choice question about an image can be asked without its options. Afterwards nobody will \
@@ -61,7 +60,7 @@ class Opening(BaseModel):
         return self.well_posed and self.unique_answer
 
 
-def open_ended_messages(image: bytes, question: str, options: tuple[str, ...], right: str) -> list[dict[str, Any]]:
+def open_ended_messages(image: bytes, question: str, options: tuple[str, ...], right: str) -> list[Message]:
     """Messages that ask for both checks and the open-ended form of one question.
 
     Args:
@@ -75,10 +74,7 @@ def open_ended_messages(image: bytes, question: str, options: tuple[str, ...], r
             fence("right_option", right),
         )
     )
-    return [
-        {"role": "system", "content": OPEN_ENDED_SYSTEM},
-        {"role": "user", "content": [image_part(image), text_part(text)]},
-    ]
+    return conversation(OPEN_ENDED_SYSTEM, [image_part(image), text_part(text)])
 
 
 def check_open_ended(opening: Opening, right: str) -> None:

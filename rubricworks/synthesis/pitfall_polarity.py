@@ -6,14 +6,14 @@ not told the weight, which is what is in doubt. What it answers `unclear`, or no
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 from rubricworks.rubrics import Criterion
 
 POLARITY_PROMPT_VERSION = "pitfall-polarity-1"
@@ -75,9 +75,12 @@ async def read_polarity(entry: RubricEntry, criteria: Sequence[Criterion], write
     return {title: polarity for title, polarity in met.items() if polarity != "unknown"}
 
 
-def polarity_messages(entry: RubricEntry, criteria: Sequence[Criterion]) -> list[dict[str, Any]]:
+def polarity_messages(entry: RubricEntry, criteria: Sequence[Criterion]) -> list[Message]:
     """Messages to the writer about criteria of one rubric."""
-    texts = [{"id": number, "text": one.description or one.criterion} for number, one in enumerate(criteria, start=1)]
+    texts = [
+        {"id": number, "text": criterion.description or criterion.criterion}
+        for number, criterion in enumerate(criteria, start=1)
+    ]
     # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
     listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
     blocks = [
@@ -85,4 +88,4 @@ def polarity_messages(entry: RubricEntry, criteria: Sequence[Criterion]) -> list
         *([fence("reference_answer", entry.reference)] if entry.reference else []),
         f"<pitfalls_to_read>\n{listed}\n</pitfalls_to_read>",
     ]
-    return [{"role": "system", "content": POLARITY_SYSTEM}, {"role": "user", "content": "\n\n".join(blocks)}]
+    return conversation(POLARITY_SYSTEM, "\n\n".join(blocks))

@@ -9,12 +9,12 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.writer import proposal_fault
 
@@ -122,13 +122,17 @@ class PitfallWriter:
         if not proposed:
             return PitfallResult((), tuple(dropped))
         # A rubric needs something to earn, and a judge is not told the weights.
-        test = Rubric(criteria=tuple(one.model_copy(update={"weight": -one.weight}) for one in proposed))
+        test = Rubric(
+            criteria=tuple(criterion.model_copy(update={"weight": -criterion.weight}) for criterion in proposed)
+        )
         cards = await asyncio.gather(*(self.examiner.grade(sample, text, test) for text in (*references, *failures)))
         credits = [card.credits for card in cards]
         reasons = pitfall_faults(credits[: len(references)], credits[len(references) :])
-        kept = tuple(one for one, reason in zip(proposed, reasons, strict=True) if not reason)
-        dropped += [(one.criterion, reason) for one, reason in zip(proposed, reasons, strict=True) if reason]
-        return PitfallResult(kept[: self.most], tuple(dropped))
+        sound = tuple(criterion for criterion, reason in zip(proposed, reasons, strict=True) if not reason)
+        dropped += [
+            (criterion.criterion, reason) for criterion, reason in zip(proposed, reasons, strict=True) if reason
+        ]
+        return PitfallResult(sound[: self.most], tuple(dropped))
 
 
 def pitfall_faults(
@@ -148,30 +152,27 @@ def pitfall_faults(
 
 def add_pitfalls(rubric: Rubric, pitfalls: Sequence[Criterion], most: int) -> Rubric:
     """Add pitfalls to a rubric, of which the newest `most` stay; what is to be earned stays as it is."""
-    earned = [one for one in rubric.criteria if one.weight > 0]
-    earlier = [one for one in rubric.criteria if one.weight < 0]
+    earned = [criterion for criterion in rubric.criteria if criterion.weight > 0]
+    earlier = [criterion for criterion in rubric.criteria if criterion.weight < 0]
     newest = [*earlier, *pitfalls][-most:] if most else []
     return Rubric(criteria=(*earned, *newest))
 
 
 def pitfall_messages(
     sample: "Sample", references: Sequence[str], failures: Sequence[str], rubric: Rubric, *, most: int
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages to the writer model for one sample."""
-    titles = json.dumps([one.criterion for one in rubric.criteria], ensure_ascii=False)
+    titles = json.dumps([criterion.criterion for criterion in rubric.criteria], ensure_ascii=False)
     blocks = [fence("reference", text, name=f"Reference {n}") for n, text in enumerate(references, start=1)]
     blocks += [fence("failure", text) for text in failures]
     blocks += [fence("rubric", titles), f"Write at most {most} pitfall{'s' if most > 1 else ''}, the worst ones."]
     image = image_part(sample.require_image("the writer of pitfalls reads the image"))
-    return [
-        {"role": "system", "content": PITFALL_SYSTEM},
-        {"role": "user", "content": [image, text_part("\n\n".join(blocks))]},
-    ]
+    return conversation(PITFALL_SYSTEM, [image, text_part("\n\n".join(blocks))])
 
 
 def _new_criteria(draft: PitfallDraft, rubric: Rubric) -> tuple[list[Criterion], list[tuple[str, str]]]:
     """Proposals as criteria, and the titles of those that are faulty or repeat another, with reasons."""
-    titles = {_words(one.criterion) for one in rubric.criteria}
+    titles = {_words(criterion.criterion) for criterion in rubric.criteria}
     criteria: list[Criterion] = []
     dropped: list[tuple[str, str]] = []
     for proposed in draft.pitfalls:

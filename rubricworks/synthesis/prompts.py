@@ -8,11 +8,11 @@ against padding a caption with guesses; `docs/world.md` measures the effect of t
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 
 if TYPE_CHECKING:
     from rubricworks.data.tables import Sample
@@ -128,7 +128,7 @@ def writer_messages(
     threshold: int,
     coverage: Coverage,
     guards: bool,
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages to the writer model for one sample.
 
     Args:
@@ -143,10 +143,6 @@ def writer_messages(
         "correctly is not part of the truth."
     )
     text = "\n\n".join(blocks) + "\n\n" + "\n".join([consensus, _COVERAGE[coverage], _GUARDS[guards]])
-    return [
-        {"role": "system", "content": WRITER_SYSTEM},
-        {
-            "role": "user",
-            "content": [image_part(sample.require_image("the rubric writer reads the image")), text_part(text)],
-        },
-    ]
+    return conversation(
+        WRITER_SYSTEM, [image_part(sample.require_image("the rubric writer reads the image")), text_part(text)]
+    )

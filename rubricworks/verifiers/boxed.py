@@ -26,8 +26,8 @@ def last_boxed(response: str) -> str | None:
     >>> last_boxed(r"so x is \\boxed{3}, no: \\boxed{\\frac{1}{2}}")
     '\\\\frac{1}{2}'
     """
-    found = boxes(response[-LONGEST:])
-    return found[-1].content if found else None
+    spans = boxes(response[-LONGEST:])
+    return spans[-1].content if spans else None
 
 
 def answer_call(answer: str, *, options: bool = False) -> str:
@@ -54,20 +54,20 @@ def answer_predict(response: str, reference: str) -> str:
     "expr_verify(predict='B')"
     """
     call = parse_verifier_call(reference)
-    found = last_boxed(response) or ""
+    content = last_boxed(response) or ""
     if call.name in ("bbox_verify", "point_verify"):
-        return f"{call.name}(predict={_coordinates(found)})"
+        return f"{call.name}(predict={_coordinates(content)})"
     if call.name == "list_verify":
-        return f"list_verify(predict={[item.strip() for item in found.split(',') if item.strip()]!r})"
+        return f"list_verify(predict={[item.strip() for item in content.split(',') if item.strip()]!r})"
     if call.name == "time_verify":
-        return f"time_verify(predict={found!r}, pformat={call.arguments.get('tformat', '')!r})"
+        return f"time_verify(predict={content!r}, pformat={call.arguments.get('tformat', '')!r})"
     target = str(call.arguments.get("target"))
     if call.name == "expr_verify" and len(target) == 1 and target.isalpha():
-        option = read_option(strip_surface(found).body)
-        found = option[0] if option else found
-    if call.name == "text_verify" and (wrapped := _TEXT.fullmatch(found)):
-        found = wrapped[1].strip()
-    return f"{call.name}(predict={found!r})"
+        option = read_option(strip_surface(content).body)
+        content = option[0] if option else content
+    if call.name == "text_verify" and (wrapped := _TEXT.fullmatch(content)):
+        content = wrapped[1].strip()
+    return f"{call.name}(predict={content!r})"
 
 
 def score_answer(response: str, answer: str, *, options: bool = False) -> float:

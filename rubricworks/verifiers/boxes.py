@@ -36,18 +36,18 @@ def bbox_verify(predict: object, *, target: object) -> float:
     boxes = wanted_numbers(target, 4, "a box [x1, y1, x2, y2]")
     if not isinstance(predict, list | tuple):
         return 0.0
-    found = [box for item in predict if (box := finite_numbers(item, 4)) is not None]
+    predicted = [box for item in predict if (box := finite_numbers(item, 4)) is not None]
     larger = max(len(predict), len(boxes))
     if larger == 0:
         return 1.0
-    pairs = len(found) * len(boxes)
+    pairs = len(predicted) * len(boxes)
     if pairs == 0 or pairs > MOST_PAIRS:
         return 0.0
     if pairs == 1:
-        return _overlap(found[0], boxes[0]) / larger
+        return _overlap(predicted[0], boxes[0]) / larger
     if pairs <= _FEW_PAIRS:
-        return best_total([[_overlap(box, wanted) for wanted in boxes] for box in found]) / larger
-    return best_total_of_matrix(_overlaps(found, boxes)) / larger
+        return best_total([[_overlap(box, wanted) for wanted in boxes] for box in predicted]) / larger
+    return best_total_of_matrix(_overlaps(predicted, boxes)) / larger
 
 
 def finite_numbers(item: Any, count: int) -> Any:
@@ -92,10 +92,10 @@ def _overlap(a: Numbers, b: Numbers) -> float:
     return shared / (size + other_size - shared)
 
 
-def _overlaps(found: Sequence[Numbers], boxes: Sequence[Numbers]) -> Any:
+def _overlaps(predicted: Sequence[Numbers], boxes: Sequence[Numbers]) -> Any:
     import numpy as np  # here, so that few boxes, the rule, need no NumPy
 
-    a_N4, b_M4 = np.array(found, float), np.array(boxes, float)
+    a_N4, b_M4 = np.array(predicted, float), np.array(boxes, float)
     low_NM2 = np.maximum(a_N4[:, None, :2], b_M4[None, :, :2])
     high_NM2 = np.minimum(a_N4[:, None, 2:], b_M4[None, :, 2:])
     shared_NM = np.clip(high_NM2 - low_NM2, 0, None).prod(axis=2)

@@ -90,7 +90,7 @@ def _doubled(backslash: re.Match[str]) -> str:
     return "\\" + backslash[0]
 
 
-def _command_of_control(found: re.Match[str]) -> str:
+def _command_of_control(match: re.Match[str]) -> str:
     """A control character and letters: as they are, or the command of which an escape in JSON made them."""
-    meant = _LETTER_OF[found[1]] + found[2]
-    return "\\" + meant if meant in _COMMANDS else found[0]
+    meant = _LETTER_OF[match[1]] + match[2]
+    return "\\" + meant if meant in _COMMANDS else match[0]

@@ -34,17 +34,17 @@ def list_verify(predict: object, *, target: object = None, candidates: object = 
     wanted = _alternatives(target, candidates)
     if not isinstance(predict, list | tuple):
         return 0.0
-    found = [None if (text := text_of(item)) is None else composed(text) for item in predict]
-    if sum(len(item) for item in found if item is not None) > LONGEST:
+    predicted = [None if (text := text_of(item)) is None else composed(text) for item in predict]
+    if sum(len(item) for item in predicted if item is not None) > LONGEST:
         return 0.0
-    return max(_score(found, items) for items in wanted)
+    return max(_score(predicted, items) for items in wanted)
 
 
-def _score(found: Texts, wanted: list[str]) -> float:
-    larger = max(len(found), len(wanted))
+def _score(predicted: Texts, wanted: list[str]) -> float:
+    larger = max(len(predicted), len(wanted))
     if larger == 0:
         return 1.0
-    texts = [item for item in found if item is not None]
+    texts = [item for item in predicted if item is not None]
     pairs = len(texts) * len(wanted)
     if pairs == 0 or pairs > MOST_PAIRS:
         return 0.0

@@ -32,19 +32,19 @@ def point_verify(predict: object, *, target: object, radius: float = 100.0) -> f
     points = wanted_numbers(target, 2, "a point [x, y]")
     if not isinstance(predict, list | tuple):
         return 0.0
-    found = [point for item in predict if (point := finite_numbers(item, 2)) is not None]
+    predicted = [point for item in predict if (point := finite_numbers(item, 2)) is not None]
     larger = max(len(predict), len(points))
     if larger == 0:
         return 1.0
-    pairs = len(found) * len(points)
+    pairs = len(predicted) * len(points)
     if pairs == 0 or pairs > MOST_PAIRS:
         return 0.0
     if pairs <= _FEW_PAIRS:
         hypot = math.hypot
-        near = [[max(0.0, 1 - hypot(x - a, y - b) / radius) for a, b in points] for x, y in found]
+        near = [[max(0.0, 1 - hypot(x - a, y - b) / radius) for a, b in points] for x, y in predicted]
         return best_total(near) / larger
     import numpy as np  # here, so that few points, the rule, need no NumPy
 
-    between_NM2 = np.array(found, float)[:, None] - np.array(points, float)[None]
+    between_NM2 = np.array(predicted, float)[:, None] - np.array(points, float)[None]
     near_NM = np.clip(1 - np.hypot(between_NM2[..., 0], between_NM2[..., 1]) / radius, 0, None)
     return best_total_of_matrix(near_NM) / larger

@@ -85,8 +85,8 @@ def _similarity(similarity: Any, predicted: str, normalised: str, text: str, fla
         return score
     # Alike without punctuation: not if it parted the digits of a number, or was all there is.
     keep = _keep_punctuation if wanted == "" else _keep_number_punctuation
-    one, other = (_normalise(side, flags, keep) for side in (predicted, text))
-    return float(similarity(one, other)) if one and other else score
+    stripped, other = (_normalise(side, flags, keep) for side in (predicted, text))
+    return float(similarity(stripped, other)) if stripped and other else score
 
 
 def composed(text: str) -> str:
@@ -129,9 +129,11 @@ def _keep_punctuation(text: str) -> str:
 def _keep_number_punctuation(text: str) -> str:
     """Drop punctuation but in numbers: decimal points, signs, fractions, times, percent; separators of thousands go."""
     text = _DATE.sub(lambda date: _SEPARATOR.sub("·", date[0]), _DASH.sub("-", _THOUSANDS.sub("", text)))
-    kept = {match.start() for match in _OF_A_NUMBER.finditer(text)}
+    inside_numbers = {match.start() for match in _OF_A_NUMBER.finditer(text)}
     return "".join(
-        character for at, character in enumerate(text) if at in kept or unicodedata.category(character)[0] != "P"
+        character
+        for at, character in enumerate(text)
+        if at in inside_numbers or unicodedata.category(character)[0] != "P"
     )
 
 

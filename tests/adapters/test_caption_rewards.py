@@ -30,7 +30,9 @@ def columns_of(captions, **more):
 
 async def at_once(rewards, captions, columns):
     """Call the reward functions concurrently, as TRL does; the prompts are not used."""
-    reward_calls = (one(prompts=["p"] * len(captions), completions=captions, **columns) for one in rewards.functions)
+    reward_calls = (
+        function(prompts=["p"] * len(captions), completions=captions, **columns) for function in rewards.functions
+    )
     return await asyncio.gather(*reward_calls)
 
 
@@ -159,7 +161,7 @@ def test_calls_from_separate_loops_share_one_grading():
     rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None)
     columns = columns_of(["a", "lost"])
     reward_lists = [
-        asyncio.run(one(prompts=["p"] * 2, completions=["a", "lost"], **columns)) for one in rewards.functions
+        asyncio.run(function(prompts=["p"] * 2, completions=["a", "lost"], **columns)) for function in rewards.functions
     ]
     assert reward_lists == [[1.0, None], [0.0, None], [1.0, None]]
     assert len(grader.asked) == 2
@@ -171,7 +173,9 @@ def test_cancelled_caller_leaves_the_grading_to_the_others():
         grader, grades = Grading(hold), []
         rewards = CaptionRewards(grader, count_tokens=COUNT, gate=None, sink=grades.extend)
         columns = columns_of(["a"])
-        tasks = [asyncio.create_task(one(prompts=["p"], completions=["a"], **columns)) for one in rewards.functions]
+        tasks = [
+            asyncio.create_task(function(prompts=["p"], completions=["a"], **columns)) for function in rewards.functions
+        ]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for which in cancelled:
@@ -189,7 +193,7 @@ def test_cancelled_caller_leaves_the_grading_to_the_others():
     assert outcomes[1:] == [[0.0], [1.0]]
     assert len(graded) == 1
     outcomes, graded = asyncio.run(run([0, 1, 2]))
-    assert all(isinstance(one, asyncio.CancelledError) for one in outcomes)
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
     assert graded == []
 
 
@@ -197,9 +201,9 @@ def test_graders_error_reaches_every_function_and_the_next_batch_is_new():
     async def run():
         rewards = CaptionRewards(Grading(), count_tokens=COUNT, gate=None)
         columns = columns_of(["break"])
-        reward_calls = (one(prompts=["p"], completions=["break"], **columns) for one in rewards.functions)
+        reward_calls = (function(prompts=["p"], completions=["break"], **columns) for function in rewards.functions)
         outcomes = await asyncio.gather(*reward_calls, return_exceptions=True)
-        assert [str(one) for one in outcomes] == ["broken"] * 3
+        assert [str(outcome) for outcome in outcomes] == ["broken"] * 3
         assert await at_once(rewards, ["a"], columns_of(["a"])) == [[1.0], [0.0], [1.0]]
 
     asyncio.run(run())

@@ -132,5 +132,5 @@ def test_function_gets_texts_as_str_and_images_as_responses():
     completions = ["a text", [{"role": "assistant", "content": "chat"}], PNG, Response.of_image(PNG)]
     rewards = asyncio.run(FunctionReward(lengths)(["p"] * 4, completions, sample_id=["s"] * 4))
     assert rewards == [1.0] * 4
-    assert [type(one) for one in seen] == [str, str, Response, Response]
+    assert [type(response) for response in seen] == [str, str, Response, Response]
     assert seen == ["a text", "chat", Response.of_image(PNG), Response.of_image(PNG)]

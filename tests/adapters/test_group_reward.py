@@ -100,9 +100,9 @@ def conversation(*turns):
 
 
 def test_of_a_conversation_the_last_reply_is_rewarded_or_all_turns():
-    found, silent = conversation(("assistant", WHOLE), ("user", "Sure?"), ("assistant", "Yes.")), NONE
-    assert rewarded([found, silent], BOXES, group_size=2)[0] == [0, 0]
-    values, cards = rewarded([found, silent], BOXES, group_size=2, view="full_trace")
+    talk, silent = conversation(("assistant", WHOLE), ("user", "Sure?"), ("assistant", "Yes.")), NONE
+    assert rewarded([talk, silent], BOXES, group_size=2)[0] == [0, 0]
+    values, cards = rewarded([talk, silent], BOXES, group_size=2, view="full_trace")
     assert values == [pytest.approx(0.875), 0]
     assert cards[0].response == f"assistant: {WHOLE}\n\nuser: Sure?\n\nassistant: Yes."
 

@@ -45,7 +45,7 @@ def scorer(**by_colour):
 def test_one_endpoint_gives_its_own_scale_and_sees_the_prompt_and_the_image(serve):
     server = serve(scorer(red=31.5, blue=-2))
     assert reward_of([server], [RED, BLUE]) == [31.5, -2.0]
-    chat = next(one for one in server.chats if images_in(one.body) == [RED.image])
+    chat = next(chat for chat in server.chats if images_in(chat.body) == [RED.image])
     text, image = chat.body["messages"][1]["content"]
     assert text["text"] == "<prompt>\na red thing\n</prompt>"
     assert image["type"] == "image_url"
@@ -82,7 +82,7 @@ def test_an_unreadable_image_is_shown_to_no_endpoint(serve):
     server, failures = serve(scorer(red=1, blue=1)), []
     broken = Response.of_image(b"\x89PNG\r\n\x1a\n broken")
     assert reward_of([server], [broken, RED], failures=failures) == [None, 1.0]
-    assert [one.error.error_class for one in failures] == [ErrorClass.UNREADABLE]
+    assert [failure.error.error_class for failure in failures] == [ErrorClass.UNREADABLE]
     assert len(server.chats) == 1
 
 

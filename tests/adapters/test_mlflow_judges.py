@@ -52,8 +52,8 @@ def test_each_criterion_gives_a_feedback_with_its_rationale(store, serve):
 
     server = serve(judge)
     judges = criterion_judges(RUBRIC, model="openai:/judge", base_url=f"{server.url}/chat/completions")
-    found = [one(inputs={"prompt": "Describe it."}, outputs="one circle") for one in judges]
-    assert [(one.name, one.value, one.rationale) for one in found] == [
+    feedback = [judge(inputs={"prompt": "Describe it."}, outputs="one circle") for judge in judges]
+    assert [(answer.name, answer.value, answer.rationale) for answer in feedback] == [
         ("rubric/red", False, "looked for red"),
         ("rubric/circle", True, "looked for circle"),
     ]
@@ -66,9 +66,9 @@ def test_what_the_judge_did_not_judge_has_no_value(store, serve):
     from rubricworks.adapters.mlflow_judges import criterion_judges
 
     server = serve(judge)
-    (one, _) = criterion_judges(RUBRIC, model="openai:/judge", base_url=f"{server.url}/chat/completions")
+    (answered, _) = criterion_judges(RUBRIC, model="openai:/judge", base_url=f"{server.url}/chat/completions")
     with pytest.raises(MlflowException, match="Failed to invoke"):
-        one(inputs={"prompt": "?"}, outputs="outage")
+        answered(inputs={"prompt": "?"}, outputs="outage")
 
 
 def test_a_changed_rule_is_a_new_version_of_the_same_judge(store):
@@ -77,9 +77,9 @@ def test_a_changed_rule_is_a_new_version_of_the_same_judge(store):
     from rubricworks.adapters.mlflow_judges import criterion_judges
 
     for rule in ("passes if red is named", "passes if any shade of red is named"):
-        for one in criterion_judges(Rubric(criteria=(criterion("red", rule),)), model="openai:/judge"):
-            one.register(experiment_id=store)
-    assert [one.name for one in list_scorers(experiment_id=store)] == ["rubric/red"]
+        for judge in criterion_judges(Rubric(criteria=(criterion("red", rule),)), model="openai:/judge"):
+            judge.register(experiment_id=store)
+    assert [scorer.name for scorer in list_scorers(experiment_id=store)] == ["rubric/red"]
     first, second = (get_scorer(name="rubric/red", experiment_id=store, version=number) for number in (1, 2))
     assert "any shade" not in first.instructions
     assert "any shade" in second.instructions
@@ -91,13 +91,13 @@ def test_a_judge_of_a_long_title_has_a_name_that_mlflow_makes_a_metric_of(store,
     from rubricworks.adapters.mlflow_judges import criterion_judges
 
     server, title = serve(judge), "States the dose (81 mg), and that it is taken daily, " * 6
-    (one,) = criterion_judges(
+    (scorer,) = criterion_judges(
         Rubric(criteria=(criterion(title.strip()),)), model="openai:/judge", base_url=f"{server.url}/chat/completions"
     )
-    one.register(experiment_id=store)
-    result = mlflow.genai.evaluate(data=[{"inputs": {"prompt": "?"}, "outputs": "none"}], scorers=[one])
-    assert result.metrics == {f"{one.name}/mean": 0}
-    assert title.strip() in one.instructions
+    scorer.register(experiment_id=store)
+    result = mlflow.genai.evaluate(data=[{"inputs": {"prompt": "?"}, "outputs": "none"}], scorers=[scorer])
+    assert result.metrics == {f"{scorer.name}/mean": 0}
+    assert title.strip() in scorer.instructions
 
 
 @pytest.mark.parametrize(

@@ -29,16 +29,20 @@ def scorer(serve):
 
 def test_a_row_has_its_reward_and_a_feedback_for_each_criterion(scorer):
     feedbacks = scorer(inputs={"question": "?"}, outputs="one circle", expectations={"rubric": RUBRIC.model_dump()})
-    assert [(one.name, one.value) for one in feedbacks] == [("rubric", 0.25), ("rubric/red", 0), ("rubric/circle", 1)]
-    assert [one.rationale for one in feedbacks] == [None, "looked", "looked"]
+    assert [(feedback.name, feedback.value) for feedback in feedbacks] == [
+        ("rubric", 0.25),
+        ("rubric/red", 0),
+        ("rubric/circle", 1),
+    ]
+    assert [feedback.rationale for feedback in feedbacks] == [None, "looked", "looked"]
     assert feedbacks[1].metadata == {"criterion": "red", "weight": "3"}
-    assert {(one.source.source_type, one.source.source_id) for one in feedbacks} == {("LLM_JUDGE", "j")}
+    assert {(feedback.source.source_type, feedback.source.source_id) for feedback in feedbacks} == {("LLM_JUDGE", "j")}
 
 
 def test_what_was_not_judged_is_an_error_without_a_value(scorer):
     feedbacks = scorer(outputs="outage", expectations={"rubric": RUBRIC.model_dump_json()})
-    assert [one.value for one in feedbacks] == [None] * 3
-    assert {one.error.error_code for one in feedbacks} == {"TRANSPORT"}
+    assert [feedback.value for feedback in feedbacks] == [None] * 3
+    assert {feedback.error.error_code for feedback in feedbacks} == {"TRANSPORT"}
     with pytest.raises(UserError, match="no rubric"):
         scorer(outputs="a red circle")
 
@@ -96,9 +100,9 @@ def test_titles_that_are_no_names_of_mlflows_metrics_do_not_end_an_evaluation(sc
 def test_a_title_that_is_cut_is_whole_in_the_metadata_of_its_feedback(scorer):
     rubric = Rubric(criteria=tuple(Criterion(criterion=title, weight=1) for title in TITLES))
     feedbacks = scorer(outputs="?", expectations={"rubric": rubric.model_dump()})[1:]
-    assert [one.metadata["criterion"] for one in feedbacks] == list(TITLES)
-    assert len({one.name for one in feedbacks}) == len(TITLES)
-    assert max(len(one.name) for one in feedbacks) == 200
+    assert [feedback.metadata["criterion"] for feedback in feedbacks] == list(TITLES)
+    assert len({feedback.name for feedback in feedbacks}) == len(TITLES)
+    assert max(len(feedback.name) for feedback in feedbacks) == 200
 
 
 def last_word_judge(_, body):

@@ -44,7 +44,7 @@ def grader(serve):
 
 
 def assessments(trace):
-    return {one.name: one for one in trace.info.assessments}
+    return {assessment.name: assessment for assessment in trace.info.assessments}
 
 
 def test_grading_is_a_trace_with_its_call_and_an_assessment_per_verdict(traces, grader):
@@ -58,24 +58,25 @@ def test_grading_is_a_trace_with_its_call_and_an_assessment_per_verdict(traces, 
     assert call.inputs == {"criteria": ["red", "circle"]}
     assert call.attributes["judge"] == "j"
     assert (root.outputs, call.outputs) == ({"reward": 0.25, "credits": [0.0, 1.0]}, list(card.raw))
-    found = assessments(trace)
-    assert {name: one.feedback.value for name, one in found.items()} == {
+    by_name = assessments(trace)
+    assert {name: assessment.feedback.value for name, assessment in by_name.items()} == {
         "rubric": 0.25,
         "rubric/red": 0,
         "rubric/circle": 1,
     }
-    assert (found["rubric/red"].rationale, found["rubric/red"].metadata["weight"]) == ("looked", "3")
-    assert {(one.source.source_type, one.source.source_id, one.span_id) for one in found.values()} == {
-        ("LLM_JUDGE", "j", root.span_id)
-    }
+    assert (by_name["rubric/red"].rationale, by_name["rubric/red"].metadata["weight"]) == ("looked", "3")
+    assert {
+        (assessment.source.source_type, assessment.source.source_id, assessment.span_id)
+        for assessment in by_name.values()
+    } == {("LLM_JUDGE", "j", root.span_id)}
 
 
 def test_what_was_not_judged_is_an_error_without_a_value(traces, grader):
     asyncio.run(grader.grade(Sample(sample_id="s1"), "outage", RUBRIC))
-    found = assessments(traces()[0])
-    assert {one.feedback.value for one in found.values()} == {None}
-    assert {one.feedback.error.error_code for one in found.values()} == {"TRANSPORT"}
-    assert len(found) == 3
+    by_name = assessments(traces()[0])
+    assert {assessment.feedback.value for assessment in by_name.values()} == {None}
+    assert {assessment.feedback.error.error_code for assessment in by_name.values()} == {"TRANSPORT"}
+    assert len(by_name) == 3
 
 
 def test_a_trainers_reward_takes_it_and_each_completion_is_a_trace(traces, grader):

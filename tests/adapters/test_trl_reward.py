@@ -332,8 +332,10 @@ def test_probabilities_pass_or_fail_by_the_likelier_score(credits, passes):
 
         async def grade(self, sample, response, rubric):
             verdicts = [
-                Verdict(criterion=one.criterion, credit=credit, error=ErrorClass.MALFORMED if credit is None else None)
-                for one, credit in zip(rubric.criteria, credits, strict=True)
+                Verdict(
+                    criterion=criterion.criterion, credit=credit, error=ErrorClass.MALFORMED if credit is None else None
+                )
+                for criterion, credit in zip(rubric.criteria, credits, strict=True)
             ]
             return Scorecard(sample_id=sample.sample_id, response=response, judge="j", verdicts=tuple(verdicts))
 

@@ -65,7 +65,7 @@ def test_bytes_are_the_pixels_as_they_are(serve, kind):
 
 def test_a_red_image_scores_more_than_a_blue_one(serve):
     server = serve(colour_judge)
-    red, blue = (torch.tensor(one).view(3, 1, 1).expand(3, 8, 8) for one in ([0.9, 0.1, 0.1], [0.1, 0.1, 0.9]))
+    red, blue = (torch.tensor(colour).view(3, 1, 1).expand(3, 8, 8) for colour in ([0.9, 0.1, 0.1], [0.1, 0.1, 0.9]))
     assert call(server, red)["score"] > call(server, blue)["score"]
 
 

@@ -57,7 +57,7 @@ def test_a_judge_is_compared_with_people(compare, tmp_path, fifty, write):
 
 def test_judges_are_compared_with_each_other_without_labels(compare, tmp_path, fifty):
     _, cards = fifty
-    lenient = [card(one.sample_id, {"red": 1.0}, judge="lenient") for one in cards]
+    lenient = [card(graded.sample_id, {"red": 1.0}, judge="lenient") for graded in cards]
     out, report = compare(write_parquet(tmp_path / "a.parquet", cards), write_parquet(tmp_path / "b.parquet", lenient))
     (comparison,) = report["comparisons"]
     assert (comparison["first"], comparison["second"]) == ("strict", "lenient")
@@ -68,9 +68,9 @@ def test_judges_are_compared_with_each_other_without_labels(compare, tmp_path, f
 
 def test_every_pair_is_compared_and_three_judges_together(compare, tmp_path, fifty):
     labels, cards = fifty
-    others = [one.model_copy(update={"judge": name}) for name in ("second", "third") for one in cards]
+    others = [card.model_copy(update={"judge": name}) for name in ("second", "third") for card in cards]
     out, report = compare(labels, write_parquet(tmp_path / "all.parquet", [*cards, *others]))
-    pairs = [(one["first"], one["second"]) for one in report["comparisons"]]
+    pairs = [(comparison["first"], comparison["second"]) for comparison in report["comparisons"]]
     assert pairs == [
         ("people", "strict"), ("people", "second"), ("people", "third"),
         ("strict", "second"), ("strict", "third"), ("second", "third"),
@@ -135,7 +135,7 @@ def test_what_only_one_side_has_is_counted(compare, tmp_path):
 
 def test_rare_criteria_share_a_row(compare, tmp_path):
     cards = [card(f"s{n}", {"common": n % 2, f"only of sample {n // 2}": n % 2}) for n in range(12)]
-    rows = [(one.sample_id, verdict.criterion, verdict.credit) for one in cards for verdict in one.verdicts]
+    rows = [(card.sample_id, verdict.criterion, verdict.credit) for card in cards for verdict in card.verdicts]
     sources = (write_labels(tmp_path / "labels.csv", rows), write_parquet(tmp_path / "t.parquet", cards))
     out, report = compare(*sources)
     (comparison,) = report["comparisons"]
@@ -184,7 +184,7 @@ def test_labels_as_spreadsheets_write_them(compare, tmp_path, options):
 
 def test_a_verdict_given_again_counts_once(compare, tmp_path, fifty):
     labels, cards = fifty
-    again = [card(one.sample_id, {"red": 0.0}) for one in cards[:3]]
+    again = [card(graded.sample_id, {"red": 0.0}) for graded in cards[:3]]
     failed = [card("s0", {"red": ErrorClass.TRANSPORT})]
     out, report = compare(labels, write_parquet(tmp_path / "t.parquet", [*failed, *cards, *again]))
     assert report["comparisons"][0]["overall"]["kappa"]["value"] == pytest.approx(0.4)
@@ -204,7 +204,7 @@ def test_fields_that_a_later_version_writes_are_read_past(compare, tmp_path):
 def test_long_titles_and_many_credits_keep_the_table_in_its_width(compare, tmp_path):
     titles = [f"Says that the object at the {place} of the picture is red" for place in ("top left", "bottom right")]
     cards = [card(f"s{n}", {title: n / 32 for title in titles}) for n in range(33)]
-    rows = [(one.sample_id, verdict.criterion, 1 - verdict.credit) for one in cards for verdict in one.verdicts]
+    rows = [(card.sample_id, verdict.criterion, 1 - verdict.credit) for card in cards for verdict in card.verdicts]
     out, report = compare(write_labels(tmp_path / "labels.csv", rows), write_parquet(tmp_path / "t.parquet", cards))
     assert "33 different credits" in out
     assert report["comparisons"][0]["overall"]["alpha_interval"]["value"] < -0.9

@@ -19,9 +19,11 @@ def judge(_, body):
     """Meets "red" always, "round" by the seed, "big" where it is listed second; 100 tokens and 10 for each."""
     criteria = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
     scores = []
-    for one in criteria:
-        met = {"red": True, "round": body["seed"] % 2, "big": one["id"] == 2, "shiny": False}[one["criterion"]]
-        scores.append({"id": one["id"], "reasoning": "", "score": int(met)})
+    for criterion in criteria:
+        met = {"red": True, "round": body["seed"] % 2, "big": criterion["id"] == 2, "shiny": False}[
+            criterion["criterion"]
+        ]
+        scores.append({"id": criterion["id"], "reasoning": "", "score": int(met)})
     said = json.loads(say(json.dumps({"verdicts": scores}), tokens=(100 + 10 * len(criteria), 5 * len(criteria))).body)
     said["usage"]["prompt_tokens_details"] = {"cached_tokens": 80}
     return Said(json.dumps(said | {"model": "m-2026-01", "system_fingerprint": "fp_7"}).encode())
@@ -31,7 +33,7 @@ def judge(_, body):
 def sources(tmp_path):
     cards = [card(name, dict(zip(TITLES, (1.0, 0.0, 0.0, 0.0), strict=True))) for name in SAMPLES]
     rubric = Rubric(
-        criteria=tuple(Criterion(criterion=one, weight=weight) for one, weight in zip(TITLES, WEIGHTS, strict=True))
+        criteria=tuple(Criterion(criterion=title, weight=weight) for title, weight in zip(TITLES, WEIGHTS, strict=True))
     ).model_dump(mode="json")
     rubrics = tmp_path / "rubrics.jsonl"
     rubrics.write_text("".join(json.dumps({"sample_id": name, "rubric": rubric}) + "\n" for name in SAMPLES))
@@ -52,10 +54,15 @@ def test_flips_order_calls_and_prices_are_the_servers_own(tell, serve, sources, 
     # Reversed, "big" stands second of four; alone in a call, first.
     assert probe["order_changes"]["value"] == pytest.approx(1 / 4)
     assert probe["call_changes"]["value"] == 0
-    one, each = probe["per_response"], probe["per_criterion"]
-    assert (one["calls"], one["prompt_tokens"], one["cached_tokens"], one["completion_tokens"]) == (1, 140, 80, 20)
+    whole, each = probe["per_response"], probe["per_criterion"]
+    assert (whole["calls"], whole["prompt_tokens"], whole["cached_tokens"], whole["completion_tokens"]) == (
+        1,
+        140,
+        80,
+        20,
+    )
     assert (each["calls"], each["prompt_tokens"], each["cached_tokens"], each["completion_tokens"]) == (4, 440, 320, 20)
-    assert one["dollars"] == pytest.approx((60 * 10 + 80 * 1 + 20 * 100) / 1e6)
+    assert whole["dollars"] == pytest.approx((60 * 10 + 80 * 1 + 20 * 100) / 1e6)
     assert each["dollars"] == pytest.approx((120 * 10 + 320 * 1 + 20 * 100) / 1e6)
     assert (probe["identity"]["identity"], probe["identity"]["prompts"]) == (["m-2026-01", "fp_7"], ["judge-2"])
     assert probe["revision"] == "r1"
@@ -91,7 +98,7 @@ def test_errors_are_told_by_weight_and_verdicts_by_the_identity_beside_them(tell
     assert result.code == 0, result
     report = json.loads((tmp_path / "a.json").read_text())
     (errors,) = report["errors"]
-    by_weight = {one["weight"]: one for one in errors["by_weight"]}
+    by_weight = {rates["weight"]: rates for rates in errors["by_weight"]}
     assert by_weight[3]["false_positive"]["value"] == 1
     assert by_weight[3]["false_negative"] is None
     assert by_weight[2]["false_negative"]["value"] == 1
@@ -117,5 +124,5 @@ def test_what_a_probe_lacks_is_said_in_one_line(tell, serve, sources, tmp_path, 
     text = (tmp_path / "rubrics.jsonl").read_text()
     (tmp_path / "other.jsonl").write_text(text.replace('"s0"', '"x"').splitlines()[0] + "\n")
     url = serve(lambda number, body: fail(400)).url
-    result = tell("agreement", sources[0], *(one.replace("URL", url) for one in options))
+    result = tell("agreement", sources[0], *(option.replace("URL", url) for option in options))
     assert (result.code, message in result.err) == (2, True), result

@@ -39,7 +39,7 @@ def test_arms_are_run_as_a_user_would_after_the_run_that_they_take_from(tell, pl
         *("run", LAPTOP, "--runs", str(place), "--run", "seed-3"),
         *("--set", "policy.algorithm.steps=4", "--set", "seed=3"),
     ]
-    assert sorted((one["run"], one["words"][6:10], one["ready"]) for one in runs[1:]) == [
+    assert sorted((run["run"], run["words"][6:10], run["ready"]) for run in runs[1:]) == [
         ("seed-3-linear", ["--arm", "linear", "--reuse", "seed-3"], True),
         ("seed-3-no_recall", ["--arm", "no_recall", "--reuse", "seed-3"], True),
     ]
@@ -60,9 +60,9 @@ def test_a_run_that_failed_goes_on_and_its_arms_wait_for_it(tell, place):
     result = tell("arms", LAPTOP, "--arm", "linear")
     assert result.code == 2
     assert "seed 1 failed: no room on /" in result.err
-    assert [one["run"] for one in calls(place)] == ["seed-1"]
+    assert [call["run"] for call in calls(place)] == ["seed-1"]
     assert tell("arms", LAPTOP, "--arm", "linear").code == 0
-    assert [one["run"] for one in calls(place)] == ["seed-1", "seed-1", "seed-1-linear"]
+    assert [call["run"] for call in calls(place)] == ["seed-1", "seed-1", "seed-1-linear"]
     assert calls(place)[1]["words"] == ["run", "--runs", str(place), "--resume", "seed-1"]
     assert calls(place)[2]["ready"]
 
@@ -114,8 +114,8 @@ def test_tables_hold_the_rows_of_the_paper_that_a_recipe_has():
         (["--arm", "no_recal"], "no arm 'no_recal'; did you mean no_recall?"),
         (["--arm", "linear", "--set", "policy.stepps=3"], "stepps"),
         (
-            ["--arm", "linear", "--set", "policy.reward.length={control: none}"],
-            "the arm linear is about policy.reward.length.control",
+            ["--arm", "linear", "--set", "policy.reward.length={type: gate}"],
+            "the arm linear is about policy.reward.length",
         ),
         (["--arm", "linear", "--set", "seed=4"], "follows the seed of each run"),
         (["--arm", "linear", "--set", "policy.algorithm.steps=4", "--only-report"], "--only-report makes none"),
@@ -138,7 +138,7 @@ def test_recipe_without_arms_is_told_so(tell, place):
 @pytest.mark.slow
 def test_a_recipe_of_rubicap_is_compared_with_its_baselines_by_default(tell, place):
     result = tell("arms", "rubicap-laptop")
-    first, *arms = [one["words"] for one in calls(place.with_name("arms-rubicap-laptop"))]
+    first, *arms = [call["words"] for call in calls(place.with_name("arms-rubicap-laptop"))]
     assert first[:6] == [
         "run",
         "rubicap-laptop",
@@ -177,7 +177,7 @@ def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
     result = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
     assert result.code == 0, result
     # Both are there and begun, so they go on.
-    assert sorted(one["words"][-1] for one in calls(runs)) == ["seed-1-linear", "seed-2"]
+    assert sorted(call["words"][-1] for call in calls(runs)) == ["seed-1-linear", "seed-2"]
     assert f"{2 * (1 + len(ARMS)) - 2} runs: finished in an earlier call" in result.err
     assert max(map(len, result.out.splitlines()[:-1])) <= 100
     line = next(line for line in result.out.splitlines() if " improves-dc " in line)

@@ -55,7 +55,7 @@ def test_audit_prints_the_table_and_writes_page_and_numbers_and_can_be_judged_ag
     average = figures["settings"]["text"]["regular"]["average"]
     default = next(line for line in lines if line.startswith("Default"))
     assert f"{100 * average['value']:.1f}" in default
-    assert {mode: one["found"] for mode, one in figures["responses"].items()}["adversarial"] == 10
+    assert {mode: response["found"] for mode, response in figures["responses"].items()}["adversarial"] == 10
     page = (tmp_path / "out" / "audit.html").read_text()
     assert "<script" not in page
     assert "weak-scorer" in page

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 from kubeflow_api import FakeKubeflow
+from policy_sections import rubric_policy
 
 from rubricworks.errors import UserError
 from rubricworks.recipe.estimate import budget_warning, estimate_calls
@@ -28,7 +29,7 @@ def recipe(tell, tmp_path):
         "warm_up": {"student": "tiny", "sft": {"steps": 2}},
         "committee": {"teachers": [PRICED], "captions_each": 3},
         "rubric": {"writer": FREE},
-        "policy": {"judge": FREE, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "policy": rubric_policy(FREE, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {"scorers": {"rubric": {"judge": FREE}, "arena": {"judge": FREE}}},
         "prices": {"ours": {"price_in": 0, "price_out": 0}},
     }

@@ -30,7 +30,7 @@ def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
     report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
     assert report.seeds == (1, 2, 3)
     assert report.changed == ("policy.algorithm.rollouts.group_size: 8 → 2",)
-    findings = {one.claim.name: one for one in report.findings}
+    findings = {finding.claim.name: finding for finding in report.findings}
     assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
     assert findings["gate-unmasks"].claim.ours
     assert sum(report.counts.values()) == len(findings) == 31

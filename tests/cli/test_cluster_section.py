@@ -155,7 +155,7 @@ def test_map_in_our_recipe_gives_stages_every_address_and_key(name, tmp_path):
         for keys in kind.values()
         for variable in keys.values()
     }
-    variables_of_keys = {one.api_key_env for _, one in recipe.endpoints() if one.api_key_env}
-    for _, one in recipe.endpoints():
-        variables_of_keys |= set(names_in(one.url))
+    variables_of_keys = {endpoint.api_key_env for _, endpoint in recipe.endpoints() if endpoint.api_key_env}
+    for _, endpoint in recipe.endpoints():
+        variables_of_keys |= set(names_in(endpoint.url))
     assert variables_of_keys | set(names_in(recipe.data.source)) <= variables

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from policy_sections import rubric_policy
 from scripted_server import Said, say
 
 from rubricworks.recipe import METHODS
@@ -134,7 +135,7 @@ def test_init_for_the_tiny_student_leads_to_a_recipe_that_doctor_finds_ready(tel
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.warm_up.sft is not None
     assert not recipe.lora
-    assert recipe.policy.algorithm.optimizer.precision is False
+    assert recipe.policy.algorithm.optimizer.precision == "float32"
     assert recipe.committee.prompt != recipe.data.prompt
     assert "10 images, 10 with captions" in result.out
     result = tell("doctor", "my-recipe.yaml")
@@ -180,7 +181,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
         assert load_recipe(tmp_path / out).warm_up.student == str(student)
     assert tell("doctor", "small.yaml").code == 0
 
-    on_cpu = ["--set", "policy.algorithm.optimizer.precision=false", "--set", "policy.algorithm.optimizer.lora=null"]
+    on_cpu = ["--set", "policy.algorithm.optimizer.precision=float32", "--set", "policy.algorithm.optimizer.lora=null"]
     refused = tell("doctor", "large.yaml", *on_cpu)
     assert refused.code == 2
     assert "no GPU is visible" in refused.out
@@ -188,7 +189,7 @@ def test_a_small_directory_of_ones_own_needs_no_gpu_and_a_larger_one_the_users_w
     assert tell("doctor", "large.yaml", *on_cpu, "--set", "allow_cpu=true").code == 0
     unfit = tell("doctor", "large.yaml", "--set", "allow_cpu=true")
     assert unfit.code == 2
-    assert "policy.algorithm.optimizer.precision: there is no GPU here" in unfit.out
+    assert "policy.algorithm.optimizer.precision is bfloat16: there is no GPU here" in unfit.out
 
 
 def test_init_puts_names_with_signs_of_yaml_into_quotes(tell, tmp_path, images, serve):
@@ -218,7 +219,7 @@ def recipe(tmp_path, images, serve):
         "warm_up": {"student": "tiny", "sft": {"steps": 2}},
         "committee": {"teachers": [{**endpoint, "price_in": 1.0, "price_out": 10.0}], "captions_each": 3},
         "rubric": {"writer": endpoint},
-        "policy": {"judge": endpoint, "steps": 5, "prompts_per_step": 2, "group_size": 4},
+        "policy": rubric_policy(endpoint, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {
             "decodings": ["greedy", "sampled"],
             "scorers": {"rubric": {"judge": endpoint}, "arena": {"judge": endpoint, "order": "both"}},

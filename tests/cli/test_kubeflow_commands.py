@@ -70,7 +70,7 @@ def test_an_arm_runs_with_its_values_under_its_name_and_is_not_promoted(tell, fa
     assert ran.out.startswith("run ours-gentle-20")
     assert "an arm is compared, not promoted" in ran.err
     arguments = fake.only("runs")["runtime_config"]["parameters"]
-    assert json.loads(arguments["train_policy_config"])["group_size"] == 2
+    assert json.loads(arguments["train_policy_config"])["algorithm"]["rollouts"]["group_size"] == 2
     assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["arm"] == "gentle"
     executors = fake.only("versions")["pipeline_spec"]["pipeline_spec"]["deploymentSpec"]["executors"]
     assert "exec-train-policy" in executors

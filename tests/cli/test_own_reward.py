@@ -20,7 +20,7 @@ def test_function_that_cannot_be_called_is_refused_before_anything_is_drawn(
     (tmp_path / "own.py").write_text("def narrow(responses): return []\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    result = tell("run", "quickstart", "--set", f"policy.reward.function={function}")
+    result = tell("run", "quickstart", "--set", f"policy.reward={{type: function, function: '{function}'}}")
     assert result.code == 2
     assert result.err.splitlines()[-1].startswith(f"error: {message}")
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("*/world"))
@@ -28,6 +28,8 @@ def test_function_that_cannot_be_called_is_refused_before_anything_is_drawn(
 
 def test_name_without_a_colon_is_told_with_its_field(tell, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = tell("run", "quickstart", "--set", "policy.reward.function=my_rewards")
+    result = tell("run", "quickstart", "--set", "policy.reward={type: function, function: my_rewards}")
     assert result.code == 2
-    assert result.err.startswith("error: --set policy.reward.function=my_rewards: policy.reward.function: ")
+    assert result.err.startswith(
+        "error: --set policy.reward={type: function, function: my_rewards}: policy.reward.function: "
+    )

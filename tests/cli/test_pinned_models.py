@@ -90,7 +90,7 @@ def test_a_run_that_was_begun_without_a_commit_is_continued(tell, tmp_path, imag
         text.replace(load_recipe(recipe_path("one-endpoint")).warm_up.student, "org/mine")
     )
     done = tell(
-        "run", "--resume", "old", "--set", "policy.algorithm.optimizer.precision=false", "--set", "allow_cpu=true"
+        "run", "--resume", "old", "--set", "policy.algorithm.optimizer.precision=float32", "--set", "allow_cpu=true"
     )
     assert done.code == 2
     assert "RUBRICWORKS_ENDPOINT" in done.err

@@ -35,7 +35,9 @@ def test_a_training_on_eight_accelerators_states_the_memory_of_each(planned):
 
 
 def test_bfloat16_weights_halve_it(planned):
-    (line,) = process_memory(planned("rubicap", {"train_policy": EIGHT}, "policy.algorithm.optimizer.precision=false"))
+    (line,) = process_memory(
+        planned("rubicap", {"train_policy": EIGHT}, "policy.algorithm.optimizer.precision=bfloat16")
+    )
     assert "6.5 GiB each" in line
     assert "13 GiB of host memory" in line
 
@@ -62,8 +64,8 @@ def workspaces(recipe):
     """Stage → size of the workspace in the compiled pipeline."""
     pipeline = load_pipeline(recipe.pipeline)
     table = table_of(*compile_specs(pipeline, planned_cluster(recipe, recipe.cluster)))
-    mounts = {task.replace("-", "_"): one["kubernetes"]["emptyDirMounts"] for task, one in table.items()}
-    return {task: next(mount["sizeLimit"] for mount in one) for task, one in mounts.items()}
+    mounts = {task.replace("-", "_"): row["kubernetes"]["emptyDirMounts"] for task, row in table.items()}
+    return {task: next(mount["sizeLimit"] for mount in volumes) for task, volumes in mounts.items()}
 
 
 def test_the_compiled_pipeline_has_a_workspace_for_three_checkpoints(planned):
@@ -136,7 +138,7 @@ def test_seven_billion_parameters_without_a_limit_of_tokens_are_warned_of(planne
     "change",
     [
         "policy.algorithm.rollouts.vllm.max_model_length=8192",
-        "policy.algorithm.rollouts.vllm.mode=off",
+        "policy.algorithm.rollouts.vllm=null",
         "warm_up.student=Qwen/Qwen2.5-VL-0.5B-Instruct",
     ],
 )

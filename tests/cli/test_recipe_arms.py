@@ -15,7 +15,7 @@ arms:
   plain:
     policy.reward.gate: false
     policy.reward.remap: false
-  others: {policy.more_judges.0.model: third, checklists.verifiers: {"*": [text_verify]}}
+  others: {policy.reward.judge.of.1.model: third, checklists.verifiers: {"*": [text_verify]}}
 """
 
 
@@ -37,16 +37,16 @@ def test_an_arm_changes_its_fields_and_no_others(path):
     recipe, arm = load_recipe(path), load_recipe(path, arm="plain")
     assert (recipe.arm, arm.arm) == (None, "plain")
     fields = recipe.model_dump()
-    assert fields["policy"]["gate"]
-    fields["policy"] |= {"gate": False, "remap": False}
+    assert fields["policy"]["reward"]["gate"]
+    fields["policy"]["reward"] |= {"gate": False, "remap": False}
     assert arm.model_dump() == fields | {"arm": "plain"}
 
 
 def test_an_arm_reaches_into_lists_and_replaces_sections(path):
     arm = load_recipe(path, arm="others")
-    assert arm.policy.more_judges[0].model == "third"
+    assert arm.policy.reward.judge.of[1].model == "third"
     assert arm.checklists.verifiers == {"*": ("text_verify",)}
-    assert load_recipe(path).policy.more_judges[0].model == "second"
+    assert load_recipe(path).policy.reward.judge.of[1].model == "second"
 
 
 def test_what_the_command_line_sets_wins_over_the_arm(path):
@@ -66,9 +66,11 @@ def test_an_arm_that_is_not_there_is_answered_with_those_that_are(path, tell):
 def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
     first = len(RECIPE.splitlines()) + 1
     mistake_lines = mistakes(
-        path, ARMS + "  a: {policy.gatee: true}\n  b:\n    policy.reward.gate: false\n    policy.algorithm.beta: 0.1\n"
+        path,
+        ARMS
+        + "  a: {policy.reward.gatee: true}\n  b:\n    policy.reward.gate: false\n    policy.algorithm.beta: 0.1\n",
     )
-    assert mistake_lines[0] == f"{first + 6}: arms.a: policy.gatee: no such field; did you mean gate?"
+    assert mistake_lines[0] == f"{first + 6}: arms.a: policy.reward.gatee: no such field; did you mean gate?"
     assert mistake_lines[1].startswith(f"{first + 7}: arms.b: policy.algorithm.loss group_token_mean has no KL penalty")
     assert len(mistake_lines) == 2
     (mistake,) = mistakes(path, ARMS + "  c:\n    policy.reward.gate: false\n    policy.algorithm.steps: many\n")
@@ -79,8 +81,11 @@ def test_every_mistake_in_every_arm_is_told_with_the_line_of_the_field(path):
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
-        ("  a: {polcy.gate: true}", "arms.a: polcy: no such field; did you mean policy?"),
-        ("  a: {policy.more_judges.3.model: x}", "arms.a: policy.more_judges.3.model: no '3' here; this is a list"),
+        ("  a: {polcy.reward.gate: true}", "arms.a: polcy: no such field; did you mean policy?"),
+        (
+            "  a: {policy.reward.judge.of.3.model: x}",
+            "arms.a: policy.reward.judge.of.3.model: no '3' here",
+        ),
         ("  a: [policy.reward.gate]", "arms.a: Input should be a valid dictionary"),
         ("  Big Name: {policy.reward.gate: true}", "String should match pattern"),
         (

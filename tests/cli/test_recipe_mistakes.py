@@ -23,8 +23,10 @@ committee:
 rubric:
   writer: {url: "http://127.0.0.1:9/v1", model: writer}
 policy:
-  judge: &judge {url: "http://127.0.0.1:9/v1", model: judge}
-  steps: 2
+  reward: {type: rubric, judge: &judge {url: "http://127.0.0.1:9/v1", model: judge}}
+  algorithm:
+    type: grpo
+    steps: 2
 evaluation:
   scorers: {rubric: {judge: *judge}, arena: {judge: *judge}}
 """
@@ -63,15 +65,15 @@ def test_a_typo_within_a_list_and_one_at_the_top_are_found_at_once(tmp_path):
     text = RECIPE.replace("model: two}", "model: two, temprature: 1}") + "promotoin: {}\n"
     first, second = mistakes(tmp_path, text)
     assert first.startswith("11: committee.teachers.1.temprature: no such field; did you mean temperature?")
-    assert second == "19: promotoin: no such field; did you mean promotion?"
+    assert second == "21: promotoin: no such field; did you mean promotion?"
 
 
 def test_unknown_field_is_answered_with_the_nearest_fields(tmp_path):
     (line,) = mistakes(tmp_path, RECIPE.replace("  held_out: 4", "  held_out: 4\n  xyz: 2"))
     assert line.startswith("5: data.xyz: no such field; the fields there are ")
     assert "source" in line
-    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  rollout_count_of_group: 2\n  steps: 2"))
-    assert line.startswith("16: policy.rollout_count_of_group: no such field; the nearest of ")
+    (line,) = mistakes(tmp_path, RECIPE.replace("    steps: 2", "    rollout_count_of_group: 2\n    steps: 2"))
+    assert line.startswith("18: policy.algorithm.rollout_count_of_group: no such field; the nearest of ")
     assert line.endswith("; `rubricworks recipes schema` lists them all")
     assert len(line) < 250
 
@@ -79,7 +81,11 @@ def test_unknown_field_is_answered_with_the_nearest_fields(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  steps: 2", "  steps: 2\n  group_size: 1", "group_size is 1; a group needs at least 2 rollouts"),
+        (
+            "  steps: 2",
+            "  steps: 2\n    rollouts: {group_size: 1}",
+            "group_size is 1; a group needs at least 2 rollouts",
+        ),
         ("  held_out: 4", "  held_out: many", "4: data.held_out: "),
         ("name: mine", "name: My Run", "1: name: "),
         ("  sft: {steps: 4}\n", "", "the student is tiny"),
@@ -97,14 +103,14 @@ def test_a_value_that_cannot_work_is_refused_in_one_line(tmp_path, old, new, mes
 
 
 def test_group_size_one_names_the_section_and_its_line(tmp_path):
-    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  steps: 2\n  group_size: 1"))
-    assert line == "17: policy.algorithm.rollouts.group_size is 1; a group needs at least 2 rollouts"
+    (line,) = mistakes(tmp_path, RECIPE.replace("  steps: 2", "  steps: 2\n    rollouts: {group_size: 1}"))
+    assert line == "19: policy.algorithm.rollouts.group_size is 1; a group needs at least 2 rollouts"
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("policy.stepz=3", "policy.stepz: no such field; did you mean steps?"),
+        ("policy.algorithm.stepz=3", "policy.algorithm.stepz: no such field; did you mean steps?"),
         ("policy.algorithm.rollouts.group_size=1", "policy.algorithm.rollouts.group_size is 1"),
         ("policy.algorithm.steps", "write it as section.field=value"),
         ("committee.teachers.0.model=[", "is not a YAML value"),
@@ -127,9 +133,9 @@ def test_what_is_no_mapping_is_no_recipe(tmp_path, text):
 def test_an_evaluation_without_scorers_and_an_unknown_one_are_refused(tmp_path):
     scorers = "{rubric: {judge: *judge}, arena: {judge: *judge}}"
     (line,) = mistakes(tmp_path, RECIPE.replace(scorers, "{}"))
-    assert line.startswith("18: evaluation.scorers: none is given; name at least one of rubric, arena")
+    assert line.startswith("20: evaluation.scorers: none is given; name at least one of rubric, arena")
     (line,) = mistakes(tmp_path, RECIPE.replace("arena:", "arenas:"))
-    assert line == "18: evaluation.scorers.arenas: no such field; did you mean arena?"
+    assert line == "20: evaluation.scorers.arenas: no such field; did you mean arena?"
 
 
 def test_overrides_reach_into_lists_and_are_read_as_yaml(tmp_path):
@@ -152,7 +158,7 @@ def test_an_override_of_one_place_does_not_reach_its_aliases(tmp_path):
 def test_a_recipe_as_it_is_saved_with_a_run_says_the_same(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(RECIPE)
-    recipe = load_recipe(path, ["policy.reward.refresh.every=5"])
+    recipe = load_recipe(path, ["policy.reward.refresh={every: 5}"])
     saved = tmp_path / "recipe.yaml"
     saved.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_defaults=True)))
     assert load_recipe(saved) == recipe
@@ -186,33 +192,37 @@ def test_off_is_a_word_where_a_choice_is_called_so(tmp_path):
     path.write_text((recipe_path("balcaprl-laptop")).read_text().replace("pointability: strict", "pointability: off"))
     assert load_recipe(path).policy.reward.pointability == "off"
     recipe = load_recipe(
-        recipe_path("balcaprl-laptop"), ["policy.reward.pointability=off", "policy.algorithm.optimizer.precision=no"]
+        recipe_path("balcaprl-laptop"),
+        ["policy.reward.pointability=off", "policy.algorithm.optimizer.gradient_checkpointing=no"],
     )
-    assert (recipe.policy.reward.pointability, recipe.policy.algorithm.optimizer.precision) == ("off", False)
+    assert (recipe.policy.reward.pointability, recipe.policy.algorithm.optimizer.gradient_checkpointing) == (
+        "off",
+        False,
+    )
 
 
 def test_of_a_thousand_mistakes_the_first_are_listed_and_the_others_counted(tmp_path):
     lines = mistakes(tmp_path, RECIPE + "".join(f"unknown_{number}: 1\n" for number in range(1_000)))
-    assert lines[0].startswith("19: unknown_0: no such field")
+    assert lines[0].startswith("21: unknown_0: no such field")
     assert (len(lines), lines[-1]) == (51, " 950 more mistakes are not listed; mend these first")
 
 
 def test_a_name_longer_than_a_line_is_cut(tmp_path):
     (line,) = mistakes(tmp_path, f"{RECIPE}? {'x' * 20_000}\n: 1\n")
-    assert line.startswith(f"19: {'x' * 200}…: no such field; ")
+    assert line.startswith(f"21: {'x' * 200}…: no such field; ")
     assert len(line) < 600
 
 
 def test_text_that_an_alias_repeats_is_counted_each_time(tmp_path):
     text = RECIPE.replace("steps: 2", f"steps: [&long {'x' * 10_000}{', *long' * 100}]")
     (line,) = mistakes(tmp_path, text)
-    assert line.startswith("16: not YAML: more than 5,000 values, or 500,000 characters, once the aliases are written")
+    assert line.startswith("18: not YAML: more than 5,000 values, or 500,000 characters, once the aliases are written")
 
 
 def test_arms_are_no_more_than_can_be_checked(tmp_path):
     arms = "".join(f"  a{number}: {{seed: 2}}\n" for number in range(51))
     (line,) = mistakes(tmp_path, f"{RECIPE}arms:\n{arms}")
-    assert line == "19: arms: there are 51; a recipe has at most 50, so make several recipes of it"
+    assert line == "21: arms: there are 51; a recipe has at most 50, so make several recipes of it"
 
 
 @pytest.mark.parametrize("place", ["policy", "name", "arms.x"])
@@ -239,8 +249,12 @@ NINE = [f"&{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("ab
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (RECIPE + "name: other\n", 19, "name stands there twice, first in line 1"),
-        (RECIPE.replace("  steps: 2", '  steps: 2\n  "steps": 900'), 17, "steps stands there twice, first in line 16"),
+        (RECIPE + "name: other\n", 21, "name stands there twice, first in line 1"),
+        (
+            RECIPE.replace("  steps: 2", '  steps: 2\n    "steps": 900'),
+            19,
+            "steps stands there twice, first in line 18",
+        ),
         (RECIPE.replace("model: writer", "model: writer, model: judge"), 13, "model stands there twice"),
         ("name: mine\nworld: &world {seed: *world}\n", 2, "the alias *world stands inside &world itself"),
         (
@@ -255,9 +269,9 @@ NINE = [f"&{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("ab
             "more than 64 sections and lists inside each other",
         ),
         ("".join(f"{' ' * depth}a:\n" for depth in range(2_000)), 65, "more than 64 sections and lists"),
-        (RECIPE.replace("steps: 2", f"steps: {'9' * 4_401}"), 16, "a number of 4,401 digits; the longest has 40"),
-        (RECIPE.replace("steps: 2", f"steps: 0x{'f' * 4_401}"), 16, "a number of 4,403 digits; the longest has 40"),
-        (RECIPE.replace("steps: 2", "steps: 2026-13-01"), 16, "'2026-13-01' cannot be read: month must be in 1..12"),
+        (RECIPE.replace("steps: 2", f"steps: {'9' * 4_401}"), 18, "a number of 4,401 digits; the longest has 40"),
+        (RECIPE.replace("steps: 2", f"steps: 0x{'f' * 4_401}"), 18, "a number of 4,403 digits; the longest has 40"),
+        (RECIPE.replace("steps: 2", "steps: 2026-13-01"), 18, "'2026-13-01' cannot be read: month must be in 1..12"),
     ],
 )
 def test_yaml_that_means_two_things_or_too_much_is_one_line(tell, tmp_path, text, line, message):
@@ -288,9 +302,13 @@ def test_anchors_aliases_and_merges_are_read_as_before(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "where"),
     [
-        ("  steps: 2", "  steps: true", "16: policy.algorithm.steps: "),
-        ("  steps: 2", "  steps: 2\n  learning_rate: true", "17: policy.algorithm.optimizer.learning_rate: "),
-        ("  steps: 2", "  steps: 2\n  adam_betas: [0.9, true]", "17: policy.algorithm.optimizer.betas.1: "),
+        ("  steps: 2", "  steps: true", "18: policy.algorithm.steps: "),
+        (
+            "  steps: 2",
+            "  steps: 2\n    optimizer: {learning_rate: true}",
+            "19: policy.algorithm.optimizer.learning_rate: ",
+        ),
+        ("  steps: 2", "  steps: 2\n    optimizer: {betas: [0.9, true]}", "19: policy.algorithm.optimizer.betas.1: "),
         ("model: writer", "model: writer, max_tokens: True", "13: rubric.writer.max_tokens: "),
         ("name: mine", "name: mine\nbudget: {tokens: true}", "2: budget.tokens: "),
         ("name: mine", "name: mine\nprices: {judge: {price_in: true, price_out: 1}}", "2: prices.judge.price_in: "),

@@ -258,7 +258,7 @@ def test_flagged_rubrics_are_rewritten_beside_the_old_ones_which_stay(tell, tmp_
         ["<b>names</b> the bird", "one thing", "says here"],
     ]
     fixes = RubricFixes.model_validate_json((tmp_path / "rubric-audit" / "fixes.json").read_text())
-    assert [(len(one.before.flags), len(one.after.flags)) for one in fixes.rewrites] == [(1, 0), (1, 0)]
+    assert [(len(rewrite.before.flags), len(rewrite.after.flags)) for rewrite in fixes.rewrites] == [(1, 0), (1, 0)]
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
     assert "Rewritten, kept" in page
     assert "&lt;i&gt;strict&lt;/i&gt;" in page
@@ -370,7 +370,7 @@ def test_the_judge_of_an_imported_set_is_shown_prompts_and_reference_answers(tel
     @also_reads
     def one_for_all(_, body):
         criteria = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
-        scores = [{"id": one["id"], "reasoning": "", "score": 0} for one in criteria]
+        scores = [{"id": criterion["id"], "reasoning": "", "score": 0} for criterion in criteria]
         return say(json.dumps({"verdicts": scores}))
 
     item = {"title": "Speed", "description": "Essential Criteria: States 12 m/s.", "weight": 5}
@@ -401,7 +401,7 @@ def foreign_set(tmp_path, name):
     second = json.loads(json.dumps(row).replace(row.get("prompt_id", "sci-3"), "second"))
     rubrics = write(tmp_path / name, [row, second])
     entries = list(read_rubric_set(tmp_path / name, note=lambda _: None))
-    texts = [{"sample_id": one.sample_id, "response": f"Answer {at}. It is 42."} for at, one in enumerate(entries)]
+    texts = [{"sample_id": entry.sample_id, "response": f"Answer {at}. It is 42."} for at, entry in enumerate(entries)]
     return rubrics, write(tmp_path / "responses.jsonl", texts), entries
 
 
@@ -418,15 +418,17 @@ def answering(writer):
             given = {"rationale": "", "credit": 1}
             scored = {
                 part: [
-                    {"criterion": one["criterion"]}
-                    | ({"rationale": "", "extracted_value": "42"} if "verifier" in one else given)
-                    for one in items
+                    {"criterion": item["criterion"]}
+                    | ({"rationale": "", "extracted_value": "42"} if "verifier" in item else given)
+                    for item in items
                 ]
                 for part, items in parts.items()
             }
             return say(json.dumps({"thought": ""} | scored))
         criteria = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
-        return say(json.dumps({"verdicts": [{"id": one["id"], "reasoning": "", "score": 1} for one in criteria]}))
+        return say(
+            json.dumps({"verdicts": [{"id": criterion["id"], "reasoning": "", "score": 1} for criterion in criteria]})
+        )
 
     return answer
 
@@ -435,8 +437,11 @@ def strengthen(criteria):
     """Edits of every criterion, each with its own weight."""
     empty = {"description": "", "evaluation_rule": ""}
     replaced = [
-        {"id": one["id"], "by": [{"criterion": f"{at}: {one['criterion'][:40]}", "weight": one["weight"], **empty}]}
-        for at, one in enumerate(criteria)
+        {
+            "id": criterion["id"],
+            "by": [{"criterion": f"{at}: {criterion['criterion'][:40]}", "weight": criterion["weight"], **empty}],
+        }
+        for at, criterion in enumerate(criteria)
     ]
     return say(json.dumps({"replace": replaced, "add": []}))
 
@@ -457,7 +462,7 @@ def test_a_writer_that_fails_loses_nothing_of_a_foreign_set(tell, tmp_path, serv
     assert fixed == entries
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
     assert page.count("Not rewritten") == 2
-    assert f"{min(one.weight for one in entries[0].rubric.criteria):+g} " in page
+    assert f"{min(criterion.weight for criterion in entries[0].rubric.criteria):+g} " in page
 
 
 def test_a_writer_whose_key_is_refused_loses_no_audit(tell, tmp_path, serve):
@@ -483,13 +488,13 @@ def test_rewrites_of_a_foreign_set_keep_signs_prompts_and_references(tell, tmp_p
     assert told.code == 0, told.err
     assert "w rewrote 2 of 2 flagged rubrics" in told.out
     fixes = RubricFixes.model_validate_json((tmp_path / "rubric-audit" / "fixes.json").read_text())
-    for one, entry in zip(fixes.rewrites, entries, strict=True):
-        assert one.old == entry.rubric
-        assert one.new.weights == entry.rubric.weights
-        assert [c.reference for c in one.new.criteria] == [c.reference for c in entry.rubric.criteria]
+    for rewrite, entry in zip(fixes.rewrites, entries, strict=True):
+        assert rewrite.old == entry.rubric
+        assert rewrite.new.weights == entry.rubric.weights
+        assert [c.reference for c in rewrite.new.criteria] == [c.reference for c in entry.rubric.criteria]
     fixed = list(read_rubric_set(tmp_path / "rubric-audit" / "fixed.jsonl", note=lambda _: None))
-    assert [(one.sample_id, one.prompt, one.reference) for one in fixed] == [
-        (one.sample_id, one.prompt, one.reference) for one in entries
+    assert [(entry.sample_id, entry.prompt, entry.reference) for entry in fixed] == [
+        (entry.sample_id, entry.prompt, entry.reference) for entry in entries
     ]
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
     assert page.count("Rewritten, ") == 2

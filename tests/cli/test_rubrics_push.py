@@ -23,8 +23,8 @@ def test_a_set_goes_to_the_hub_and_comes_back_as_it_was(hub, tell):
     assert (hub.made["visibility"], hub.made["summary"]) == ("private", "Add 2 rubrics")
     assert set(hub.files) == {"README.md", "data/train.parquet"}
     back = list(read_rubric_set(f"org/mine@{COMMIT}", note=print))
-    ours = {one.sample_id: one.rubric for one in read_rubric_set(PEOPLE, note=print)}
-    assert {one.sample_id: one.rubric for one in back} == ours
+    ours = {entry.sample_id: entry.rubric for entry in read_rubric_set(PEOPLE, note=print)}
+    assert {entry.sample_id: entry.rubric for entry in back} == ours
 
 
 def test_the_card_is_one_that_the_hub_reads_and_counts_what_is_there(hub, tell):
@@ -35,11 +35,11 @@ def test_the_card_is_one_that_the_hub_reads_and_counts_what_is_there(hub, tell):
         {"config_name": "default", "data_files": [{"split": "train", "path": "data/train.parquet"}]}
     ]
     assert card.data.size_categories == ["n<1K"]
-    rubrics = [one.rubric for one in read_rubric_set(PEOPLE, note=print)]
-    criteria = [one for rubric in rubrics for one in rubric.criteria]
+    rubrics = [entry.rubric for entry in read_rubric_set(PEOPLE, note=print)]
+    criteria = [criterion for rubric in rubrics for criterion in rubric.criteria]
     assert f"| rubrics | {len(rubrics)} |" in card.text
     assert f"| criteria | {len(criteria)} |" in card.text
-    assert f"| pitfalls (negative weight) | {sum(one.weight < 0 for one in criteria)} |" in card.text
+    assert f"| pitfalls (negative weight) | {sum(criterion.weight < 0 for criterion in criteria)} |" in card.text
 
 
 def test_out_shows_the_files_and_asks_nobody(hub, tell, tmp_path):

@@ -47,7 +47,10 @@ def test_calls_between_pods_of_a_trial_are_those_that_are_needed() -> None:
     expected |= {(caller, "mlflow", 5000) for caller in {"api", "retention"} | pipelines}
     expected |= {(caller, model, 8000) for caller in {"test"} | pipelines for model in models}
     expected |= {
-        (one, other, port) for one in pipelines for other in pipelines for port in (22, 5000, 8000, 8080, 9000)
+        (pipeline, other, port)
+        for pipeline in pipelines
+        for other in pipelines
+        for port in (22, 5000, 8000, 8080, 9000)
     }
     routes = {
         (source, target, port)

@@ -101,7 +101,7 @@ def test_kubeflow_runs_request_promotions_by_their_own_token() -> None:
     assert named.secrets["runner"] == {"token": "RUBRICWORKS_API_TOKEN"}
     unable = section()  # a run that would promote a model fails at its start
     assert unable.env["RUBRICWORKS_API"] == named.env["RUBRICWORKS_API"]
-    assert "RUBRICWORKS_API_TOKEN" not in {one for keys in unable.secrets.values() for one in keys.values()}
+    assert "RUBRICWORKS_API_TOKEN" not in {key for keys in unable.secrets.values() for key in keys.values()}
     without_api = section(pipelines={"apiToken": {"existingSecret": "runner"}}, api={"enabled": False})
     assert ("RUBRICWORKS_API" in without_api.env, "runner" in without_api.secrets) == (False, False)
 
@@ -197,8 +197,8 @@ def test_the_policy_of_submissions_is_mounted_where_the_api_reads_it() -> None:
     template = the(rendered(merged(PRODUCTION, {"api": {"submissions": submissions}})), "Deployment", "-api")["spec"]
     (api,) = template["template"]["spec"]["containers"]
     path = Path(environment_of(api)["RUBRICWORKS_SUBMISSIONS"])
-    (mount,) = [one for one in api["volumeMounts"] if one["mountPath"] == str(path.parent)]
-    (volume,) = [one for one in template["template"]["spec"]["volumes"] if one["name"] == mount["name"]]
+    (mount,) = [mount for mount in api["volumeMounts"] if mount["mountPath"] == str(path.parent)]
+    (volume,) = [volume for volume in template["template"]["spec"]["volumes"] if volume["name"] == mount["name"]]
     assert (path.name, volume["configMap"]) == ("policy.yaml", {"name": "admitted"})
     (without,) = the(rendered(PRODUCTION), "Deployment", "-api")["spec"]["template"]["spec"]["containers"]
     assert "RUBRICWORKS_SUBMISSIONS" not in environment_of(without)

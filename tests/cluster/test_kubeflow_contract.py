@@ -115,7 +115,7 @@ def test_versions(kubeflow: Kubeflow, version, tmp_path):
 
 def test_runs(kubeflow: Kubeflow, fake: FakeKubeflow, version):
     run = start_run(kubeflow, version, "monday", ARGUMENTS, experiment="captioner", service_account="trainer")
-    assert [one.name for one in list_runs(kubeflow)] == ["monday"]
+    assert [run.name for run in list_runs(kubeflow)] == ["monday"]
     assert list_runs(kubeflow, name="tuesday") == []
     assert stop_run(kubeflow, "monday").state == "CANCELING"
     fake.end(run.id, "CANCELED", {"first": "SUCCEEDED", "second": "CANCELED"})
@@ -130,7 +130,7 @@ def test_schedules(kubeflow: Kubeflow, fake: FakeKubeflow, version):
     own = {**ARGUMENTS, "run": f"s3://runs/weekly-{RUN_ID}"}
     schedule = create_schedule(kubeflow, "weekly", "0 3 * * 1", version, own, experiment="retrain")
     assert fake.only("recurringruns")["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
-    assert [one.name for one in list_schedules(kubeflow)] == ["weekly"]
+    assert [schedule.name for schedule in list_schedules(kubeflow)] == ["weekly"]
     assert not pause_schedule(kubeflow, "weekly").on
     assert resume_schedule(kubeflow, "weekly").on
     assert show_run(kubeflow, fake.begin_of(schedule.id)["run_id"]).schedule == schedule.id

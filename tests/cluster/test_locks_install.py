@@ -59,8 +59,8 @@ def install(wheel, tmp_path):
     def install(image: str, *, only: set[str] | None = None) -> Path:
         lock = (CHECKOUT / "docker" / f"requirements-{image}.txt").read_text(encoding="utf-8")
         entries = re.split(r"\n(?=\S)", lock.strip())
-        kept = [entry for entry in entries if only is None or entry.partition("==")[0].partition("[")[0] in only]
-        (tmp_path / "lock.txt").write_text("\n".join(kept) + "\n")
+        wanted = [entry for entry in entries if only is None or entry.partition("==")[0].partition("[")[0] in only]
+        (tmp_path / "lock.txt").write_text("\n".join(wanted) + "\n")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
         python = tmp_path / "venv" / "bin" / "python"
         pip = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(python), "--no-deps"]

@@ -58,11 +58,11 @@ def test_a_database_that_is_restarted_during_approvals_loses_and_doubles_nothing
             ended.set()
             restarting.join()
         deadline = time.monotonic() + 300
-        while any(one["state"] == "applying" for one in installation.pages("promotions")):
+        while any(change["state"] == "applying" for change in installation.pages("promotions")):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         installation.require_agreement()
-        assert sum(one["state"] == "applied" for one in installation.pages("promotions")) == len(answers)
+        assert sum(change["state"] == "applied" for change in installation.pages("promotions")) == len(answers)
 
 
 def promote(installation):
@@ -70,17 +70,17 @@ def promote(installation):
     version, statuses = installation.add_version(), []
 
     def promotion():
-        found = installation.get("promotions?model=captioner&limit=1")
-        items = [one for one in found.get("items", []) if one["version"] == version]
+        answer = installation.get("promotions?model=captioner&limit=1")
+        items = [item for item in answer.get("items", []) if item["version"] == version]
         return items[0] if items else None
 
     deadline = time.monotonic() + 300
-    while (one := promotion()) is None or one["state"] != "applied":
-        assert time.monotonic() < deadline, (one, statuses)
-        if one is None:
+    while (promoted := promotion()) is None or promoted["state"] != "applied":
+        assert time.monotonic() < deadline, (promoted, statuses)
+        if promoted is None:
             status, _ = installation.post("runner", "promotions", {"model": "captioner", "version": version})
         else:
-            status, _ = installation.post("approver-a", f"promotions/{one['id']}/approve")
+            status, _ = installation.post("approver-a", f"promotions/{promoted['id']}/approve")
         statuses.append(status)
         time.sleep(0.1 if status < 300 else 0.3)
     return statuses

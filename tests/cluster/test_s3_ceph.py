@@ -122,7 +122,7 @@ def test_stage_loses_nothing_when_the_store_fails_for_thirty_seconds(bucket, lin
     assert down["failed"] > 3
     local = Path(launch("prepare", config, str(tmp_path / "local"), {}))
     it = open_bucket(f"{bucket}/runs/one")
-    objects = {one.key.removeprefix("prepare/"): it.read(one.key) for one in it.objects("prepare/")}
+    objects = {item.key.removeprefix("prepare/"): it.read(item.key) for item in it.objects("prepare/")}
     assert objects == {
         path.relative_to(local).as_posix(): path.read_bytes() for path in local.rglob("*") if path.is_file()
     }

@@ -67,7 +67,7 @@ def test_stages_killed_with_their_workspace_lost_end_as_if_nothing_had_happened(
     assert continued_after("policy", output)[0] >= 2
     assert (run / "report.html").is_file()
     # Every stage's time is told, though no machine saw all of them.
-    summary, expected = (json.loads((one / "summary.json").read_text()) for one in (run, whole / "it"))
+    summary, expected = (json.loads((folder / "summary.json").read_text()) for folder in (run, whole / "it"))
     assert summary["seconds"].keys() == expected["seconds"].keys()
     for name in ("seconds", "run"):
         del summary[name], expected[name]

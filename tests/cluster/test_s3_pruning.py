@@ -48,12 +48,12 @@ def test_a_run_goes_whole_whether_it_ended_or_not_and_one_that_may_be_going_stay
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)
     soon = datetime.now(UTC) + timedelta(days=1)
-    reasons = {one.run.name: one.keep_reason for one in prune_runs(store, parse_age("12h"), dry_run=False, now=soon)}
+    reasons = {run.run.name: run.keep_reason for run in prune_runs(store, parse_age("12h"), dry_run=False, now=soon)}
     assert reasons == {
         "old": "",
         "half": "it is unfinished, but was changed in the last 3 days: it may be going, or go on",
     }
     assert bucket.folders() == ["half"]
-    assert sorted(one.key for one in bucket.objects()) == ["half/prepare/made_from.json", "half/recipe.yaml"]
-    assert [one.keep_reason for one in prune_runs(store, parse_age("90d"), dry_run=False, now=IN_A_YEAR)] == [""]
+    assert sorted(item.key for item in bucket.objects()) == ["half/prepare/made_from.json", "half/recipe.yaml"]
+    assert [run.keep_reason for run in prune_runs(store, parse_age("90d"), dry_run=False, now=IN_A_YEAR)] == [""]
     assert list(bucket.objects()) == []

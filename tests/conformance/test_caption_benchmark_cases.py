@@ -53,7 +53,8 @@ def test_precision_recall_and_f1_of_all_facts_and_of_the_relevant_ones(case):
 def test_aggregate_of_f1s(case):
     details = [item["eval_details"] for item in case["items"] if item["valid"]]
     scores = [
-        DCScore(FactScore(0, 0, one["f1_score"], 1), FactScore(0, 0, one["f1_score_relevant"], 1)) for one in details
+        DCScore(FactScore(0, 0, detail["f1_score"], 1), FactScore(0, 0, detail["f1_score_relevant"], 1))
+        for detail in details
     ]
     assert f"DCScore: {mean_dc_score(scores):.2f}" == case["expected_stdout"].splitlines()[-1]
 

@@ -54,7 +54,7 @@ def test_virl_style_has_paths_in_lists_answers_in_boxes_and_choices_in_the_quest
         category=["geometry", "charts"],
         PassRate_32BTrained=[0.5, 1.0],
     )
-    assert [fields_of(one) for one in question_entries(source)] == [
+    assert [fields_of(question_entry) for question_entry in question_entries(source)] == [
         ("How long?", r"17^\circ", (), "geometry", PICTURES[0]),
         ("Which one?", "B", ("40", "50"), "charts", PICTURES[1]),
     ]
@@ -71,7 +71,7 @@ def test_openmmreasoner_style_has_messages_and_the_truth_inside_the_reward_model
         images=[[{"bytes": PICTURES[0], "path": None}], [{"bytes": PICTURES[2], "path": "x.png"}]],
         reward_model=[{"ground_truth": "3", "style": "rule"}, {"ground_truth": "a cat", "style": "rule"}],
     )
-    assert [fields_of(one) for one in question_entries(source)] == [
+    assert [fields_of(question_entry) for question_entry in question_entries(source)] == [
         ("a?", "3", (), "wemath", PICTURES[0]),
         ("b?", "a cat", (), "tqa", PICTURES[2]),
     ]
@@ -108,8 +108,8 @@ def test_columns_can_be_named_and_a_wrong_name_is_told(tmp_path):
     )
     columns = QuestionColumns(image="pic", question="q", answer="a")
     entries = list(question_entries(source, columns))
-    assert [fields_of(one)[:2] for one in entries] == [("1?", "x"), ("2?", "y"), ("3?", "z")]
-    assert [one.image.key for one in entries] == [f"questions.parquet#{number}" for number in range(3)]
+    assert [fields_of(entry)[:2] for entry in entries] == [("1?", "x"), ("2?", "y"), ("3?", "z")]
+    assert [entry.image.key for entry in entries] == [f"questions.parquet#{number}" for number in range(3)]
     with pytest.raises(UserError, match="no column 'pics'; it has pic, image"):
         list(question_entries(source, QuestionColumns(image="pics")))
 
@@ -143,10 +143,10 @@ def test_rows_that_cannot_be_used_are_rejected_one_by_one_with_their_line_and_re
     source = jsonl(tmp_path, good, *bad, good)
     first, *rejected, last = question_entries(source)
     assert fields_of(first)[0] == fields_of(last)[0] == "q?"
-    for number, (one, reason) in enumerate(zip(rejected, bad.values(), strict=True), start=2):
-        assert isinstance(one, RejectedEntry)
-        assert one.source == f"{source}:{number}"
-        assert reason in one.reason
+    for number, (row, reason) in enumerate(zip(rejected, bad.values(), strict=True), start=2):
+        assert isinstance(row, RejectedEntry)
+        assert row.source == f"{source}:{number}"
+        assert reason in row.reason
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_memory_does_not_grow_with_the_source(tmp_path):
     del images, table
     tracemalloc.start()
     try:
-        total_bytes = sum(len(one.image.read()) for one in question_entries(str(tmp_path)))
+        total_bytes = sum(len(question_entry.image.read()) for question_entry in question_entries(str(tmp_path)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -32,7 +32,8 @@ def test_an_image_lies_under_the_sha256_of_its_bytes(tmp_path):
     for response in (PNG, JPEG, "a text", PNG):
         images.add(response)
     names = {
-        hashlib.sha256(one.image).hexdigest(): (one.image, suffix) for one, suffix in ((PNG, "png"), (JPEG, "jpg"))
+        hashlib.sha256(response.image).hexdigest(): (response.image, suffix)
+        for response, suffix in ((PNG, "png"), (JPEG, "jpg"))
     }
     assert files(tmp_path) == {
         f"images/{digest[:2]}/{digest}.{suffix}": image for digest, (image, suffix) in names.items()
@@ -105,7 +106,7 @@ def test_pruning_keeps_what_any_shard_beside_the_folder_names(tmp_path):
     assert images.prune() == 1
     assert all(path.is_file() for path in others)
     assert {path.stem for path in (tmp_path / "images").rglob("*.png")} - {"notes"} == {
-        one.digest for one in (of_rollouts, of_letters, of_main)
+        response.digest for response in (of_rollouts, of_letters, of_main)
     }
     assert images.prune() == 0
     assert ResponseImages(tmp_path / "nowhere" / "images").prune() == 0

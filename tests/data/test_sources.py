@@ -270,5 +270,5 @@ def test_prompts_that_images_came_with_are_read_from_every_kind_of_source(tmp_pa
 def test_finding_opens_no_picture(folder):
     (folder / "text.jpg").write_text("I only look like a picture")
     entries = list(image_entries(str(folder)))
-    assert all(isinstance(one, ImageEntry) for one in entries)
-    assert sum(isinstance(open_image(one), SourceItem) for one in entries) == 3
+    assert all(isinstance(entry, ImageEntry) for entry in entries)
+    assert sum(isinstance(open_image(entry), SourceItem) for entry in entries) == 3

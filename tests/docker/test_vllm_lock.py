@@ -43,7 +43,9 @@ def test_lock_has_what_the_tests_on_vllm_import_as_pytest_loads_them():
     locked = {canonicalize_name(line.partition("==")[0]) for line in LOCK.read_text().splitlines()}
     distributions = packages_distributions()
     missing = {
-        name for name in packages if not {canonicalize_name(one) for one in distributions.get(name, [name])} & locked
+        name
+        for name in packages
+        if not {canonicalize_name(distribution) for distribution in distributions.get(name, [name])} & locked
     }
     assert {"pytest", "hypothesis", "torch"} <= packages
     assert missing == set(), f"add them to {LOCK.relative_to(ROOT)}"

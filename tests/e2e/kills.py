@@ -70,13 +70,13 @@ def products(run: Path, stages: Iterable[str]) -> dict[str, bytes]:
 
     A report's own folder is not among them: its summary says how long everything took.
     """
-    found = (file for stage in stages for name in _PRODUCTS for file in (run / stage).rglob(name))
-    files = (file for file in found if not any(part.startswith("checkpoint-") for part in file.parts))
+    all_files = (file for stage in stages for name in _PRODUCTS for file in (run / stage).rglob(name))
+    files = (file for file in all_files if not any(part.startswith("checkpoint-") for part in file.parts))
     return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
-def differing(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+def differing(written: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
+    return sorted(name for name in written.keys() | expected.keys() if written.get(name) != expected.get(name))
 
 
 def continued_after(title: str, output: str) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import warm_programs
 import yaml
+from policy_sections import rubric_policy
 from stub_models import CAPTIONERS
 
 
@@ -36,15 +37,15 @@ def write_recipe(path: Path, images: Path, url: str, models: dict[str, str] | No
         "committee": {"teachers": [endpoint(name) for name in CAPTIONERS]},
         "student": {"max_new_tokens": 8},
         "rubric": {"writer": endpoint("writer"), "coverage": "full"},
-        "policy": {
-            "judge": endpoint("judge"),
-            "steps": 2,
-            "prompts_per_step": 2,
-            "group_size": 4,
-            "max_new_tokens": 8,
-            "save_every": 1,
-            "learning_rate": 0.01,
-        },
+        "policy": rubric_policy(
+            endpoint("judge"),
+            steps=2,
+            prompts_per_step=2,
+            group_size=4,
+            max_new_tokens=8,
+            save_every=1,
+            learning_rate=0.01,
+        ),
         "evaluation": {
             "decodings": ["greedy", "sampled"],
             "max_new_tokens": 8,

@@ -81,7 +81,7 @@ def test_coco_figures_are_those_of_the_reference_code(suite):
 
 
 def test_capture_falls_with_what_a_caption_leaves_out(suite):
-    means = {one.model: one.means for one in suite.board.models}
+    means = {model.model: model.means for model in suite.board.models}
     assert means["whole"]["capture"].value > means["short"]["capture"].value
     assert means["short"]["capture_objects_recall"].value < means["whole"]["capture_objects_recall"].value
     assert "chat parser" in suite.rows["capture"][0]["version"]
@@ -96,7 +96,7 @@ def test_elo_ratings_are_those_of_all_judgments(suite):
             battles.append({"source1": pair[0], "source2": pair[1], "judge": verdict})
     assert len(battles) == 2 * 3 * COUNT  # both orders of every pair of three models
     exact = elo_mle(battles)
-    means = {one.model: one.means for one in suite.board.models}
+    means = {model.model: model.means for model in suite.board.models}
     for model, rating in exact.items():
         # The order of battles moves the solver's stop by about 0.1.
         assert means[model]["tournament_elo"].value == pytest.approx(rating, abs=0.5)
@@ -138,11 +138,11 @@ def test_blind_ranks_follow_from_totals_that_the_code_computes(suite):
             }
             for model in models
         }
-        for one in parts.values():
-            total = (one["accuracy"] + one["completeness"] + one["clarity"]) / 3 - 1.5 * one["hallucination"]
-            assert one["total"] == pytest.approx(total)
-            assert one["rank"] == 1 + sum(other["total"] > one["total"] for other in parts.values())
-    means = {one.model: one.means for one in suite.board.models}
+        for part in parts.values():
+            total = (part["accuracy"] + part["completeness"] + part["clarity"]) / 3 - 1.5 * part["hallucination"]
+            assert part["total"] == pytest.approx(total)
+            assert part["rank"] == 1 + sum(other["total"] > part["total"] for other in parts.values())
+    means = {model.model: model.means for model in suite.board.models}
     assert means["whole"]["blind_ranking_rank"].value < means["short"]["blind_ranking_rank"].value
     places = {json.loads(row["evidence"])["place"] for row in suite.rows["blind_ranking"]
               if row["evidence"] and row["model"] == "whole"}  # fmt: skip

@@ -37,7 +37,7 @@ def folder(request, tmp_path_factory):
 def test_images_are_the_pipelines_own(folder, guidance):
     generator = load_image_generator(folder, SAMPLING)
     assert is_image_generator(folder)
-    found = generator.generate(PROMPTS, guidance=guidance, seed=3)
+    generated = generator.generate(PROMPTS, guidance=guidance, seed=3)
     pipe = DiffusionPipeline.from_pretrained(folder)
     scale = {"guidance_scale": guidance}
     if type(pipe).__name__ == "QwenImagePipeline":
@@ -46,7 +46,7 @@ def test_images_are_the_pipelines_own(folder, guidance):
         PROMPTS, height=16, width=16, num_inference_steps=3, output_type="np", return_dict=False,
         generator=torch.Generator().manual_seed(3), **scale,
     )[0]  # fmt: skip
-    assert np.abs(np.stack(found).astype(int) - (images * 255).round().astype(int)).max() <= 1
+    assert np.abs(np.stack(generated).astype(int) - (images * 255).round().astype(int)).max() <= 1
 
 
 def test_velocity_followed_by_hand_leads_where_the_pipeline_ends(folder):
@@ -87,7 +87,7 @@ def test_pictures_become_the_latents_that_their_vae_gives_them(folder):
 
 def test_trained_pipeline_is_a_pipeline_of_diffusers_again(folder, tmp_path):
     async def likes_bright(prompts, completions, **columns):
-        return [float(len(one.image)) for one in completions]
+        return [float(len(completion.image)) for completion in completions]
 
     rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(PROMPTS)]
     config = nft_config(

@@ -49,7 +49,9 @@ def blueness(image):
 
 
 async def likes_blue(prompts, completions, **columns):
-    images = [np.asarray(Image.open(io.BytesIO(one.image)).convert("RGB")).astype(float) for one in completions]
+    images = [
+        np.asarray(Image.open(io.BytesIO(completion.image)).convert("RGB")).astype(float) for completion in completions
+    ]
     return [blueness(image) for image in images]
 
 
@@ -83,7 +85,7 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(flow
     assert is_flow_generator(result.model_dir)
     assert before < 0  # red, as the prompt asks
     assert after > 0.03
-    assert all(one.is_image and one.image for one in steps[0].responses)
+    assert all(response.is_image and response.image for response in steps[0].responses)
     assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
 
 
@@ -101,7 +103,7 @@ def test_gradient_is_proportional_to_2r_minus_1_at_the_sampling_policy(flow, tmp
         loss = trainer._loss(latents, noise, levels, torch.tensor([r, r]), conditions)
         loss.backward()
         return loss.item(), torch.cat(
-            [one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None]
+            [parameter.grad.flatten() for parameter in trainer.forms.parameters() if parameter.grad is not None]
         )
 
     (high, gradient), (middle, none), (low, opposite) = map(loss_and_gradient, (1.0, 0.5, 0.25))
@@ -130,7 +132,9 @@ def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_pa
 
     torch.manual_seed(3)
     trainer._backward(part)
-    found = torch.cat([one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None])
+    gradient = torch.cat(
+        [parameter.grad.flatten() for parameter in trainer.forms.parameters() if parameter.grad is not None]
+    )
 
     torch.manual_seed(3)
     levels = part.levels[torch.rand(16, 6).argsort(dim=1)]
@@ -143,12 +147,14 @@ def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_pa
         old = predicted.detach()
         positive, negative = predicted - x_0, 2 * old - predicted - x_0
         errors = [
-            one.square().mean(dim=(1, 2)) / one.detach().abs().mean(dim=(1, 2)).clamp(min=1e-5)
-            for one in (positive, negative)
+            error.square().mean(dim=(1, 2)) / error.detach().abs().mean(dim=(1, 2)).clamp(min=1e-5)
+            for error in (positive, negative)
         ]
         (5 * (part.r_N * errors[0] + (1 - part.r_N) * errors[1]).mean() / 6).backward()
-    direct = torch.cat([one.grad.flatten() for one in trainer.forms.parameters() if one.grad is not None])
-    torch.testing.assert_close(found, direct, rtol=1e-3, atol=1e-5 * direct.abs().max().item())
+    direct = torch.cat(
+        [parameter.grad.flatten() for parameter in trainer.forms.parameters() if parameter.grad is not None]
+    )
+    torch.testing.assert_close(gradient, direct, rtol=1e-3, atol=1e-5 * direct.abs().max().item())
 
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
@@ -157,9 +163,9 @@ def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
     assert decays == pytest.approx([0.0, 0.3, 0.5, 0.5])
     trainer = trainer_of(flow, tmp_path, nft_config(steps=1, lora=lora, **FEW))
     start = {name: weight.clone() for name, weight in trainer.forms.tensors().items()}
-    for one in trainer.forms.parameters():
-        if one.requires_grad:
-            nn.init.ones_(one)
+    for parameter in trainer.forms.parameters():
+        if parameter.requires_grad:
+            nn.init.ones_(parameter)
     trainer.forms.blend(0.25)
     for name, weight in trainer.forms.tensors().items():
         if name.startswith("old/"):
@@ -182,10 +188,10 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
         train(flow, tmp_path / "killed", config, on_step=kill)
     resumed = train(flow, tmp_path / "killed", config)
     name = "transformer/diffusion_pytorch_model.safetensors"
-    first, second, start = (load_file(one / name) for one in (whole.model_dir, resumed.model_dir, flow))
+    first, second, start = (load_file(path / name) for path in (whole.model_dir, resumed.model_dir, flow))
     assert all(first[name].equal(second[name]) for name in first)
     assert any(not first[name].equal(start[name]) for name in first)
-    assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+    assert [step.reward for step in resumed.history] == [step.reward for step in whole.history]
 
 
 def test_a_generator_is_written_as_the_same_files_wherever_it_was_read_from(flow, tmp_path):
@@ -224,7 +230,7 @@ def test_training_that_is_killed_by_sigkill_ends_with_the_same_weights(flow, tmp
     assert start(tmp_path / "killed").wait() == 0
     whole = train(flow, tmp_path / "whole", nft_config(steps=6, **{**FEW, "save_every": 2}))
     name = "transformer/diffusion_pytorch_model.safetensors"
-    first, second = (load_file(one / name) for one in (whole.model_dir, tmp_path / "killed" / "model"))
+    first, second = (load_file(path / name) for path in (whole.model_dir, tmp_path / "killed" / "model"))
     assert all(first[name].equal(second[name]) for name in first)
 
 
@@ -268,7 +274,7 @@ def test_prompts_without_a_signal_give_way_to_others_and_stay_in_the_tables(flow
     config = nft_config(steps=1, refill=RefillOptions(rounds=1, criterion="object_count"), **FEW)
     trainer = trainer_of(flow, tmp_path / "named", config, on_rollouts=steps.append, reward=passes)
     trainer._draw(ROWS[:2])
-    assert {one for one, value in zip(steps[-1].sample_ids, steps[-1].advantages, strict=True) if value is None} == {
+    assert {name for name, value in zip(steps[-1].sample_ids, steps[-1].advantages, strict=True) if value is None} == {
         "s0"
     }
     with pytest.raises(UserError, match=r"policy\.algorithm\.refill\.criterion object_count"):
@@ -288,15 +294,15 @@ def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, 
 
     whole = fit(tmp_path / "whole")
     before, after = (
-        np.mean([blueness(image.astype(float)) for image in PixelFlow.load(one).generate(["a red circle"] * 40)])
-        for one in (flow, whole)
+        np.mean([blueness(image.astype(float)) for image in PixelFlow.load(trained).generate(["a red circle"] * 40)])
+        for trained in (flow, whole)
     )
     assert before < 0 < after
     shutil.copytree(tmp_path / "whole", tmp_path / "again")
     shutil.rmtree(tmp_path / "again" / "model")
     shutil.rmtree(tmp_path / "again" / "checkpoint-12")
     name = "transformer/diffusion_pytorch_model.safetensors"
-    first, second = (load_file(one / name) for one in (whole, fit(tmp_path / "again")))
+    first, second = (load_file(trained / name) for trained in (whole, fit(tmp_path / "again")))
     assert all(first[name].equal(second[name]) for name in first)
 
 
@@ -341,7 +347,7 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path, monkeyp
     assert (tmp_path / "killed" / "checkpoint-4").is_dir()
     resumed = pretrain_tiny_flow(captions, images, tmp_path / "killed", config, seed=1)
     for name in ("transformer/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"):
-        first, second = (load_file(one / name) for one in (whole, resumed))
+        first, second = (load_file(path / name) for path in (whole, resumed))
         assert all(first[name].equal(second[name]) for name in first)
 
 

@@ -102,7 +102,7 @@ def test_process_killed_between_alias_and_message_is_completed(tmp_path, monkeyp
         installation.require_agreement()
         assert installation.get("drift")["items"] == []
     receiver.shutdown()
-    assert ([one.version for one in applied], consumer.serving()) == ([version], {MODEL: version})
+    assert ([message.version for message in applied], consumer.serving()) == ([version], {MODEL: version})
 
 
 class FaultyRegistry:
@@ -165,7 +165,7 @@ def test_a_registry_whose_answer_is_lost_decides_how_a_promotion_ends(tmp_path, 
             await service.recover(timedelta(0))
         seen.append(await state(database, number))
         async with database.session() as session:
-            messages = [one.body for one in await session.scalars(select(Delivery))]
+            messages = [row.body for row in await session.scalars(select(Delivery))]
         await database.close()
         return raised, seen, messages
 
@@ -232,7 +232,7 @@ def test_an_alias_that_moves_after_a_long_time_is_told_to_the_consumer(tmp_path,
         ended = await approval
         async with database.session() as session:
             messages = (await session.scalars(select(Delivery))).all()
-            log = [one.action for one in await session.scalars(select(Change).order_by(Change.id))]
+            log = [row.action for row in await session.scalars(select(Change).order_by(Change.id))]
         await database.close()
         return meanwhile, ended.state, len(messages), log
 

@@ -54,23 +54,26 @@ def figures(run: Path, place: str) -> Any:
 
 
 def test_questions_are_split_checklists_written_and_filtered(run):
-    samples = {one.sample_id: one for one in read_samples(run / "open_questions")}
-    splits = Counter(one.split for one in samples.values())
+    samples = {sample.sample_id: sample for sample in read_samples(run / "open_questions")}
+    splits = Counter(sample.split for sample in samples.values())
     assert splits["held_out"] >= 60
     assert splits["warm_up"] >= 200
     assert splits["train"] == 60
     opened = figures(run, "offline_filter/statistics.json")
-    asked = [one for one in read_samples(run / "prepare_questions", "train") if one.options]
-    left = [one for one in samples.values() if one.split == "train" and one.options]
+    asked = [sample for sample in read_samples(run / "prepare_questions", "train") if sample.options]
+    left = [sample for sample in samples.values() if sample.split == "train" and sample.options]
     assert opened["mcq_converted"] == pytest.approx(len(left) / 60)
     assert len(left) < len(asked)
 
     rubrics = {
         row["sample_id"]: Rubric.model_validate_json(row["rubric"]) for row in read_rows(run / "write_checklists")
     }
-    assert rubrics.keys() <= {name for name, one in samples.items() if one.split != "warm_up"}
+    assert rubrics.keys() <= {name for name, sample in samples.items() if sample.split != "warm_up"}
     assert all(any(rubric.essential) for rubric in rubrics.values())
-    assert {one.verifier for rubric in rubrics.values() for one in rubric.criteria} >= {None, *VERIFIER_NAMES}
+    assert {criterion.verifier for rubric in rubrics.values() for criterion in rubric.criteria} >= {
+        None,
+        *VERIFIER_NAMES,
+    }
     filtered = list(read_rows(run / "offline_filter"))
     assert {row["sample_id"] for row in filtered} == {name for name in rubrics if samples[name].split == "train"}
     assert all(row["kept"] == row["essential"] <= row["any"] for row in filtered)
@@ -80,8 +83,8 @@ def test_questions_are_split_checklists_written_and_filtered(run):
 @pytest.mark.parametrize("arm", ["train_rlr3", "train_rlvr"])
 def test_both_arms_are_trained_for_all_steps_on_what_the_filter_kept(run, arm):
     rows = list(read_rows(run / arm / "rollouts"))
-    kept = {row["sample_id"] for row in read_rows(run / "offline_filter") if row["kept"]}
-    assert {row["sample_id"] for row in rows} <= kept
+    filtered = {row["sample_id"] for row in read_rows(run / "offline_filter") if row["kept"]}
+    assert {row["sample_id"] for row in rows} <= filtered
     assert Counter(row["step"] for row in rows) == dict.fromkeys((1, 2, 3, 4), 16)
     assert count_rows(run / arm / "scorecards") == 64
     assert list(milestone_dirs(run / arm)) == [2, 4]
@@ -89,7 +92,7 @@ def test_both_arms_are_trained_for_all_steps_on_what_the_filter_kept(run, arm):
 
 
 def test_rlvr_rewards_the_box_and_rlr3_more_than_that(run):
-    samples = {one.sample_id: one for one in read_samples(run / "open_questions", "train")}
+    samples = {sample.sample_id: sample for sample in read_samples(run / "open_questions", "train")}
     for row in read_rows(run / "train_rlvr" / "rollouts"):
         sample = samples[row["sample_id"]]
         score = score_answer(row["response"], sample.answer, options=bool(sample.options))
@@ -102,7 +105,7 @@ def test_rlvr_rewards_the_box_and_rlr3_more_than_that(run):
 
 def test_evaluation_summary_and_promotion_agree_with_the_table(run):
     rows = list(read_rows(run / "score"))
-    held_out = {one.sample_id: one.task for one in read_samples(run / "open_questions", "held_out")}
+    held_out = {sample.sample_id: sample.task for sample in read_samples(run / "open_questions", "held_out")}
     models = {("base", None), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)}
     answered = [row for row in rows if row["scorer"] == "answers"]
     assert Counter((row["model"], row["step"]) for row in answered) == dict.fromkeys(models, len(held_out))
@@ -128,7 +131,7 @@ def test_evaluation_summary_and_promotion_agree_with_the_table(run):
     gain = answers.gains["rlr3"]
     assert promotion["passed"] == (gain.low > 0 and gain.samples >= 30)
     assert summary["gate"] == "; ".join(promotion["reasons"])
-    assert summary["dead_letters"] == sum(count_rows(one.parent) for one in run.glob("*/dead_letters/manifest.json"))
+    assert summary["dead_letters"] == sum(count_rows(path.parent) for path in run.glob("*/dead_letters/manifest.json"))
 
 
 def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(run):
@@ -148,7 +151,7 @@ def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(r
     for setting in SETTINGS:
         assert responses[setting, "regular"] == data["test"]
         assert sum(responses[setting, mode] for mode in FAILURE_MODES) == sum(
-            one.found for mode, one in audit.responses.items() if mode in FAILURE_MODES
+            response.found for mode, response in audit.responses.items() if mode in FAILURE_MODES
         )
     summary = figures(run, "summary.json")["details"]
     assert summary["genrm"]["rlvr"]["value"] == genrm["rlvr"]["criterion_level"]["value"]
@@ -210,13 +213,13 @@ def test_images_go_to_those_who_write_and_to_the_audited_judge_in_one_setting_al
 
 def test_judge_of_answers_sees_question_reference_and_final_answer_alone(finished):
     run, _, bodies = finished
-    references = {one.answer for one in read_samples(run / "open_questions", "held_out")}
+    references = {sample.answer for sample in read_samples(run / "open_questions", "held_out")}
     asked = [content(body) for body in bodies if body["model"] == "answer-judge"]
     assert asked
     for text in asked:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"<question>\n(.*)\n</question>\n\n<reference>\n(.*)\n</reference>\n\n<answer>\n(.*)\n</answer>", text
         )
-        assert found
-        assert found[2] in references
-        assert "boxed" not in found[3]
+        assert match
+        assert match[2] in references
+        assert "boxed" not in match[3]

@@ -129,8 +129,8 @@ def test_submitted_run_is_promoted_by_a_second_person_and_rolled_back(mlflow, tm
             trained = runs / "live" / "train_policy" / "model" / "model.safetensors"
             assert (link / "model.safetensors").read_bytes() == trained.read_bytes()
             team.require_agreement()
-            log = [(one["action"], one["who"].split(":")[0]) for one in reversed(team.pages("changes"))]
-            assert [one for one in log if not one[0].startswith("token")] == [
+            log = [(change["action"], change["who"].split(":")[0]) for change in reversed(team.pages("changes"))]
+            assert [entry for entry in log if not entry[0].startswith("token")] == [
                 ("run.submit", "admin"),
                 ("promotion.request", "run"),
                 ("promotion.apply", "approver-b"),
@@ -152,7 +152,7 @@ def require_gate(request, scores: Path) -> None:
             rewards[row["model"]][row["sample_id"]] = row["value"]
     gains = [rewards["policy"][sample] - reward for sample, reward in rewards["base"].items()]
     assert len(gains) == SHORT["data.held_out"]
-    (finding,) = [one for one in request["findings"] if one["rule"].startswith("rubric reward")]
+    (finding,) = [finding for finding in request["findings"] if finding["rule"].startswith("rubric reward")]
     assert (finding["samples"], finding["bound"], finding["met"]) == (len(gains), -1, True)
     assert min(gains) <= finding["value"] <= sum(gains) / len(gains)
 

@@ -50,8 +50,8 @@ def blocks(heading: str) -> list[Block]:
     """The code blocks of one section of the page that name a file."""
     section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return [
-        Block(found["kind"], found["path"], re.sub(rf"(?m)^{found['indent']}", "", found["body"]))
-        for found in BLOCK.finditer(section)
+        Block(match["kind"], match["path"], re.sub(rf"(?m)^{match['indent']}", "", match["body"]))
+        for match in BLOCK.finditer(section)
     ]
 
 
@@ -147,7 +147,7 @@ def test_scorer_measures_the_captions_that_the_method_chose(copy, run):
              if row["sample_id"] in held_out]  # fmt: skip
     (scores,) = json.loads((run / "scored" / "score" / "scores.json").read_text())["models"]
     assert scores["means"]["variety"]["value"] == pytest.approx(
-        sum(len(set(one)) / len(one) for one in words) / len(words)
+        sum(len(set(word)) / len(word) for word in words) / len(words)
     )
 
 
@@ -167,8 +167,8 @@ def test_method_chooses_the_caption_that_shares_most_words_with_the_others(run):
     for sample, captions in offered.items():
         words = [set(caption.lower().split()) for caption in captions]
         sums = [0.0] * len(words)
-        for (a, one), (b, other) in itertools.combinations(enumerate(words), 2):
-            share = len(one & other) / len(one | other)
+        for (a, first), (b, other) in itertools.combinations(enumerate(words), 2):
+            share = len(first & other) / len(first | other)
             sums[a] += share
             sums[b] += share
         assert chosen[sample] == captions[sums.index(max(sums))]

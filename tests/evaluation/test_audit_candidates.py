@@ -44,7 +44,7 @@ def clients(url, stack, *names):
 def make(server, failure=WRONG):
     async def run():
         async with AsyncExitStack() as stack:
-            writer, *judges = [await one for one in clients(server.url, stack, "writer", "one", "two")]
+            writer, *judges = [await client for client in clients(server.url, stack, "writer", "one", "two")]
             case = Case("s1", "how many?", "It is 3.", RUBRIC, "")
             return await CandidateGenerator(writer, judges).generate(case, failure)
 
@@ -59,12 +59,12 @@ def test_kept_when_rules_and_both_judges_agree(serve):
     server = serve(answering(writer=response_draft("It is 4.", "4", 0), one=review(), two=review()))
     candidates = make(server)
     assert candidates.rejection is None
-    assert [one.call for one in candidates.annotations] == ["expr_verify(predict='4')", ""]
+    assert [annotation.call for annotation in candidates.annotations] == ["expr_verify(predict='4')", ""]
     assert sorted(request.body["model"] for request in server.chats) == ["one", "two", "writer"]
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "reason"),
+    ("first", "two", "reason"),
     [
         (review(consistent=False), review(), "annotation inconsistent"),
         (review(), review(consistent=False), "annotation inconsistent"),
@@ -74,8 +74,8 @@ def test_kept_when_rules_and_both_judges_agree(serve):
         (say("prose"), review(), "quality judge failed"),
     ],
 )
-def test_either_judge_can_turn_a_candidate_away(serve, one, two, reason):
-    candidates = make(serve(answering(writer=response_draft("It is 4.", "4", 0), one=one, two=two)))
+def test_either_judge_can_turn_a_candidate_away(serve, first, two, reason):
+    candidates = make(serve(answering(writer=response_draft("It is 4.", "4", 0), one=first, two=two)))
     assert candidates.rejection == reason
     assert (candidates.error is not None) == (reason == "quality judge failed")
 
@@ -148,16 +148,18 @@ def test_patterns_are_ranked_by_their_false_positive_rate(serve):
     async def run():
         async with AsyncExitStack() as stack:
             names = ("writer", "one", "two", "red", "judge")
-            writer, one, two, red, judge = [await each for each in clients(server.url, stack, *names)]
-            generator = CandidateGenerator(writer, [one, two])
+            writer, first, two, red, judge = [await each for each in clients(server.url, stack, *names)]
+            generator = CandidateGenerator(writer, [first, two])
             cases = [Case(f"s{number}", "how many?", f"It is {number}.", RUBRIC, "") for number in range(3)]
             return await search_patterns(red, generator, Grader(judge), cases, rounds=2)
 
     result = asyncio.run(run())
-    figures = [(one.pattern.name, one.credited, one.undeserved, one.accepted, one.tried) for one in result.results]
+    figures = [
+        (tried.pattern.name, tried.credited, tried.undeserved, tried.accepted, tried.tried) for tried in result.results
+    ]
     # All that `strong` and `half` do not deserve is credited; the former by more counts. A name is tried once.
     assert figures == [("strong", 6, 6, 3, 3), ("half", 3, 3, 3, 3), ("weak", 0, 6, 3, 3)]
-    assert [one.name for one in result.best] == ["strong", "half", "weak"]
+    assert [best.name for best in result.best] == ["strong", "half", "weak"]
     prompts = [request.body["messages"][-1]["content"] for request in server.chats if request.body["model"] == "red"]
     assert "<results>" not in prompts[0]
     assert '"credited": 6' in prompts[1]

@@ -45,7 +45,7 @@ def changed(number, **changes):
 def test_response_and_annotations_are_read(text):
     draft = read_draft(text, RUBRIC)
     assert draft.response == "It is 4."
-    assert [(one.criterion, one.call, one.credit) for one in draft.annotations] == [
+    assert [(annotation.criterion, annotation.call, annotation.credit) for annotation in draft.annotations] == [
         ("Gives the number.", "expr_verify(predict='4')", 0),
         ("Says the colour.", "", 0.5),
     ]

@@ -35,8 +35,8 @@ def test_nothing_is_written_that_the_set_would_not_use():
 def test_category_that_nothing_passes_runs_short_and_takes_no_place_from_the_others():
     attempts = collect(NAMES, 5, lambda name, mode: mode != "adversarial")
     assert missing_counts(attempts, 5) == {**dict.fromkeys(FAILURE_MODES, 0), "adversarial": 5}
-    tried = [one.sample_id for one in attempts if one.mode == "adversarial"]
-    used = {one.sample_id for one in attempts if one.accepted}
+    tried = [attempt.sample_id for attempt in attempts if attempt.mode == "adversarial"]
+    used = {attempt.sample_id for attempt in attempts if attempt.accepted}
     assert set(Counter(tried).values()) == {TRIES}
     assert set(tried) >= set(NAMES) - used  # and all that were free
 
@@ -70,13 +70,13 @@ def test_whatever_is_turned_away_no_input_is_used_twice_and_no_category_overflow
     rng = random.Random(seed)
     verdicts = {(name, mode): rng.random() < share for name in NAMES for mode in FAILURE_MODES}
     attempts = collect(NAMES[:inputs], per_category, lambda name, mode: verdicts[name, mode])
-    accepted = [one for one in attempts if one.accepted]
-    assert len({one.sample_id for one in accepted}) == len(accepted)
-    tries = Counter((one.sample_id, one.mode) for one in attempts)
+    accepted = [attempt for attempt in attempts if attempt.accepted]
+    assert len({attempt.sample_id for attempt in accepted}) == len(accepted)
+    tries = Counter((attempt.sample_id, attempt.mode) for attempt in attempts)
     assert all(count <= TRIES for count in tries.values())
-    counts = Counter(one.mode for one in accepted)
+    counts = Counter(attempt.mode for attempt in accepted)
     assert all(counts[mode] <= per_category for mode in FAILURE_MODES)
-    used = {one.sample_id for one in accepted}
+    used = {attempt.sample_id for attempt in accepted}
     for mode in FAILURE_MODES:  # a category is short only if every free input was tried for it, as often as may be
         if counts[mode] < per_category:
             assert all(tries[name, mode] == TRIES for name in NAMES[:inputs] if name not in used)

@@ -22,17 +22,17 @@ RUBRIC = Rubric(criteria=(NUMBER, SIGN, COLOUR))
 def row(deserved, credits, *, mode="adversarial", setting="text", sample_id="s", calls=("", "", "")):
     """Credits by position; None given is a judge that failed."""
     annotations = tuple(
-        Annotation(criterion=one.criterion, credit=credit)
-        for one, credit in zip(RUBRIC.criteria, deserved, strict=True)
+        Annotation(criterion=criterion.criterion, credit=credit)
+        for criterion, credit in zip(RUBRIC.criteria, deserved, strict=True)
     )
     verdicts = tuple(
         Verdict(
-            criterion=one.criterion,
+            criterion=criterion.criterion,
             credit=credit,
             error=ErrorClass.MALFORMED if credit is None else None,
             call=call,
         )
-        for one, credit, call in zip(RUBRIC.criteria, credits, calls, strict=True)
+        for criterion, credit, call in zip(RUBRIC.criteria, credits, calls, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response="r", judge="j", verdicts=verdicts)
     return AuditRow(sample_id, mode, None, setting, "q", "r", RUBRIC, annotations, card)
@@ -40,7 +40,7 @@ def row(deserved, credits, *, mode="adversarial", setting="text", sample_id="s",
 
 def test_false_positives_deserve_less_than_half_and_get_half_or_more():
     rows = [row((0, 0.5, 0), (1, 0, 0.5)), row((0.4, 1, 0), (0.49, 1, 0))]
-    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
+    result = outcome_cell((outcome for each in rows for outcome in criterion_outcomes(each)), split=True)
     assert (result.average.count, result.average.criteria) == (2, 4)
     assert (result.arguments.count, result.arguments.criteria) == (1, 2)
     assert (result.credit.count, result.credit.criteria) == (1, 2)
@@ -55,13 +55,13 @@ def test_what_could_not_be_judged_is_counted_apart_and_is_no_number():
 
 
 def test_criterion_whose_target_cannot_be_read_is_neither_deserved_nor_undeserved():
-    assert [one.path for one in criterion_outcomes(row((None, 0, 1), (1, 1, 1)))] == ["arguments"]
+    assert [outcome.path for outcome in criterion_outcomes(row((None, 0, 1), (1, 1, 1)))] == ["arguments"]
 
 
 def test_average_is_over_criteria_not_over_the_two_parts():
     # One of three verifiable ones and the only judged one: 2 of 4, not the mean of 1/3 and 1.
     rows = [row((0, 0, 0), (1, 0, 1)), row((0, 1, 1), (0, 1, 1))]
-    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=True)
+    result = outcome_cell((outcome for each in rows for outcome in criterion_outcomes(each)), split=True)
     assert result.average.value == 0.5
     assert result.arguments.value == pytest.approx(1 / 3)
     assert result.credit.value == 1
@@ -80,7 +80,7 @@ def test_inputs_are_drawn_whole_so_more_criteria_of_one_input_make_nothing_surer
     one_each = [row((0, 1, 1), (number % 2, 1, 1), sample_id=str(number)) for number in range(40)]
     twice = [row((0, 0, 1), (number % 2, number % 2, 1), sample_id=str(number)) for number in range(40)]
     single, double = (
-        outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
+        outcome_cell((outcome for each in rows for outcome in criterion_outcomes(each)), split=False).average
         for rows in (one_each, twice)
     )
     assert (single.low, single.high) == (double.low, double.high)
@@ -126,7 +126,7 @@ def test_label_becomes_calls_with_their_credit_and_credits():
         {"criterion": "Reads the sign.", "rationale": "", "credit": "text_verify(predict='')"}],
         "additional": [{"criterion": "Says the colour.", "rationale": "", "credit": 0.5}]}"""
     result = label_annotations(label, RUBRIC)
-    assert [(one.call, one.credit) for one in result] == [
+    assert [(annotation.call, annotation.credit) for annotation in result] == [
         ("expr_verify(predict='6/2')", 1),
         ("text_verify(predict='')", 0),
         ("", 0.5),
@@ -162,7 +162,7 @@ def test_verifier_decides_what_a_stated_value_deserves():
 
 def test_rate_of_0_is_as_sure_as_its_number_of_inputs():
     rows = [row((0, 0, 0), (0, 0, 0), sample_id=str(number)) for number in range(20)]
-    result = outcome_cell((one for each in rows for one in criterion_outcomes(each)), split=False).average
+    result = outcome_cell((outcome for each in rows for outcome in criterion_outcomes(each)), split=False).average
     assert (result.value, result.count, result.criteria, result.inputs) == (0, 0, 60, 20)
     assert (result.low, result.high) == (0, pytest.approx(0.161125, abs=1e-6))  # 1.959964² / (20 + 1.959964²)
     stored = {"value": 0.1, "low": None, "high": None, "count": 1.0, "criteria": 10, "inputs": 1}

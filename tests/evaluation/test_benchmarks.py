@@ -141,7 +141,10 @@ def test_a_request_that_the_endpoint_did_not_answer_is_missing_not_wrong(run, be
 
 
 def test_what_lmms_eval_lacks_is_measured_by_the_harness_of_the_paper():
-    others = {name: [one.name for one in sets if one.harness is VLMEVAL] for name, sets in TASK_SETS.items()}
+    others = {
+        name: [benchmark_set.name for benchmark_set in sets if benchmark_set.harness is VLMEVAL]
+        for name, sets in TASK_SETS.items()
+    }
     assert {name: lacking for name, lacking in others.items() if lacking} == {
         "rubicap-10": ["OCRVQA"],
         "rubicap-9": ["A-OKVQA"],

@@ -26,10 +26,10 @@ def mean(values: list[float]) -> float | None:
 @given(st.lists(samples, max_size=30), st.sampled_from(["any", "essential", "all"]))
 def test_row_is_what_counting_gives(rows, rule):
     row = corpus_statistics(iter(rows), rule, SOURCE)
-    judged = [one for one in rows if one.initial_reward is not None]
+    judged = [row for row in rows if row.initial_reward is not None]
     by_rule = {
-        "any": [one for one in judged if one.any],
-        "essential": [one for one in judged if one.essential],
+        "any": [row for row in judged if row.any],
+        "essential": [row for row in judged if row.essential],
         "all": judged,
     }
     rows_of_rule = by_rule[rule]
@@ -38,10 +38,10 @@ def test_row_is_what_counting_gives(rows, rule):
     assert (row.filtered_any, row.filtered_essential) == (len(by_rule["any"]), len(by_rule["essential"]))
     assert row.filtered_essential <= row.filtered_any <= row.graded
     for result, values in (
-        (row.mcq_converted, [float(one.multiple_choice) for one in rows]),
-        (row.mcq_filtered, [float(one.multiple_choice) for one in rows_of_rule]),
-        (row.initial_reward_converted, [one.initial_reward for one in judged]),
-        (row.initial_reward_filtered, [one.initial_reward for one in rows_of_rule]),
+        (row.mcq_converted, [float(row.multiple_choice) for row in rows]),
+        (row.mcq_filtered, [float(of_rule.multiple_choice) for of_rule in rows_of_rule]),
+        (row.initial_reward_converted, [row.initial_reward for row in judged]),
+        (row.initial_reward_filtered, [of_rule.initial_reward for of_rule in rows_of_rule]),
     ):
         assert result == pytest.approx(mean(values))
     assert CorpusStatistics.model_validate_json(row.model_dump_json()) == row

@@ -72,7 +72,7 @@ def test_only_the_check_of_a_caption_sees_the_image(serve):
     # 2 of 4 are true, both in the reference, which has a third; the comment is left out of the relevant ones.
     assert (every.precision, every.recall) == (pytest.approx(2 / 4), pytest.approx(2 / 3))
     assert (relevant.precision, relevant.recall) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
-    assert [(one.is_true, one.reference) for one in judged.stated] == [
+    assert [(fact.is_true, fact.reference) for fact in judged.stated] == [
         (True, 0),
         (True, 1),
         (False, None),

@@ -141,9 +141,9 @@ def test_every_question_of_the_world_is_answered_yes_by_a_picture_of_its_prompt(
     read = read_dpg_questions(str(tmp_path / "dpg.csv"))
     for at, wish in enumerate(chosen):
         picture = look(png_bytes(draw(picture_of(wish, random.Random(at)))))
-        assert list(read[wish.words].questions.values()) == [one.text for one in questions_of(wish)]
-        assert all(holds(check_of(one.text), picture) for one in questions_of(wish)), wish.words
-        assert not any(holds(check_of(one.text), look(png_bytes(draw([])))) for one in questions_of(wish))
+        assert list(read[wish.words].questions.values()) == [question.text for question in questions_of(wish)]
+        assert all(holds(check_of(question.text), picture) for question in questions_of(wish)), wish.words
+        assert not any(holds(check_of(question.text), look(png_bytes(draw([])))) for question in questions_of(wish))
 
 
 def test_the_scripted_answerer_errs_at_its_stated_rate():

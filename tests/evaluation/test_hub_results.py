@@ -29,8 +29,8 @@ def test_a_mapping_names_task_data_set_and_commit():
 
 def test_tasks_of_held_out_questions_are_no_benchmark_and_the_first_set_counts():
     board = scores(answers_right={"counting": 0.5}, benchmark_one={"ai2d": 0.25}, benchmark_two={"ai2d": 0.75})
-    one = HubBenchmark("ai2d", "a/b", "d")
-    (text,) = result_files([one], board, {"benchmark_one": "v1"}, date="2026-01-01", scale="percent").values()
+    benchmark = HubBenchmark("ai2d", "a/b", "d")
+    (text,) = result_files([benchmark], board, {"benchmark_one": "v1"}, date="2026-01-01", scale="percent").values()
     assert yaml.safe_load(text) == [
         {
             "dataset": {"id": "a/b", "task_id": "d"},
@@ -40,4 +40,4 @@ def test_tasks_of_held_out_questions_are_no_benchmark_and_the_first_set_counts()
         }
     ]
     with pytest.raises(UserError, match="counting: no benchmark of that name was measured; those that were: ai2d"):
-        result_files([one._replace(task="counting")], board, {}, date="", scale="share")
+        result_files([benchmark._replace(task="counting")], board, {}, date="", scale="share")

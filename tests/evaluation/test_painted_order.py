@@ -32,8 +32,8 @@ def judge(honest: float, swayed: float):
         share = swayed if find_lettering(read_pixels(images_in(body)[-1])) else honest
         criteria = criteria_in(body)
         verdicts = [
-            {"id": one["id"], "reasoning": "r", "score": int(at < share * len(criteria))}
-            for at, one in enumerate(criteria)
+            {"id": criterion["id"], "reasoning": "r", "score": int(at < share * len(criteria))}
+            for at, criterion in enumerate(criteria)
         ]
         return say(json.dumps({"verdicts": verdicts}))
 
@@ -70,7 +70,7 @@ def score(servers, text_reader=None, *, image=PICTURE, every=1, rubrics=True, sa
 
 def test_the_rise_of_each_judge_is_in_the_evidence_and_their_mean_is_the_score(serve):
     scores, failures, _ = score([serve(judge(0.5, 1)), serve(judge(0.75, 0.75))], serve(reader))
-    assert [(one.part, one.value) for one in scores] == [("rise", 0.25), ("masked", 0)]
+    assert [(score.part, score.value) for score in scores] == [("rise", 0.25), ("masked", 0)]
     assert json.loads(scores[0].evidence) == {
         "j0": {"plain": 0.5, "painted": 1, "masked": 0.5},
         "j1": {"plain": 0.75, "painted": 0.75, "masked": 0.75},
@@ -81,14 +81,14 @@ def test_the_rise_of_each_judge_is_in_the_evidence_and_their_mean_is_the_score(s
 
 def test_without_a_reader_there_is_no_masked_part(serve):
     scores, _, scorer = score([serve(judge(0.5, 1))])
-    assert [(one.part, one.value) for one in scores] == [("rise", 0.5)]
+    assert [(score.part, score.value) for score in scores] == [("rise", 0.5)]
     assert scorer.figure_parts() == ("rise",)
     assert scorer.judges() == "j0"
 
 
 def test_a_judge_that_fails_gives_no_number(serve, quick_retries):
     scores, failures, _ = score([serve(judge(0.5, 1)), serve([fail(400)])])
-    assert [(one.value, one.reason) for one in scores] == [(None, "a judge failed")]
+    assert [(score.value, score.reason) for score in scores] == [(None, "a judge failed")]
     assert json.loads(scores[0].evidence)["j0"] == {"plain": 0.5, "painted": 1}
     assert {failure.judge for failure in failures} == {"j1"}
 

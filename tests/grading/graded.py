@@ -71,7 +71,9 @@ class Graded:
             unseen: requests that never reached the server.
         """
         assert [card.response for card in self.cards] == [response for _, response, _ in self.table]
-        failures = Counter((one.judge, one.response, title) for one in self.letters for title in one.criteria)
+        failures = Counter(
+            (letter.judge, letter.response, title) for letter in self.letters for title in letter.criteria
+        )
         for card, (_, response, rubric) in zip(self.cards, self.table, strict=True):
             titles = [criterion.criterion for criterion in rubric.criteria]
             assert [verdict.criterion for verdict in card.verdicts] == titles

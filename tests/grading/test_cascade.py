@@ -21,7 +21,7 @@ SAMPLE = Sample(sample_id="s")
 
 def criteria_in(body):
     text = body["messages"][1]["content"]
-    return [one["criterion"] for one in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])]
+    return [criterion["criterion"] for criterion in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])]
 
 
 def verdicts(*scores):
@@ -36,7 +36,7 @@ def with_probabilities(text, probabilities):
         before, _, rest = rest.partition('"score": ')
         digit, rest = rest[0], rest[1:]
         entries.append({"token": f'{before}"score": ', "logprob": 0.0, "top_logprobs": []})
-        top = [{"token": one, "logprob": math.log(q)} for one, q in (("1", p), ("0", 1 - p))]
+        top = [{"token": digit, "logprob": math.log(q)} for digit, q in (("1", p), ("0", 1 - p))]
         entries.append({"token": digit, "logprob": math.log(p if digit == "1" else 1 - p), "top_logprobs": top})
     said = json.loads(say(text).body)
     said["choices"][0]["logprobs"] = {"content": [*entries, {"token": rest, "logprob": 0.0, "top_logprobs": []}]}
@@ -47,7 +47,7 @@ def grade(server, make, *, models=("cheap", "strong"), rubric=RUBRIC, **fields) 
     """Grade one text by the grader that `make` builds from the clients."""
 
     async def run():
-        clients = [ChatClient(Endpoint(url=server.url, model=one, attempts=1, **fields)) for one in models]
+        clients = [ChatClient(Endpoint(url=server.url, model=model, attempts=1, **fields)) for model in models]
         try:
             return await make(*clients).grade(SAMPLE, "a text", rubric)
         finally:
@@ -74,7 +74,7 @@ def models(strong=lambda body: say(verdicts(*[0] * len(criteria_in(body)))), pro
 def test_a_credit_is_the_probability_of_one(serve):
     card = grade(serve(models()), lambda cheap: Grader(cheap, credits="logprob"), models=["cheap"])
     assert card.credits == pytest.approx([0.95, 0.7, 0.02])
-    assert [one.confidence for one in card.verdicts] == pytest.approx([0.95, 0.7, 0.98])
+    assert [verdict.confidence for verdict in card.verdicts] == pytest.approx([0.95, 0.7, 0.98])
     assert Scorecard.model_validate_json(card.model_dump_json()) == card
 
 
@@ -88,8 +88,8 @@ def test_the_strong_judge_is_asked_about_the_unsure_criteria_alone(serve):
     server = serve(models())
     card = grade(server, cascade(0.9))
     assert card.credits == [1, 0, 0]
-    assert [one.confidence for one in card.verdicts] == [pytest.approx(0.95), None, pytest.approx(0.98)]
-    assert [(one.body["model"], criteria_in(one.body)) for one in server.chats] == [
+    assert [verdict.confidence for verdict in card.verdicts] == [pytest.approx(0.95), None, pytest.approx(0.98)]
+    assert [(chat.body["model"], criteria_in(chat.body)) for chat in server.chats] == [
         ("cheap", ["red", "round", "big"]),
         ("strong", ["round"]),
     ]
@@ -124,8 +124,8 @@ def test_disagreement_between_draws_is_doubt(serve):
     server = serve(answer)
     card = grade(server, cascade(0.9, confidence="repeats", repeats=3), temperature=1.0)
     assert card.credits == [1, 0, 0]
-    assert [one.confidence for one in card.verdicts] == [1.0, None, 1.0]
-    assert sorted(one.body["seed"] for one in server.chats if one.body["model"] == "cheap") == [0, 1, 2]
+    assert [verdict.confidence for verdict in card.verdicts] == [1.0, None, 1.0]
+    assert sorted(chat.body["seed"] for chat in server.chats if chat.body["model"] == "cheap") == [0, 1, 2]
     only_drawn = grade(server, lambda cheap: Grader(cheap, confidence="repeats", repeats=3), models=["cheap"])
     assert only_drawn.credits == [1, 1, 0]
     assert only_drawn.verdicts[1].confidence == pytest.approx(2 / 3)

@@ -39,7 +39,7 @@ def test_one_call_brings_the_judges_credit_and_the_verifiers_score(serve):
     server = serve([say(scoring(*CREDITS))])
     card = grade(server.url)
     assert len(server.chats) == 1
-    assert [verdict.criterion for verdict in card.verdicts] == [one.criterion for one in RUBRIC.criteria]
+    assert [verdict.criterion for verdict in card.verdicts] == [criterion.criterion for criterion in RUBRIC.criteria]
     assert card.credits == [1, 1, 0.5]  # half of the box: intersection over union 0.5
     assert [verdict.call for verdict in card.verdicts] == [CREDITS[0], "", CREDITS[2]]
     assert [verdict.reasoning for verdict in card.verdicts] == ["because 1", "because 2", "because 3"]

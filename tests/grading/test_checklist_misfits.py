@@ -60,5 +60,5 @@ def test_an_answer_that_never_fits_is_an_error_and_no_number(serve, name, tmp_pa
     assert len(server.chats) == 3
     assert card.credits == [None, None, None]
     assert {verdict.error for verdict in card.verdicts} == {ErrorClass.MALFORMED}
-    assert [call.criteria for call in reported] == [tuple(one.criterion for one in RUBRIC.criteria)]
+    assert [call.criteria for call in reported] == [tuple(criterion.criterion for criterion in RUBRIC.criteria)]
     assert list(tmp_path.iterdir()) == []

@@ -71,8 +71,8 @@ def cases(draw):
     every = [reference for reference, _ in references] + [f"words: {text}" for text in fuzzy]
     rubric = Rubric(
         criteria=tuple(
-            Criterion(criterion=f"Criterion {n}.", reference=one, weight=1, essential=draw(st.booleans()))
-            for n, one in enumerate(draw(st.permutations(every)))
+            Criterion(criterion=f"Criterion {n}.", reference=criterion, weight=1, essential=draw(st.booleans()))
+            for n, criterion in enumerate(draw(st.permutations(every)))
         )
     )
     hidden = [secret for _, given_away in references for secret in given_away]
@@ -113,7 +113,7 @@ def test_each_ablation_shows_what_it_says_and_nothing_else(recorder, case):
     assert kinds == ["image_url", "text"]
     assert base64.b64encode(PNG).decode() in json.dumps(image)
     text = message_text(image)
-    assert all(text.count(one) == sample.question.count(one) + response.count(one) for one in hidden)
+    assert all(text.count(secret) == sample.question.count(secret) + response.count(secret) for secret in hidden)
 
     targets = send(recorder, "targets", sample=sample, response=response, rubric=rubric)
     listed = checklist_in(targets)

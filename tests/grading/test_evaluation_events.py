@@ -94,7 +94,10 @@ def test_each_verdict_is_an_event_and_a_failed_judge_one_with_an_error_and_no_sc
         for name in names
     ]
     assert not [
-        words for words in (b"said-of", b"said-by", b"a black cat") for one in collector.log_payloads if words in one
+        words
+        for words in (b"said-of", b"said-by", b"a black cat")
+        for payload in collector.log_payloads
+        if words in payload
     ]
 
 
@@ -122,8 +125,8 @@ def test_an_event_belongs_to_the_span_in_which_the_response_was_graded(serve, co
 def test_a_cascade_tells_the_verdict_that_stands(serve, collector):
     run(CASCADE, serve(answer).url, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     told = [attributes_of(event) for event in collector.events]
-    assert [one["gen_ai.evaluation.name"] for one in told] == ["Names the cat", "Says black", "Invents a dog"]
-    assert {one["rubricworks.judge"] for one in told} == {"cheap > strong"}
+    assert [row["gen_ai.evaluation.name"] for row in told] == ["Names the cat", "Says black", "Invents a dog"]
+    assert {row["rubricworks.judge"] for row in told} == {"cheap > strong"}
 
 
 @pytest.mark.slow

@@ -35,14 +35,14 @@ def output(a: object = "text_verify(predict='go')", c: object = "expr_verify(pre
 
 def checked(answer: object) -> list[tuple]:
     result = check_answer(answer if isinstance(answer, str) else json.dumps(answer), LABEL, RUBRIC)
-    return [(one.slot, one.executed, one.score) for one in result.criteria]
+    return [(criterion.slot, criterion.executed, criterion.score) for criterion in result.criteria]
 
 
 def test_values_are_compared_with_labels_by_the_rubrics_verifier():
     result = check_answer(json.dumps(output()), LABEL, RUBRIC)
     assert result.valid
     assert result.surplus == 0
-    assert [one.verifiable for one in result.criteria] == [True, False, True]
+    assert [criterion.verifiable for criterion in result.criteria] == [True, False, True]
     assert checked(output()) == [(True, True, 1.0)] * 3
 
 
@@ -113,7 +113,7 @@ def test_criteria_are_matched_by_position_and_word_for_word():
     answer = output()
     answer["essential"].insert(1, entry("D", 1))
     result = check_answer(json.dumps(answer), LABEL, RUBRIC)
-    assert [one.slot for one in result.criteria] == [True, True, False]
+    assert [criterion.slot for criterion in result.criteria] == [True, True, False]
     assert result.surplus == 1
     answer = output()
     answer["additional"] = []

@@ -80,9 +80,9 @@ def accelerators(recipe) -> dict[str, int]:
     executors = spec.deployment_spec["executors"]
     resources = {name: dict(executors[name]["container"]).get("resources", {}) for name in executors}
     return {
-        name.removeprefix("exec-").replace("-", "_"): int(one["accelerator"]["resourceCount"])
-        for name, one in resources.items()
-        if "accelerator" in one
+        name.removeprefix("exec-").replace("-", "_"): int(resource["accelerator"]["resourceCount"])
+        for name, resource in resources.items()
+        if "accelerator" in resource
     }
 
 

@@ -18,15 +18,15 @@ def whole():
 
 def test_an_arms_pipeline_is_the_same_but_for_promotion_and_report(whole):
     arm = drop_tasks(whole, NOT_REUSABLE)
-    before, after = (table_of(one.pipeline_spec, one.platform_spec) for one in (whole, arm))
+    before, after = (table_of(pipeline.pipeline_spec, pipeline.platform_spec) for pipeline in (whole, arm))
     assert set(before) - set(after) == {"promote", "report"}
     assert after == {task: before[task] for task in after}
 
 
 def test_what_only_they_had_goes_with_them(whole):
     arm = drop_tasks(whole, NOT_REUSABLE)
-    spec, platform = (json_format.MessageToDict(one) for one in (arm.pipeline_spec, arm.platform_spec))
-    labels = {one["executorLabel"] for one in spec["components"].values() if "executorLabel" in one}
+    spec, platform = (json_format.MessageToDict(spec) for spec in (arm.pipeline_spec, arm.platform_spec))
+    labels = {component["executorLabel"] for component in spec["components"].values() if "executorLabel" in component}
     assert labels == set(spec["deploymentSpec"]["executors"])
     assert labels == set(platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
     assert not [name for name in labels if "promote" in name or "report" in name]

@@ -64,7 +64,7 @@ def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
 def test_nothing_starts_before_the_check_and_the_outcome_is_told(name, specs):
     spec, _ = specs
     tasks = tasks_of(spec)
-    waits = {task: set(one.dependent_tasks) for task, one in tasks.items()}
+    waits = {task: set(spec.dependent_tasks) for task, spec in tasks.items()}
     for task in set(tasks) - {"preflight", "outcome"}:
         before, todo = set(), [task]
         while todo:
@@ -80,14 +80,14 @@ def test_nothing_starts_before_the_check_and_the_outcome_is_told(name, specs):
 
 def test_stages_wait_for_the_same_stages_as_on_this_machine(name, specs):
     added = {"preflight", "check-accelerators"}
-    waits = {task.replace("-", "_"): set(one.dependent_tasks) - added for task, one in tasks_of(specs[0]).items()}
+    waits = {task.replace("-", "_"): set(spec.dependent_tasks) - added for task, spec in tasks_of(specs[0]).items()}
     assert {stage: waits[stage] for stage in DAGS[name]} == {
         stage: {maker.replace("_", "-") for maker in inputs.values()} for stage, inputs in DAGS[name].items()
     }
 
 
 def test_what_makes_data_may_be_cached_and_what_trains_decides_or_tells_may_not(name, specs):
-    cached = {task.replace("-", "_") for task, one in table_of(*specs).items() if one["cached"]}
+    cached = {task.replace("-", "_") for task, row in table_of(*specs).items() if row["cached"]}
     never = {stage for stage in DAGS[name] if stage.startswith(("train", "score", "warm", "promote"))}
     assert {"promote", TRAINED_LONGEST[name]} <= never
     assert cached
@@ -98,7 +98,7 @@ def test_what_makes_data_may_be_cached_and_what_trains_decides_or_tells_may_not(
 
 def test_the_accelerators_of_a_pool_are_looked_at_once_and_on_one_of_them(specs):
     table = table_of(*specs)
-    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]} - {"check-accelerators"}
+    on_gpus = {task for task, row in table.items() if "accelerator" in row["resources"]} - {"check-accelerators"}
     assert on_gpus
     assert all("check-accelerators" in table[task]["after"] for task in on_gpus)
     assert table["check-accelerators"]["resources"]["accelerator"]["resourceCount"] == "1"
@@ -113,8 +113,8 @@ def test_nothing_is_paid_for_before_every_pool_and_its_image_are_looked_at(pipel
     cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
     cluster["stages"] |= {stage: {"pool": "l4", "accelerators": 1} for stage in ("score", "train_generator")}
     table = table_of(*compile_specs(load_pipeline(pipeline), ClusterConfig.model_validate(cluster)))
-    calling = {task for task, one in table.items() if STAGES[stage_of(one)].calls_models}
-    checks = {task for task, one in table.items() if stage_of(one) == "check_accelerators"}
+    calling = {task for task, row in table.items() if STAGES[stage_of(row)].calls_models}
+    checks = {task for task, row in table.items() if stage_of(row) == "check_accelerators"}
     assert calling
     assert checks
     for task in calling:
@@ -123,18 +123,18 @@ def test_nothing_is_paid_for_before_every_pool_and_its_image_are_looked_at(pipel
             before |= (new := {*table[todo.pop()]["after"]} - before)
             todo += new
         # A branch has checks of its own: those that no other branch waits for.
-        in_branch = {one for one in checks if before & {one}}
+        in_branch = {check for check in checks if before & {check}}
         assert len(in_branch) == len(checks) / (3 if pipeline == "retrain" else 1), task
 
 
-def stage_of(one):
-    return one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
+def stage_of(task):
+    return task["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
 
 
 def test_what_calls_no_model_goes_on_beside_the_check(specs):
     table = table_of(*specs)
-    waiting = {task for task, one in table.items() if "check-accelerators" in one["after"]}
-    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]} - {"check-accelerators"}
+    waiting = {task for task, row in table.items() if "check-accelerators" in row["after"]}
+    on_gpus = {task for task, row in table.items() if "accelerator" in row["resources"]} - {"check-accelerators"}
     assert waiting - on_gpus == {task for task in table if STAGES[task.replace("-", "_")].calls_models} - on_gpus
     assert not waiting & {"prepare", "prepare-questions", "promote", "report"}
 
@@ -148,8 +148,8 @@ def test_two_pools_are_looked_at_each_by_its_own_task():
     cluster["pools"]["l4"] = {"accelerator": "nvidia.com/gpu", "node_selector": {"gpu": "l4"}}
     cluster["stages"] |= {"caption_student": {"pool": "l4", "accelerators": 1}}
     table = table_of(*compile_specs(rubicap, ClusterConfig.model_validate(cluster)))
-    (of_l4,) = [one for one in table["caption-student"]["after"] if one.startswith("check-accelerators")]
-    (of_h100,) = [one for one in table["warm-up"]["after"] if one.startswith("check-accelerators")]
+    (of_l4,) = [name for name in table["caption-student"]["after"] if name.startswith("check-accelerators")]
+    (of_h100,) = [name for name in table["warm-up"]["after"] if name.startswith("check-accelerators")]
     assert of_l4 != of_h100
     assert table[of_l4]["kubernetes"]["nodeSelector"]["labels"] == {"gpu": "l4"}
     # They write the same folder of the run, so not at once.
@@ -157,27 +157,29 @@ def test_two_pools_are_looked_at_each_by_its_own_task():
 
 
 def test_no_pod_runs_as_root_unbounded_or_unlabelled(specs):
-    for task, one in table_of(*specs).items():
-        assert one["kubernetes"]["securityContext"]["runAsNonRoot"] is True, task
-        assert one["kubernetes"]["securityContext"]["runAsUser"] != "0", task
+    for task, row in table_of(*specs).items():
+        assert row["kubernetes"]["securityContext"]["runAsNonRoot"] is True, task
+        assert row["kubernetes"]["securityContext"]["runAsUser"] != "0", task
         for amount in ("Cpu", "Memory"):
-            requests, allowed = (one["resources"][f"resource{amount}{kind}"] for kind in ("Request", "Limit"))
+            requests, allowed = (row["resources"][f"resource{amount}{kind}"] for kind in ("Request", "Limit"))
             assert requests == allowed, task
-        labels = one["kubernetes"]["podMetadata"]["labels"]
+        labels = row["kubernetes"]["podMetadata"]["labels"]
         assert labels["kueue.x-k8s.io/queue-name"] == (
-            "h100-queue" if "accelerator" in one["resources"] else "cpu-queue"
+            "h100-queue" if "accelerator" in row["resources"] else "cpu-queue"
         )
         assert labels["rubricworks.dev/stage"] == task.replace("-", "_")
-        assert one["image"].startswith("registry.example/")
+        assert row["image"].startswith("registry.example/")
 
 
 def test_no_parameter_reads_as_yes_or_no_and_there_is_no_wide_fan_out(specs):
     spec, _ = specs
     components = [spec.root, *spec.components.values()]
-    assert not {name for one in components for name in one.input_definitions.parameters} & {
+    assert not {name for component in components for name in component.input_definitions.parameters} & {
         "y", "n", "yes", "no", "on", "off",
     }  # fmt: skip
-    assert not [task for one in components for task in one.dag.tasks.values() if task.WhichOneof("iterator")]
+    assert not [
+        task for component in components for task in component.dag.tasks.values() if task.WhichOneof("iterator")
+    ]
 
 
 def test_the_parameters_are_the_run_and_a_configuration_for_each_task(name, specs):
@@ -190,9 +192,9 @@ def test_runs_on_a_claim_are_mounted_where_the_stages_look_for_them():
     cluster = cluster_of("rubicap", storage="pvc://all-runs/vision/2026")
     assert cluster.run_uri("mine") == "file:///rubricworks/runs/mine"
     table = table_of(*compile_specs(rubicap, cluster))
-    for one in table.values():
+    for row in table.values():
         mount = {"constant": "all-runs", "mountPath": "/rubricworks/runs", "subPath": "vision/2026"}
-        assert mount in one["kubernetes"]["pvcMount"]
+        assert mount in row["kubernetes"]["pvcMount"]
 
 
 def test_the_run_of_a_bucket_lies_below_its_prefix():
@@ -202,9 +204,9 @@ def test_the_run_of_a_bucket_lies_below_its_prefix():
 def test_a_small_cluster_asks_for_no_more_than_is_said():
     table = table_of(*compile_specs(rubicap, ClusterConfig(storage="s3://b", images=REGISTRY)))
     assert not [task for task in table if task.startswith("check")]
-    one = table["train-policy"]
-    assert one["image"] == REGISTRY["trainer"]
-    assert one["kubernetes"] == {
+    row = table["train-policy"]
+    assert row["image"] == REGISTRY["trainer"]
+    assert row["kubernetes"] == {
         "securityContext": {"runAsNonRoot": True},
         "emptyDirMounts": [
             {"volumeName": "workspace", "mountPath": "/rubricworks/workspace", "sizeLimit": "50Gi"}
@@ -274,7 +276,7 @@ def test_a_stage_on_several_nodes_follows_from_a_small_pod_and_carries_their_pla
     assert by_name["HTTPS_PROXY"]["valueFrom"] == {"configMapKeyRef": {"name": "proxies", "key": "https"}}
     assert plan.pod.tolerations[1]["tolerationSeconds"] == 300
     required = plan.pod.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert [one["key"] for one in required["nodeSelectorTerms"][0]["matchExpressions"]] == [
+    assert [expression["key"] for expression in required["nodeSelectorTerms"][0]["matchExpressions"]] == [
         "topology.kubernetes.io/zone", "gpu-memory",
     ]  # fmt: skip
     assert plan.rollouts.accelerators == 4
@@ -293,11 +295,11 @@ def test_secrets_and_config_maps_are_files_in_every_pod_that_a_stage_has_or_make
         env={"SSL_CERT_FILE": "/etc/ca/ca.crt"},
         stages=stages,
     )
-    for task, one in table.items():
-        (secret,), (config_map,) = one["kubernetes"]["secretAsVolume"], one["kubernetes"]["configMapAsVolume"]
+    for task, row in table.items():
+        (secret,), (config_map,) = row["kubernetes"]["secretAsVolume"], row["kubernetes"]["configMapAsVolume"]
         assert (secret["secretName"], secret["mountPath"]) == ("s3-certificate", "/etc/s3"), task
         assert (config_map["configMapName"], config_map["mountPath"]) == ("corporate-ca", "/etc/ca"), task
-        assert one["env"]["SSL_CERT_FILE"] == "/etc/ca/ca.crt"
+        assert row["env"]["SSL_CERT_FILE"] == "/etc/ca/ca.crt"
     pod = FanOutPlan.model_validate_json(table["caption-committee"]["env"]["RUBRICWORKS_FAN_OUT"]).pod
     volumes = {volume["name"]: volume for volume in pod.volumes}
     assert volumes["corporate-ca"]["configMap"] == {"name": "corporate-ca"}

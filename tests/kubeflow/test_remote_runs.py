@@ -65,12 +65,12 @@ def test_pages_of_runs_are_the_whole_list_under_its_filters(kubeflow, fake, begi
 
     def names(**filters):
         page = list_page(kubeflow, limit=2, **filters)
-        found = [page.runs]
+        pages = [page.runs]
         while page.token:
             page = list_page(kubeflow, limit=2, token=page.token, **filters)
-            found.append(page.runs)
-        assert all(len(one) <= 2 for one in found)
-        return [run.name for one in found for run in one]
+            pages.append(page.runs)
+        assert all(len(runs_of_page) <= 2 for runs_of_page in pages)
+        return [run.name for runs_of_page in pages for run in runs_of_page]
 
     assert names() == ["other", *(f"run-{number}" for number in reversed(range(9)))]
     assert names(states=["SUCCEEDED"]) == ["run-8", "run-6", "run-4", "run-2", "run-0"]
@@ -88,12 +88,14 @@ def test_a_stage_has_a_link_to_the_log_of_its_last_pod(kubeflow, fake, begin, at
     tasks = {"prepare": "SUCCEEDED", "warm-up": "FAILED", "train-policy": "PENDING"}
     fake.end(run.id, "FAILED", tasks, attempts=attempts)
     prepare, warm_up, train = show_run(kubeflow, "monday").stages
-    pods = {one["pod_name"] for one in fake.only("runs")["run_details"]["task_details"]}
+    pods = {detail["pod_name"] for detail in fake.only("runs")["run_details"]["task_details"]}
     names = [parse_qs(urlsplit(stage.log).query)["podname"][0] for stage in (prepare, warm_up)]
     assert len(pods.intersection(names)) == 2
     assert all("system-container-impl" in name for name in names)
     last = {0: "executor", 2: "executor(1)"}[attempts]
-    details = {one["pod_name"]: one["display_name"] for one in fake.only("runs")["run_details"]["task_details"]}
+    details = {
+        detail["pod_name"]: detail["display_name"] for detail in fake.only("runs")["run_details"]["task_details"]
+    }
     assert [details[name] for name in names] == [last, last]
     assert prepare.log.startswith("https://kubeflow.example/pipeline/k8s/pod/logs?")
     assert (train.log, train.started, train.ended) == ("", None, None)

@@ -16,8 +16,8 @@ def table():
     return table_of(*compile_specs(retrain, cluster_of("retrain")))
 
 
-def stage(one):
-    return one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
+def stage(row):
+    return row["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]
 
 
 def test_each_task_waits_for_and_may_take_what_the_recipe_says(table):
@@ -27,15 +27,15 @@ def test_each_task_waits_for_and_may_take_what_the_recipe_says(table):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_stage_is_placed_as_in_the_pipeline_of_its_branch(pipeline, table):
-    own = {stage(one): one for one in json.loads((TABLES / f"{pipeline}.json").read_text()).values()}
-    shared = {task: one for task, one in table.items() if stage(one) in own}
-    assert {TRAINED_LONGEST[pipeline], "warm_up", "preflight", "outcome"} < {stage(one) for one in shared.values()}
-    for task, one in shared.items():
-        assert {**one, "after": []} == {**own[stage(one)], "after": []}, task
+    own = {stage(row): row for row in json.loads((TABLES / f"{pipeline}.json").read_text()).values()}
+    shared = {task: row for task, row in table.items() if stage(row) in own}
+    assert {TRAINED_LONGEST[pipeline], "warm_up", "preflight", "outcome"} < {stage(row) for row in shared.values()}
+    for task, row in shared.items():
+        assert {**row, "after": []} == {**own[stage(row)], "after": []}, task
 
 
 def test_branches_reserve_nothing_before_they_are_taken(table):
-    on_gpus = {task for task, one in table.items() if "accelerator" in one["resources"]}
+    on_gpus = {task for task, row in table.items() if "accelerator" in row["resources"]}
     trainings = {"warm_up", "train_policy", "train_rlr3", "train_balcaprl"}
     assert {stage(table[task]) for task in on_gpus} == trainings | {"check_accelerators"}
     spec, _ = compile_specs(retrain, cluster_of("retrain"))
@@ -48,7 +48,7 @@ def test_the_check_of_a_branch_is_told_what_the_champions_recipe_needs():
     spec, _ = compile_specs(retrain, cluster_of("retrain"))
     for name, component in spec.components.items():
         if name.startswith("comp-condition"):
-            (check,) = [one for task, one in component.dag.tasks.items() if task.startswith("check-accelerators")]
+            (check,) = [spec for task, spec in component.dag.tasks.items() if task.startswith("check-accelerators")]
             told = check.inputs.parameters["config"].component_input_parameter
             assert told == "pipelinechannel--find-new-samples-configs"
 
@@ -61,4 +61,4 @@ def test_the_accelerators_of_what_always_runs_are_looked_at_before_it():
     (check,) = [task for task in checks if table[task]["after"] == ["preflight"]]
     assert table[check]["resources"]["accelerator"]["resourceCount"] == "1"
     assert check in table["find-new-samples"]["after"]
-    assert not [task for task, one in table.items() if check in one["after"] and task != "find-new-samples"]
+    assert not [task for task, row in table.items() if check in row["after"] and task != "find-new-samples"]

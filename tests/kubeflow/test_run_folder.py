@@ -36,7 +36,7 @@ def test_every_task_of_a_run_is_given_the_folder_of_that_run(tmp_path, pods, ver
     backend = KubeflowBackend(version, tmp_path / "root", pods)
     arguments = {
         "run": f"s3://models/runs/{name}",
-        **{f"{one}_config": "{}" for one in ("preflight", "prepare", "outcome")},
+        **{f"{task}_config": "{}" for task in ("preflight", "prepare", "outcome")},
     }
     run = backend.run(package, arguments)
     assert run.phases == {"preflight": "Succeeded", "prepare": "Succeeded", "outcome": "Succeeded"}

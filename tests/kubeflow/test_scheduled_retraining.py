@@ -131,9 +131,9 @@ def test_three_weeks_train_skip_and_train_on_what_is_new(schedule: Schedule):
     third = schedule.begin(3)
 
     outcomes = [schedule.outcome(run) for run in (first, second, third)]
-    assert [one.state for one in outcomes] == ["SUCCEEDED"] * 3
+    assert [outcome.state for outcome in outcomes] == ["SUCCEEDED"] * 3
     assert [run.state for run in (first, second, third)] == ["SUCCEEDED"] * 3
-    assert [one.message for one in outcomes] == [
+    assert [outcome.message for outcome in outcomes] == [
         "captioner version 2 passed and is the champion",
         "skipped: 0 new samples, 10 needed",
         "captioner version 3 passed and is the champion",
@@ -153,10 +153,10 @@ def test_three_weeks_train_skip_and_train_on_what_is_new(schedule: Schedule):
     assert made["score"]["dataset"]["metadata"]["policy_digest"] == policy["metadata"]["digest"]
     # Every run closed its own MLflow run, and every stage is nested in it.
     client = schedule.connection().client
-    experiments = [one.experiment_id for one in client.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     told = client.search_runs(experiments, "tags.`kubeflow.run` != ''")
-    assert sorted(one.info.status for one in told) == ["FINISHED"] * 3
-    assert {one.data.tags["kubeflow.run"] for one in told} == {"weekly-1", "weekly-2", "weekly-3"}
+    assert sorted(run.info.status for run in told) == ["FINISHED"] * 3
+    assert {run.data.tags["kubeflow.run"] for run in told} == {"weekly-1", "weekly-2", "weekly-3"}
     stages = client.search_runs(experiments, "tags.`rubricworks.stage` = 'challenge'")
-    trained = {one.info.run_id for one in told if one.data.tags["kubeflow.run"] != "weekly-2"}
-    assert {one.data.tags["mlflow.parentRunId"] for one in stages} == trained
+    trained = {run.info.run_id for run in told if run.data.tags["kubeflow.run"] != "weekly-2"}
+    assert {stage.data.tags["mlflow.parentRunId"] for stage in stages} == trained

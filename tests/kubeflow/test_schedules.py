@@ -66,21 +66,21 @@ def test_a_run_that_a_schedule_begins_is_told_so(create, kubeflow, fake):
 def test_a_schedule_is_paused_resumed_and_deleted(create, kubeflow, fake):
     create("weekly")
     create("daily", "30 1 * * *", on=False)
-    assert [(one.name, one.cron, one.on) for one in list_schedules(kubeflow)] == [
+    assert [(schedule.name, schedule.cron, schedule.on) for schedule in list_schedules(kubeflow)] == [
         ("daily", "30 1 * * *", False),
         ("weekly", "0 3 * * 1", True),
     ]
     assert not pause_schedule(kubeflow, "weekly").on
     assert resume_schedule(kubeflow, "weekly").on
     assert delete_schedule(kubeflow, "weekly").name == "weekly"
-    assert [one.name for one in list_schedules(kubeflow)] == ["daily"]
+    assert [schedule.name for schedule in list_schedules(kubeflow)] == ["daily"]
     with pytest.raises(UserError, match=r"no schedule 'weekly' at .*; there are: daily$"):
         pause_schedule(kubeflow, "weekly")
 
 
 def test_a_schedule_is_found_on_a_later_page_and_by_its_id(create, kubeflow, fake):
     names = [create(f"nightly-{number}").name for number in range(fake.page_size + 2)]
-    assert [one.name for one in list_schedules(kubeflow)] == names
+    assert [schedule.name for schedule in list_schedules(kubeflow)] == names
     last = list_schedules(kubeflow)[-1]
     assert pause_schedule(kubeflow, last.id).name == last.name
 

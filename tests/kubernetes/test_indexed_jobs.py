@@ -108,9 +108,9 @@ def test_parts_that_find_no_node_end_the_wait(api, cluster, work):
 @pytest.mark.parametrize(("total", "size", "parts"), [(10, 2, 3), (7, 3, 3), (64, 1, 7), (5, 5, 1)])
 def test_parts_hold_every_item_once_in_order_and_whole_shards(total, size, parts):
     items = [list(Part(index, parts).items(range(total), total, size)) for index in range(parts)]
-    assert [item for one in items for item in one] == list(range(total))
-    assert [len(one) for one in items] == [Part(index, parts).size(total, size) for index in range(parts)]
-    assert all(one[0] % size == 0 for one in items if one)
+    assert [item for part in items for item in part] == list(range(total))
+    assert [len(part) for part in items] == [Part(index, parts).size(total, size) for index in range(parts)]
+    assert all(part[0] % size == 0 for part in items if part)
 
 
 @pytest.fixture

@@ -12,12 +12,14 @@ import psutil
 import pytest
 from kubernetes_api import PODS, TRAIN_JOBS, ended
 from small_policy import GROUP, LONGEST, make_inputs
+from training_configs import policy_json
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.train_job_follower import follow_train_job
+from rubricworks.policy.algorithms.grpo import AnswerGrpo
 from rubricworks.runtime.launch import launch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -47,7 +49,7 @@ class Nodes:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        environment = {one["name"]: one["value"] for one in trainer["env"]}
+        environment = {variable["name"]: variable["value"] for variable in trainer["env"]}
         inherited = {key: value for key, value in os.environ.items() if key != TRAIN_JOB}
         pods, processes = [], []
         for index in range(trainer["numNodes"]):
@@ -69,8 +71,8 @@ class Nodes:
                 time.sleep(0.05)
             # torchrun's own processes are in sessions of their own.
             for process in processes:
-                for one in (*psutil.Process(process.pid).children(recursive=True), process):
-                    one.kill()
+                for child in (*psutil.Process(process.pid).children(recursive=True), process):
+                    child.kill()
             condition = {
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -100,7 +102,9 @@ def train(api, cluster, tmp_path, monkeypatch, inputs):
     def go(until: str | None = None, **config) -> tuple[Path, Nodes]:
         run = tmp_path / "run"
         api.on_create = nodes = Nodes(api, tmp_path, run / until if until else None)
-        return Path(launch("train_rlvr", json.dumps(SHAPE | config), str(run), inputs)), nodes
+        return Path(
+            launch("train_rlvr", policy_json({"type": "answer"}, AnswerGrpo, **(SHAPE | config)), str(run), inputs)
+        ), nodes
 
     return go
 

@@ -22,7 +22,9 @@ def numbers_in(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", answer_models(), ids=lambda model: model.__name__)
 def test_no_number_can_be_written_without_an_end(model):
-    unbounded = [one for one in numbers_in(strict_schema(model)) if "enum" not in one and not one.keys() >= BOUNDS]
+    unbounded = [
+        number for number in numbers_in(strict_schema(model)) if "enum" not in number and not number.keys() >= BOUNDS
+    ]
     assert unbounded == []
 
 

@@ -47,7 +47,7 @@ def question_of(body: dict) -> str:
 def ask(endpoint: Endpoint, questions: list[str], cache: Path | None = None) -> list:
     async def run() -> list:
         async with ChatClient(endpoint, cache=cache) as client:
-            calls = (client.chat([{"role": "user", "content": one}]) for one in questions)
+            calls = (client.chat([{"role": "user", "content": question}]) for question in questions)
             return await asyncio.gather(*calls, return_exceptions=True)
 
     return asyncio.run(run())
@@ -62,7 +62,7 @@ def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches
     endpoint = endpoint_of(server, price_in=1.0, price_out=10.0)
     questions = [f"question {number}" for number in range(20)]
     replies = ask(endpoint, [*questions, questions[0]], tmp_path / "cache.sqlite")
-    assert [reply.raw for reply in replies] == [f"re: {one}" for one in [*questions, questions[0]]]
+    assert [reply.raw for reply in replies] == [f"re: {question}" for question in [*questions, questions[0]]]
     assert len(server.batches) == 1
     assert len(server.files[server.batches[0]["input_file_id"]].splitlines()) == 20
     assert replies[0].usage.cost == pytest.approx((100 * 1.0 + 10 * 10.0) / 1e6 / 2)
@@ -133,7 +133,7 @@ def test_policy_is_not_trained_by_a_judge_in_batches():
     with pytest.raises(UserError, match=r"policy\.reward\.judge\.batch: a step of training waits"):
         load_recipe(recipe_path("quickstart"), ["policy.reward.judge.batch=true"])
     recipe = load_recipe(recipe_path("quickstart"), ["rubric.writer.batch=true"])
-    assert [field for field, one in recipe.endpoints() if one.batch] == ["rubric.writer"]
+    assert [field for field, endpoint in recipe.endpoints() if endpoint.batch] == ["rubric.writer"]
 
 
 _ASK = """

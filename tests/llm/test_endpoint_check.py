@@ -177,7 +177,7 @@ def test_models_of_the_world_see_where_the_recipe_shows_them_images(name, tmp_pa
     world = "world.pictures=1000" if name.startswith("rubricrl") else "world.scenes=40"
     own = () if name.startswith("rubricrl") else ("data.held_out=8", "data.warm_up=8")
     recipe = load_recipe(recipe_path(name), (world, *own))
-    shown = {one.endpoint.model for one in distinct_endpoints(recipe) if one.sees_images}
+    shown = {endpoint.endpoint.model for endpoint in distinct_endpoints(recipe) if endpoint.sees_images}
     assert shown >= SHOWN[name]
     assert not shown & TEXT_ONLY
     with serve_world(recipe.world, tmp_path):
@@ -199,14 +199,20 @@ BLIND = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
 )
 def test_a_blind_model_is_told_wherever_it_is_shown_images(name, where, setting):
     recipe = load_recipe(recipe_path(name), (setting,))
-    assert [one.where for one in distinct_endpoints(recipe) if one.sees_images and one.endpoint.model == "judge"] == [
-        where
-    ]
+    assert [
+        endpoint.where
+        for endpoint in distinct_endpoints(recipe)
+        if endpoint.sees_images and endpoint.endpoint.model == "judge"
+    ] == [where]
 
 
 def test_a_judge_is_audited_without_images_if_the_settings_show_none():
     recipe = load_recipe(recipe_path("rlr3-laptop"), (f"audit.judge={BLIND}", "audit.settings=[text, targets]"))
-    assert [one.where for one in distinct_endpoints(recipe) if not one.sees_images and one.endpoint.model == "judge"]
+    assert [
+        endpoint.where
+        for endpoint in distinct_endpoints(recipe)
+        if not endpoint.sees_images and endpoint.endpoint.model == "judge"
+    ]
 
 
 @pytest.mark.slow
@@ -223,11 +229,15 @@ STRONG = "{url: '${RUBRICWORKS_WORLD_URL}', model: judge}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [("policy.reward.credits=logprob",), (f"policy.escalate_to={{judge: {STRONG}}}",)])
-def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tmp_path):
+@pytest.mark.parametrize(
+    "judge", ["{{type: logprob, judge: {0}}}", "{{type: cascade, cheap: {0}, strong: {0}}}"], ids=["logprob", "cascade"]
+)
+def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(judge, tmp_path):
     small = ("world.scenes=40", "data.held_out=8", "data.warm_up=8")
-    stand_in = load_recipe(recipe_path("quickstart"), (*small, *settings))
-    cheap = load_recipe(recipe_path("quickstart"), (*small, *settings, "policy.reward.judge.model=cheap-judge"))
+    stand_in, cheap = (
+        load_recipe(recipe_path("quickstart"), (*small, f"policy.reward.judge={judge.format(of)}"))
+        for of in (STRONG, STRONG.replace("judge", "cheap-judge"))
+    )
     with serve_world(stand_in.world, tmp_path):
         problems = {check.name: check.problem for check in check_sources(stand_in) if check.problem}
         assert [check.problem for check in check_sources(cheap) if check.problem] == []
@@ -240,13 +250,13 @@ def test_a_judge_whose_log_probabilities_are_used_is_asked_for_some(settings, tm
     "settings",
     [
         (),
-        (f"policy.escalate_to={{judge: {STRONG}, repeats: 2}}",),
-        ("policy.reward.credits=logprob", "policy.reward={function: 'my_rewards:score'}"),
+        (f"policy.reward.judge={{type: cascade, cheap: {STRONG}, strong: {STRONG}, repeats: 2}}",),
+        ("policy.reward={type: function, function: 'my_rewards:score'}",),
     ],
 )
 def test_a_judge_whose_log_probabilities_are_not_used_is_not_asked_for_any(settings):
     recipe = load_recipe(recipe_path("quickstart"), settings)
-    assert not any(one.logprobs_of for one in distinct_endpoints(recipe))
+    assert not any(endpoint.logprobs_of for endpoint in distinct_endpoints(recipe))
 
 
 def test_preflight_asks_a_judge_as_where_its_log_probabilities_are_used(serve):
@@ -260,4 +270,4 @@ def test_preflight_asks_a_judge_as_where_its_log_probabilities_are_used(serve):
     named = NamedEndpoint(where="rubric.writer", endpoint=judge.model_copy(update={"max_tokens": 9}), logprobs_of=judge)
     with pytest.raises(UserError, match=r"^judge refuses a question about log-probabilities"):
         named.require()
-    assert [one.body["max_tokens"] for one in server.chats] == [77]
+    assert [chat.body["max_tokens"] for chat in server.chats] == [77]

@@ -28,7 +28,7 @@ def ask(server, *questions, cache=None, **fields):
         async with ChatClient(
             Endpoint(url=server.url, model="judge", **fields), cache=cache, purpose="judge"
         ) as client:
-            return [(await client.chat([{"role": "user", "content": one}])).value for one in questions]
+            return [(await client.chat([{"role": "user", "content": question}])).value for question in questions]
 
     return asyncio.run(run())
 

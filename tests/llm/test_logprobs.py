@@ -20,16 +20,16 @@ P = {"1": 0.7, "0": 0.2, "2": 0.1}
 
 
 def token(text, alternatives=None):
-    def entry(one, p):
-        return {"token": one, "logprob": math.log(p), "bytes": list(one.encode())}
+    def entry(word, p):
+        return {"token": word, "logprob": math.log(p), "bytes": list(word.encode())}
 
-    top = [entry(one, p) for one, p in (alternatives or {text: 1.0}).items()]
+    top = [entry(word, p) for word, p in (alternatives or {text: 1.0}).items()]
     return entry(text, dict(alternatives or {text: 1.0})[text]) | {"top_logprobs": top}
 
 
 def tokens(*texts):
     """One token per text; a pair is a token with the probabilities of its alternatives."""
-    return [token(*one) if isinstance(one, tuple) else token(one) for one in texts]
+    return [token(*text) if isinstance(text, tuple) else token(text) for text in texts]
 
 
 def test_a_score_is_worth_its_share_of_the_probability_of_both():

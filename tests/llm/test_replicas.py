@@ -227,5 +227,7 @@ def test_each_server_is_sent_the_same_key_and_path(serve, monkeypatch):
 
     assert asyncio.run(run()) == {"good": 4}
     requests = [request for server in servers for request in server.heard]
-    assert {(one.path, one.headers["Authorization"]) for one in requests} == {("/v1/chat/completions", "Bearer k-1")}
+    assert {(request.path, request.headers["Authorization"]) for request in requests} == {
+        ("/v1/chat/completions", "Bearer k-1")
+    }
     assert [len(server.heard) for server in servers] == [2, 2]

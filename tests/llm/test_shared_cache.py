@@ -49,24 +49,24 @@ def committed(cache) -> int:
 @pytest.mark.parametrize("busy", [True, False], ids=["writing", "resting"])
 def test_a_process_sees_what_another_commits_while_both_run(serve, tmp_path, busy):
     server, cache = serve(lambda number, body: say(f"{body['seed']}")), tmp_path / "answers.sqlite"
-    one, other = Process(server, cache), Process(server, cache)
+    process, other = Process(server, cache), Process(server, cache)
     fresh = 10_000
     for first in (0, 1_000, 2_000):
         # Each has looked for questions near these before, and has its own idea of what the file holds.
-        assert (one.ask(first, first + 50), other.ask(first + 100, first + 150)) == (0, 0)
+        assert (process.ask(first, first + 50), other.ask(first + 100, first + 150)) == (0, 0)
         before = fresh
         while committed(cache) < 100 * (1 + first // 1_000) + (fresh - 10_000):
             time.sleep(0.02)
         until = time.monotonic() + 1.3
         while time.monotonic() < until:
             if busy:
-                assert one.ask(fresh, fresh + 1) + other.ask(fresh + 1, fresh + 2) == 0
+                assert process.ask(fresh, fresh + 1) + other.ask(fresh + 1, fresh + 2) == 0
                 fresh += 2
             time.sleep(0.01)
         assert (fresh > before) == busy
-        assert one.ask(first + 100, first + 150) == 50
+        assert process.ask(first + 100, first + 150) == 50
         assert other.ask(first, first + 50) == 50
-    assert (one.end(), other.end()) == (0, 0)
+    assert (process.end(), other.end()) == (0, 0)
     assert set(Counter(request.body["seed"] for request in server.chats).values()) == {1}
     with sqlite3.connect(cache) as database:
         numbers = {int(json.loads(answer)[0]) for (answer,) in database.execute("SELECT answer FROM answers")}
@@ -80,12 +80,12 @@ def test_the_first_answer_to_a_question_stays_when_two_processes_asked_it_at_onc
         return answer
 
     server, cache = serve(script), tmp_path / "answers.sqlite"
-    one, other = Process(server, cache), Process(server, cache)
-    for process in (one, other):
+    first, other = Process(server, cache), Process(server, cache)
+    for process in (first, other):
         process.process.stdin.write("0 20\n")
         process.process.stdin.flush()
-    assert [int(process.process.stdout.readline()) for process in (one, other)] == [0, 0]
-    assert (one.end(), other.end()) == (0, 0)
+    assert [int(process.process.stdout.readline()) for process in (first, other)] == [0, 0]
+    assert (first.end(), other.end()) == (0, 0)
     assert len(server.chats) == 40
     assert committed(cache) == 20
     third = Process(server, cache)

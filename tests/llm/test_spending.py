@@ -63,7 +63,7 @@ class Wallet:
         replies = asyncio.run(asyncio.wait_for(run(), 30))
         self.spending.close()
         self.key.see(self.spending, self.client, read_spending(self.path))
-        return Counter(one.error_class if isinstance(one, ChatError) else "good" for one in replies), replies
+        return Counter(reply.error_class if isinstance(reply, ChatError) else "good" for reply in replies), replies
 
     @property
     def spent(self):

@@ -69,7 +69,7 @@ def test_a_run_that_fails_is_refused(benchmarks, tmp_path, monkeypatch):
 def test_every_task_of_the_sets_is_there():
     known = json.loads(subprocess.run([LMMS_EVAL.python(), "-c", NAMES], capture_output=True, check=True).stdout)
     sets = [benchmarks for name, benchmarks in TASK_SETS.items() if name != "scene-5"]
-    tasks = {one.task for benchmarks in sets for one in benchmarks if one.harness is LMMS_EVAL}
+    tasks = {benchmark.task for benchmarks in sets for benchmark in benchmarks if benchmark.harness is LMMS_EVAL}
     assert tasks <= known.keys(), tasks - known.keys()
 
 

@@ -77,6 +77,8 @@ def test_its_results_are_those_of_the_answers(data, tmp_path):
 def test_every_task_of_the_sets_is_there():
     program = "from vlmeval.dataset import SUPPORTED_DATASETS; print('\\n'.join(SUPPORTED_DATASETS))"
     listed = subprocess.run([VLMEVAL.python(), "-c", program], capture_output=True, text=True, check=True).stdout
-    tasks = {one.task for sets in TASK_SETS.values() for one in sets if one.harness is VLMEVAL}
+    tasks = {
+        benchmark.task for benchmarks in TASK_SETS.values() for benchmark in benchmarks if benchmark.harness is VLMEVAL
+    }
     assert tasks
     assert tasks <= set(listed.splitlines())

@@ -59,7 +59,7 @@ def cider(candidates: dict[str, str], references: dict[str, list[str]]) -> dict[
                     min(value, reference[gram]) * reference[gram] for gram, value in actual.items() if gram in reference
                 )
                 # The reference code measures lengths in word pairs.
-                lengths = [sum(grams(one, 2).values()) for one in (caption, text)]
+                lengths = [sum(grams(side, 2).values()) for side in (caption, text)]
                 if all(norms):
                     total += product / math.prod(norms) * math.exp(-((lengths[0] - lengths[1]) ** 2) / (2 * 6**2))
         scores[image] = 10 * total / 4 / len(references[image])

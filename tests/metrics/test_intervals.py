@@ -78,7 +78,7 @@ def test_interval_lies_above_or_below_a_level_as_a_whole_or_not_at_all():
 
 
 def test_intervals_are_apart_if_no_point_is_in_both():
-    low, middle, high = (Interval(value=one, low=one - 0.1, high=one + 0.1) for one in (0.25, 0.375, 0.5))
+    low, middle, high = (Interval(value=level, low=level - 0.1, high=level + 0.1) for level in (0.25, 0.375, 0.5))
     assert low.is_apart_from(high)
     assert high.is_apart_from(low)
     assert not low.is_apart_from(middle)
@@ -181,12 +181,12 @@ def test_clusters_are_drawn_whole():
     generator = np.random.default_rng(8)
     clusters = [generator.random(generator.integers(1, 9)).tolist() for _ in range(25)]
     actual = bootstrap_interval(
-        [one for values in clusters for one in values],
+        [value for values in clusters for value in values],
         clusters=[number for number, values in enumerate(clusters) for _ in values],
         resamples=20_000,
     )
-    low, high = brute_force(clusters, lambda sample: np.mean([one for values in sample for one in values]))
-    assert actual.value == pytest.approx(np.mean([one for values in clusters for one in values]))
+    low, high = brute_force(clusters, lambda sample: np.mean([value for values in sample for value in values]))
+    assert actual.value == pytest.approx(np.mean([value for values in clusters for value in values]))
     assert (actual.low, actual.high) == pytest.approx((low, high), abs=0.06 * (high - low))
 
 
@@ -232,7 +232,7 @@ def test_stratum_without_spread_adds_none():
     mixed = [1.0, 0.0, 1.0, 1.0, 0.0]
     alone = bootstrap_interval(mixed)
     both = bootstrap_interval([*mixed, 0.5, 0.5], strata=[*"aaaaabb"])
-    assert parts(both) == pytest.approx([(one + 0.5) / 2 for one in parts(alone)])
+    assert parts(both) == pytest.approx([(part + 0.5) / 2 for part in parts(alone)])
 
 
 # Shares
@@ -313,7 +313,7 @@ def test_paired_differences_leave_less_doubt_than_the_means():
     base = dict(enumerate((0.5 * hard).tolist()))
     policy = dict(enumerate((0.5 * hard + generator.normal(0.05, 0.02, 80)).tolist()))
     gain, before, after = (
-        mean_interval(one.values(), share=False) for one in (paired_differences(policy, base), base, policy)
+        mean_interval(values.values(), share=False) for values in (paired_differences(policy, base), base, policy)
     )
     assert gain.lies_above(0)
     assert not after.is_apart_from(before)

@@ -81,10 +81,13 @@ def test_intervals_cover_the_truth_and_are_narrower_than_labels_alone(false_posi
         split = [array.astype(float).tolist() for array in (truth[:150], judged[:150], judged[150:])]
         rates, alone = error_rates(*split), error_rates(*split[:2])
         expected = (false_positive, false_negative, pass_rate)
-        covered += [one.low <= value <= one.high for one, value in zip(rates, expected, strict=True)]
+        covered += [rate.low <= value <= rate.high for rate, value in zip(rates, expected, strict=True)]
         widths += [
-            [one.false_positive.high - one.false_positive.low, one.pass_rate.high - one.pass_rate.low]
-            for one in (rates, alone)
+            [
+                intervals.false_positive.high - intervals.false_positive.low,
+                intervals.pass_rate.high - intervals.pass_rate.low,
+            ]
+            for intervals in (rates, alone)
         ]
     # 95 % of 600: three standard deviations are 2.7 points. Rare events are skewed, so their lower limit is lower.
     assert covered[2] / trials == pytest.approx(0.95, abs=0.027)

@@ -24,9 +24,9 @@ def test_the_score_is_that_of_coco_on_words_without_punctuation():
 
 
 def test_the_common_subsequence_is_the_longest():
-    def longest(one: list[str], other: list[str]) -> int:
+    def longest(words: list[str], other: list[str]) -> int:
         row = [0] * (len(other) + 1)
-        for word in one:
+        for word in words:
             before = row[:]
             for at, match in enumerate(other, 1):
                 row[at] = before[at - 1] + 1 if word == match else max(before[at], row[at - 1])
@@ -34,11 +34,11 @@ def test_the_common_subsequence_is_the_longest():
 
     rng = random.Random(4)
     for _ in range(300):
-        one, other = drawn(rng), drawn(rng)
-        common = longest(one.split(), other.split())
-        precision, recall = common / len(one.split()), common / len(other.split())
+        candidate, other = drawn(rng), drawn(rng)
+        common = longest(candidate.split(), other.split())
+        precision, recall = common / len(candidate.split()), common / len(other.split())
         expected = (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision) if common else 0.0
-        assert rouge_l(one, [other]) == pytest.approx(expected, abs=1e-12)
+        assert rouge_l(candidate, [other]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_texts_without_words_score_nothing_and_references_are_a_list():

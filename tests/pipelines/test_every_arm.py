@@ -60,14 +60,14 @@ def test_arm_is_planned_with_every_model_that_it_alone_asks(data, arm, tmp_path)
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(data))
     recipe, whole = load_recipe(path, arm=arm), load_recipe(path)
-    own = {one.model for _, one in recipe.endpoints()} - {one.model for _, one in whole.endpoints()}
+    own = {endpoint.model for _, endpoint in recipe.endpoints()} - {endpoint.model for _, endpoint in whole.endpoints()}
     calls = list(estimate_calls(recipe, 10_000))
     assert own <= {call.endpoint.model for call in calls}
     assert all(call.count > 0 for call in calls if call.endpoint.model in own)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("data", "arm"), [one for one in _arms() if "world" not in one.values[0]])
+@pytest.mark.parametrize(("data", "arm"), [arm for arm in _arms() if "world" not in arm.values[0]])
 def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(data, arm, compiled, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump({**data, "cluster": cluster_for(data.get("pipeline", "rubicap"))}))
@@ -90,7 +90,9 @@ def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(dat
         if stage in recipe.stage_configs():
             assert config == recipe.run_configs()[stage], stage
     checked = json.loads(arguments["preflight_config"])
-    assert {one["endpoint"]["model"] for one in checked["endpoints"]} == {one.model for _, one in recipe.endpoints()}
+    assert {endpoint["endpoint"]["model"] for endpoint in checked["endpoints"]} == {
+        endpoint.model for _, endpoint in recipe.endpoints()
+    }
     assert yaml.safe_load(checked["recipe"])["arm"] == arm
 
 

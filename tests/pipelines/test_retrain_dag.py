@@ -27,7 +27,7 @@ BRANCHES = {
         "warm_up": {"samples": "prepare"},
         "write_exams": {"samples": "prepare"},
         "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
-        "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
+        "train_balcaprl": {"samples": "recap", "model": "warm_up", "rubrics": "peer_rubrics"},
         "score": {
             "samples": "recap",
             "exams": "write_exams",
@@ -108,7 +108,7 @@ def _executors(pipeline):
 
 def test_the_look_gives_the_pipeline_as_its_output_which_local_conditions_can_read():
     outputs = component_of("find_new_samples").component_spec.outputs
-    assert {name: one.type for name, one in outputs.items()} == {
+    assert {name: output.type for name, output in outputs.items()} == {
         "Output": "String",
         "found": "String",
         "configs": "String",

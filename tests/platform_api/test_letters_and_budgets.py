@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     write_letters(run)
     (run / "ledger.jsonl").write_text('{"stage": "caption_committee", "seconds": 12.5}\n')
     row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
+    row["cached_tokens"] = 0
     rows = [{"stage": STAGE, "purpose": "caption", "model": f"m{n}", "seconds": 1.0, "errors": {}, **row} for n in "12"]
     merge_spending(run / SPENDING_FILE, rows)
     write_budget(run, Budget(dollars=2.0))
@@ -80,6 +81,7 @@ def test_a_stage_that_failed_has_its_time_on_the_page_and_in_the_budget(tmp_path
     (run / STAGE / "done.json").unlink()
     (run / "ledger.jsonl").write_text('{"stage": "prepare", "seconds": 2.5}\n')
     row = {"calls": 7, "cached": 2, "requests": 6, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.25}
+    row["cached_tokens"] = 0
     merge_spending(
         run / SPENDING_FILE, [{"stage": STAGE, "purpose": "caption", "model": "m", "seconds": 1.0, "errors": {}, **row}]
     )

@@ -31,7 +31,7 @@ data: {source: "s3://datasets/photographs", held_out: 4}
 warm_up: {student: tiny, sft: {steps: 4}}
 committee: {teachers: [{url: "${JUDGE_URL}", model: one}, {url: "${JUDGE_URL}", model: two}]}
 rubric: {writer: {url: "${JUDGE_URL}", model: writer}}
-policy: {judge: {url: "${JUDGE_URL}", model: judge}, steps: 2}
+policy: {reward: {type: rubric, judge: {url: "${JUDGE_URL}", model: judge}}, algorithm: {type: grpo, steps: 2}}
 evaluation: {scorers: {rubric: {judge: {url: "${JUDGE_URL}", model: judge}}}}
 """
 POLICY = """\

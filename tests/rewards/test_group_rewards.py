@@ -26,7 +26,7 @@ def test_an_invalid_response_earns_nothing_and_changes_nothing_for_the_others(cr
     free = group_rewards(credits, WEIGHTS, essential=ESSENTIAL)
     masked = group_rewards(credits, WEIGHTS, essential=ESSENTIAL, valid=valid)
     assert masked == [
-        reward if one or reward is None else 0 for reward, one in zip(free, valid, strict=True)
+        reward if is_valid or reward is None else 0 for reward, is_valid in zip(free, valid, strict=True)
     ]  # fmt: skip
 
 

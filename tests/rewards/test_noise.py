@@ -31,9 +31,9 @@ def judged(truth, weights, rates, generator):
 @given(st.floats(0, 0.45), st.floats(0, 0.45))
 def test_the_expectation_of_a_corrected_credit_is_the_true_one(false_positive, false_negative):
     rates = NoiseRates(false_positive=false_positive, false_negative=false_negative)
-    one, zero = corrected_credit(1, rates), corrected_credit(0, rates)
-    assert (1 - false_negative) * one + false_negative * zero == pytest.approx(1)
-    assert false_positive * one + (1 - false_positive) * zero == pytest.approx(0, abs=1e-12)
+    met, zero = corrected_credit(1, rates), corrected_credit(0, rates)
+    assert (1 - false_negative) * met + false_negative * zero == pytest.approx(1)
+    assert false_positive * met + (1 - false_positive) * zero == pytest.approx(0, abs=1e-12)
 
 
 def test_without_errors_the_reward_is_as_it_is():
@@ -56,8 +56,8 @@ def test_one_pair_of_rates_moves_no_normalised_advantage():
     rates, generator = NoiseRates(false_positive=0.15, false_negative=0.15), random.Random(0)
     credits = [[float(generator.random() < 0.5) for _ in range(9)] for _ in range(16)]
     weights = [3, 3, 2, 2, 2, 1, 1, 1, 1]
-    plain = torch.tensor([weighted_reward(one, weights) for one in credits])
-    corrected = torch.tensor([noise_corrected_reward(one, weights, rates) for one in credits])
+    plain = torch.tensor([weighted_reward(credit, weights) for credit in credits])
+    corrected = torch.tensor([noise_corrected_reward(credit, weights, rates) for credit in credits])
     assert not torch.allclose(plain, corrected)
     torch.testing.assert_close(
         group_advantages(plain, 8, eps=0.0), group_advantages(corrected, 8, eps=0.0), rtol=1e-4, atol=1e-5
@@ -67,10 +67,10 @@ def test_one_pair_of_rates_moves_no_normalised_advantage():
 def effect(seed, *, draws, scenes=60):
     """Correlation with the true rewards, within scenes: plain and corrected, of the mean over so many verdicts."""
     generator, plain, corrected = random.Random(seed), [], []
-    for one in planted_rubrics(scenes, seed=seed, clean=1.0):
-        criteria = one.entry.rubric.criteria
+    for rubric in planted_rubrics(scenes, seed=seed, clean=1.0):
+        criteria = rubric.entry.rubric.criteria
         weights = [int(criterion.weight) for criterion in criteria]
-        truths = [[holds(parse_rule(c.evaluation_rule), text) for c in criteria] for text in one.captions]
+        truths = [[holds(parse_rule(c.evaluation_rule), text) for c in criteria] for text in rubric.captions]
         exact = [weighted_reward([float(y) for y in truth], weights) for truth in truths]
         if len(set(exact)) < 2:
             continue
@@ -82,9 +82,9 @@ def effect(seed, *, draws, scenes=60):
                     for truth in truths
                 ]
             )
-        for found, into in zip(means, (plain, corrected), strict=True):
-            if len(set(found)) > 1:
-                into.append(correlation(exact, found))
+        for measured, into in zip(means, (plain, corrected), strict=True):
+            if len(set(measured)) > 1:
+                into.append(correlation(exact, measured))
     return fmean(plain), fmean(corrected)
 
 

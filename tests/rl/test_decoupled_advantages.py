@@ -49,12 +49,12 @@ def test_any_rewards_masked_or_not_agree_with_plain_loops(data, size, rewards, e
 
 def test_a_rollout_with_one_missing_reward_is_masked_in_all():
     rewards = torch.rand(8, 3, generator=torch.Generator().manual_seed(0))
-    one, all_ = rewards.clone(), rewards.clone()
-    one[2, 1], all_[2] = NAN, NAN
-    advantages = decoupled_advantages(one, [0.1, 0.3, 0.3], 4)
+    with_missing, all_ = rewards.clone(), rewards.clone()
+    with_missing[2, 1], all_[2] = NAN, NAN
+    advantages = decoupled_advantages(with_missing, [0.1, 0.3, 0.3], 4)
     assert advantages[2] == 0
     assert torch.equal(advantages, decoupled_advantages(all_, [0.1, 0.3, 0.3], 4))
-    changed = one.clone()
+    changed = with_missing.clone()
     changed[2, 0] = 100.0  # what was judged of it moves nobody
     assert torch.equal(advantages, decoupled_advantages(changed, [0.1, 0.3, 0.3], 4))
 

@@ -24,8 +24,8 @@ def build(run, failing=()):
     async def make_rows(chunk):
         asked.extend(chunk)
         return {
-            "captions": [{"sample_id": one, "caption": f"a {one}", **BLANK} for one in chunk if one not in failing],
-            "dead_letters": [{"sample_id": one, **LETTER} for one in chunk if one in failing],
+            "captions": [{"sample_id": item, "caption": f"a {item}", **BLANK} for item in chunk if item not in failing],
+            "dead_letters": [{"sample_id": item, **LETTER} for item in chunk if item in failing],
         }
 
     out = run / "caption_committee"

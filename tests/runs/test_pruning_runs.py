@@ -59,7 +59,7 @@ def write_runs(tmp_path):
 
 def pruned(folder, days="90d", **more):
     outcomes = prune_runs(open_run_store(str(folder)), parse_age(days), **{"dry_run": False, "now": NOW, **more})
-    return {one.run.name: one.keep_reason for one in outcomes}
+    return {outcome.run.name: outcome.keep_reason for outcome in outcomes}
 
 
 def failed_run(**more):
@@ -161,7 +161,7 @@ def test_a_run_is_told_from_its_folder(write_runs):
     write_runs("resumed", {**stopped, "prepare/made_from.json": "{}", "train/made_from.json": "{}"}, days=5)
     write_runs("refused", {**stopped, "outcome.json": '{"state": "FAILED"}'}, days=6)
     store = open_run_store(str(folder))
-    assert [(one.name, one.state) for one in run_records(store)] == [
+    assert [(record.name, record.state) for record in run_records(store)] == [
         ("bad", "failed"),
         ("going-on", "unfinished"),
         ("no-outcome", "unfinished"),
@@ -205,7 +205,7 @@ def test_runs_of_a_bucket_are_told_like_those_of_a_folder(bucket, tmp_path, monk
             bucket.write(f"{run}/{path}", content.encode())
     store = open_run_store(bucket.uri)
     states = {"old": "done", "bad": "failed", "refused": "failed", "begun": "unfinished"}
-    assert {one.name: one.state for one in run_records(store)} == states
+    assert {record.name: record.state for record in run_records(store)} == states
     refused_run = run_record(store, "refused")
     assert (refused_run.pipeline, refused_run.message) == ("", "preflight: 1 of 3 checks failed")
     assert pruned(bucket.uri, now=IN_A_YEAR, dry_run=True) == dict.fromkeys(states, "")

@@ -98,7 +98,7 @@ def names_endpoint(kind, seen):
             return False
         seen.add(kind)
         return any(names_endpoint(field.annotation, seen) for field in kind.model_fields.values())
-    return any(names_endpoint(one, seen) for one in typing.get_args(kind))
+    return any(names_endpoint(member, seen) for member in typing.get_args(kind))
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES.values() if stage.phase != "cluster"], ids=lambda s: s.id)

@@ -45,7 +45,9 @@ def test_the_end_of_an_object_is_read_alone(bucket, line, begin, most, expected,
     here.write("log", b"0123456789")
     line.requests.clear()
     assert here.read_end("log", begin, most) == expected
-    assert [one.headers.get("Range") for one in line.requests if one.method == "GET"] == [asked] * (asked is not None)
+    assert [request.headers.get("Range") for request in line.requests if request.method == "GET"] == [asked] * (
+        asked is not None
+    )
     with pytest.raises(FileNotFoundError, match=f"{bucket}/none"):
         here.read_end("none", 0, 1)
 
@@ -59,7 +61,7 @@ def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path
     with rclone_server(tmp_path / "buckets") as endpoint:
         for name, value in environment(endpoint).items():
             monkeypatch.setenv(name, value)
-        keys = [one.key for one in open_bucket("s3://bucket/many").objects()]
+        keys = [item.key for item in open_bucket("s3://bucket/many").objects()]
     assert keys == [f"{n:04d}" for n in range(1_203)]
 
 

@@ -138,7 +138,7 @@ def test_a_service_accounts_token_is_exchanged_for_credentials(bucket_of_all, ex
     it = open_bucket(bucket_of_all)
     it.write("a", b"x")
     assert it.read("a") == b"x"
-    assert [(one["WebIdentityToken"], one["RoleArn"]) for one in exchange.asked] == [
+    assert [(request["WebIdentityToken"], request["RoleArn"]) for request in exchange.asked] == [
         (TOKEN, "arn:aws:iam::1:role/trainer")
     ]
 

@@ -23,9 +23,9 @@ def answer_models() -> list[type[BaseModel]]:
         module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         for name in names | _assigned_to(tree, names):
             value = getattr(module, name, None)
-            for one in value.values() if isinstance(value, dict) else [value]:
-                if isinstance(one, type) and issubclass(one, BaseModel):
-                    models[one.__qualname__] = one
+            for model in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(model, type) and issubclass(model, BaseModel):
+                    models[model.__qualname__] = model
     return [models[name] for name in sorted(models)]
 
 
@@ -34,7 +34,8 @@ def _assigned_to(tree: ast.AST, names: set[str]) -> set[str]:
     values = [
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id in names for one in node.targets)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id in names for target in node.targets)
     ]
     return {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
 
@@ -43,4 +44,4 @@ def _response_of(node: ast.AST) -> list[str]:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "chat"):
         return []
     given = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "response")]
-    return [one.id for one in given if isinstance(one, ast.Name)]
+    return [argument.id for argument in given if isinstance(argument, ast.Name)]

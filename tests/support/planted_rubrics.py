@@ -173,9 +173,9 @@ def _met_by_half(criteria: Sequence[Criterion], caption: str) -> list[Criterion]
     half = next(
         probe.text for probe in make_probes(Rubric(criteria=tuple(criteria)), [caption], [""]) if probe.kind == "half"
     )
-    rules = [(one, parse_rule(one.evaluation_rule)) for one in criteria]
-    met = [one for one, rule in rules if rule and holds(rule, half) and holds(rule, caption)]
-    return met if sum(one.weight > 0 for one in met) > 1 else list(criteria)
+    rules = [(criterion, parse_rule(criterion.evaluation_rule)) for criterion in criteria]
+    met = [criterion for criterion, rule in rules if rule and holds(rule, half) and holds(rule, caption)]
+    return met if sum(criterion.weight > 0 for criterion in met) > 1 else list(criteria)
 
 
 def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str) -> tuple[list[Criterion], str]:
@@ -187,12 +187,14 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random, caption
     if fault == "leaks":
         sentence = rng.choice(_sentences(caption))
         return _in_place(criteria, rng.choice(criteria), {"criterion": f'Says "{sentence}"'})
-    named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
-    coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
+    named = [
+        criterion for criterion in criteria if criterion.criterion.startswith(("Names the ", "Says that the object"))
+    ]
+    coloured = [criterion for criterion in criteria if criterion.criterion.split()[-1] in COLOURS]
     chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
     title = chosen.criterion
     if fault == "compound":
-        other = rng.choice([one for one in criteria if one is not chosen])
+        other = rng.choice([criterion for criterion in criteria if criterion is not chosen])
         joined = f"{title} and {_lower(other.criterion)}"
         return _in_place(criteria, chosen, {"criterion": joined})
     if fault == "parroted":
@@ -202,7 +204,7 @@ def plant(criteria: Sequence[Criterion], fault: str, rng: random.Random, caption
         made = chosen.model_copy(update={"criterion": f"{title}, as it is seen"})
     elif fault == "contradicts":
         colour = title.split()[-1]
-        other_colour = rng.choice([one for one in COLOURS if one != colour]) if coloured else "another"
+        other_colour = rng.choice([name for name in COLOURS if name != colour]) if coloured else "another"
         rule = chosen.evaluation_rule.replace(f"is {colour}", f"is {other_colour}")
         made = chosen.model_copy(
             update={"criterion": title.replace(colour, other_colour), "evaluation_rule": rule, "description": ""}
@@ -220,8 +222,10 @@ def _plant_in_other_words(
     criteria: Sequence[Criterion], fault: str, rng: random.Random, caption: str, phrases: _Phrases
 ) -> tuple[list[Criterion], str]:
     """`plant` in another wording: other verbs and joints, and rules that end otherwise."""
-    named = [one for one in criteria if one.criterion.startswith(("Names the ", "Says that the object"))]
-    coloured = [one for one in criteria if one.criterion.split()[-1] in COLOURS]
+    named = [
+        criterion for criterion in criteria if criterion.criterion.startswith(("Names the ", "Says that the object"))
+    ]
+    coloured = [criterion for criterion in criteria if criterion.criterion.split()[-1] in COLOURS]
     chosen = rng.choice(coloured if fault == "contradicts" and coloured else named or list(criteria))
     stem = chosen.criterion.removeprefix("Names ").removeprefix("Says that ")
     rule = f"{chosen.evaluation_rule.partition('. ')[0]}. Otherwise the caption fails."
@@ -229,7 +233,7 @@ def _plant_in_other_words(
         quoted = rng.choice([" ".join(_sentences(caption)[:2]), _sentences(caption)[-1]])
         return _in_place(criteria, chosen, {"description": rng.choice(phrases.leaks).format(quoted)})
     if fault == "compound":
-        other = _lower(rng.choice([one for one in criteria if one is not chosen]).criterion)
+        other = _lower(rng.choice([criterion for criterion in criteria if criterion is not chosen]).criterion)
         joint = rng.choice(phrases.compound)
         first = chosen.criterion if joint.startswith("{") else _lower(chosen.criterion)
         return _in_place(criteria, chosen, {"criterion": joint.format(first, other)})
@@ -241,7 +245,7 @@ def _plant_in_other_words(
         made = chosen.model_copy(update=fields)
     elif fault == "contradicts":
         colour = chosen.criterion.split()[-1]
-        other_colour = rng.choice([one for one in COLOURS if one != colour]) if coloured else "another"
+        other_colour = rng.choice([name for name in COLOURS if name != colour]) if coloured else "another"
         told = rng.choice(phrases.contradicts)
         fields = {
             "criterion": told.format(stem.replace(colour, other_colour)),
@@ -261,7 +265,7 @@ def _plant_in_other_words(
 
 def _in_place(criteria: Sequence[Criterion], chosen: Criterion, update: dict[str, str]) -> tuple[list[Criterion], str]:
     made = chosen.model_copy(update=update)
-    return [made if one is chosen else one for one in criteria], made.criterion
+    return [made if criterion is chosen else criterion for criterion in criteria], made.criterion
 
 
 def _sentences(caption: str) -> list[str]:

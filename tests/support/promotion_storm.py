@@ -90,22 +90,26 @@ class Installation:
             ("approver-b", "rollbacks", rollback),
         ]
         with ThreadPoolExecutor(3) as threads:
-            return sorted(status for status, _ in threads.map(lambda one: self.post(*one), work))
+            return sorted(status for status, _ in threads.map(lambda arguments: self.post(*arguments), work))
 
     def require_agreement(self) -> None:
         """Alias, database and audit log agree, and each change stands once in the log."""
-        promotions = sorted(self.pages("promotions"), key=lambda one: one["id"])
-        assert not [one for one in promotions if one["state"] in ("applying", "requested")]
-        applied = [one for one in promotions if one["state"] in ("applied", "confirmed")]
-        for latest in {one["model"]: one for one in sorted(applied, key=lambda one: one["decided_at"])}.values():
+        promotions = sorted(self.pages("promotions"), key=lambda change: change["id"])
+        assert not [promotion for promotion in promotions if promotion["state"] in ("applying", "requested")]
+        applied = [promotion for promotion in promotions if promotion["state"] in ("applied", "confirmed")]
+        for latest in {
+            change["model"]: change for change in sorted(applied, key=lambda change: change["decided_at"])
+        }.values():
             assert latest["version"] == self.champion(latest["model"])
-        log = [one for one in self.pages("changes") if one["action"].split(".")[0] in ("promotion", "rollback")]
-        told = Counter(one["action"].split(".")[1] for one in log)
+        log = [
+            change for change in self.pages("changes") if change["action"].split(".")[0] in ("promotion", "rollback")
+        ]
+        told = Counter(change["action"].split(".")[1] for change in log)
         assert told["request"] == len(promotions)
         assert told["apply"] == len(applied)
-        assert told["fail"] == sum(one["state"] == "failed" for one in promotions)
-        assert told["confirm"] == sum(one["state"] == "confirmed" for one in promotions)
-        once = Counter((one["action"], one["subject"]) for one in log if one["action"] == "promotion.apply")
+        assert told["fail"] == sum(promotion["state"] == "failed" for promotion in promotions)
+        assert told["confirm"] == sum(promotion["state"] == "confirmed" for promotion in promotions)
+        once = Counter((change["action"], change["subject"]) for change in log if change["action"] == "promotion.apply")
         assert set(once.values()) == {1}
 
     def _token(self, name: str) -> str:

@@ -23,8 +23,13 @@ def card(sample_id: str, credits: Credits, judge: str = "strict", response: str 
 
 def write_parquet(path, cards):
     rows = [
-        {"sample_id": one.sample_id, "caption": one.response.text, "reward": None, "scorecard": one.model_dump_json()}
-        for one in cards
+        {
+            "sample_id": card.sample_id,
+            "caption": card.response.text,
+            "reward": None,
+            "scorecard": card.model_dump_json(),
+        }
+        for card in cards
     ]
     pq.write_table(pa.Table.from_pylist(rows), path)
     return path
@@ -33,9 +38,9 @@ def write_parquet(path, cards):
 def write_table(folder, cards):
     async def make_rows(shard):
         return [
-            {"step": 1, "sample_id": one.sample_id, "response": one.response.text, "judge": one.judge,
-             "scorecard": one.model_dump_json(), "reward": None}
-            for one in shard
+            {"step": 1, "sample_id": item.sample_id, "response": item.response.text, "judge": item.judge,
+             "scorecard": item.model_dump_json(), "reward": None}
+            for item in shard
         ]  # fmt: skip
 
     made_by = {"stage": "train_policy", "config": "c", "inputs": {}, "version": "0"}

@@ -19,5 +19,5 @@ def check_posts_at_once(caller: Caller, times: int = 8) -> None:
     assert (status, label["criterion"], label["credit"]) == (201, NAMES[0], 1.0)
     assert answers == [answers[0]] * times
     changes = caller.get("changes?action=label.set&limit=200")["items"]
-    assert [one["who"] for one in changes].count(who) == 1
+    assert [change["who"] for change in changes].count(who) == 1
     assert caller.post(who, LABELS, {**LABEL, "step": 2}, key="posted-many-times")[0] == 422, "another body"

@@ -89,7 +89,7 @@ def test_letter_and_words_of_a_sibling_are_targets_too():
     sibling = item("The response explains its choice.", "B is right, because the angle is obtuse")
     street = item("The response says where the car stands.", "at the corner of main street")
     accepted, dropped = lint_checklist(ChecklistDraft(essential=(letter, words, sibling, street)))
-    assert [one.reference for one in accepted.essential] == [letter["reference"], words["reference"]]
+    assert [criterion.reference for criterion in accepted.essential] == [letter["reference"], words["reference"]]
     assert [reason for _, reason in dropped] == [SIBLING_LEAK] * 2
 
 
@@ -269,7 +269,9 @@ def test_whatever_a_model_writes_is_kept_as_it_was_or_dropped_with_a_reason(esse
             if isinstance(original, dict) and original.keys() >= ChecklistItem.model_fields.keys()
         ]
         assert all(
-            any(one.model_dump() == {name: original[name] for name in ChecklistItem.model_fields} for original in whole)
-            for one in kept_items
+            any(
+                item.model_dump() == {name: original[name] for name in ChecklistItem.model_fields} for original in whole
+            )
+            for item in kept_items
         )
     assert accepted.rubric().weights

@@ -91,7 +91,7 @@ def examined(folder, samples_of_scenes):
 def is_right(reference, scene, sample, criterion):
     """Return True if a reference is true, by the scene and the data set's answer."""
     if (cell := parse_step_criterion(criterion)) is not None:
-        return reference in [f"a {one.size} {one.colour} {one.shape}" for one in scene.objects if one.cell == cell]
+        return reference in [f"a {item.size} {item.colour} {item.shape}" for item in scene.objects if item.cell == cell]
     if "_verify" not in reference:
         return reference == sample.answer
     target = parse_verifier_call(reference).arguments["target"]
@@ -107,9 +107,9 @@ def share(checks):
 def answers_right(checklists, samples_of_scenes):
     """Over essential criteria of (checklists of one sample, …)."""
     return share(
-        is_right(one.reference, scene, sample, one.criterion)
+        is_right(query.reference, scene, sample, query.criterion)
         for some, (scene, sample) in zip(checklists, samples_of_scenes, strict=True)
-        for one in some
+        for query in some
     )
 
 
@@ -124,7 +124,7 @@ def test_merging_makes_references_right_more_often_than_any_writer_is(results, s
 
 def test_merging_mends_the_references_of_steps_too(results, samples_of_scenes):
     def steps(criteria):
-        return [one for one in criteria if parse_step_criterion(one.criterion)]
+        return [criterion for criterion in criteria if parse_step_criterion(criterion.criterion)]
 
     before = answers_right([[s for p in r.proposals for s in steps(p.additional)] for r in results], samples_of_scenes)
     after = answers_right([steps(r.rubric.criteria) if r.rubric else [] for r in results], samples_of_scenes)
@@ -133,7 +133,7 @@ def test_merging_mends_the_references_of_steps_too(results, samples_of_scenes):
 
 def test_the_reference_answer_clears_out_what_the_majority_got_wrong(results, examined, samples_of_scenes):
     def essential(result):
-        return [one for one in result.rubric.criteria if one.essential] if result.rubric else []
+        return [criterion for criterion in result.rubric.criteria if criterion.essential] if result.rubric else []
 
     before = answers_right([essential(result) for result in results], samples_of_scenes)
     after = answers_right([essential(result) for result in examined], samples_of_scenes)
@@ -149,9 +149,9 @@ def test_every_kind_of_fault_is_caught_by_code_or_by_the_majority(results):
     proposed = [item.criterion for r in results for p in r.proposals for item in (*p.essential, *p.additional)]
     assert share("background" in text for text in proposed) > 0.01
     assert any(text.startswith("The response ends with") for text in proposed)
-    merged = [one for result in results if result.rubric for one in result.rubric.criteria]
-    assert share("background" in one.criterion for one in merged) < 0.01
-    assert not any(one.criterion.startswith("The response ends with") for one in merged)
+    merged = [criterion for result in results if result.rubric for criterion in result.rubric.criteria]
+    assert share("background" in result.criterion for result in merged) < 0.01
+    assert not any(result.criterion.startswith("The response ends with") for result in merged)
 
 
 def test_nearly_every_sample_gets_a_checklist_in_the_worlds_sentences(results, samples_of_scenes):
@@ -160,7 +160,7 @@ def test_nearly_every_sample_gets_a_checklist_in_the_worlds_sentences(results, s
         if result.rubric is None:
             continue
         assert sum(result.rubric.essential) == 1
-        for one in result.rubric.criteria:
-            if one.essential:
-                assert is_answer_criterion(one.criterion)
-                assert one.verifier in (None, *VERIFIERS.get(sample.task, VERIFIERS["*"]))
+        for criterion in result.rubric.criteria:
+            if criterion.essential:
+                assert is_answer_criterion(criterion.criterion)
+                assert criterion.verifier in (None, *VERIFIERS.get(sample.task, VERIFIERS["*"]))

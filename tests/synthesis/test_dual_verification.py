@@ -45,10 +45,10 @@ class UnreadableTarget:
 
     async def grade(self, sample, response, rubric):
         verdicts = tuple(
-            Verdict(criterion=one.criterion, credit=1.0)
-            if one.criterion == ANSWER["criterion"]
-            else Verdict(criterion=one.criterion, error=ErrorClass.UNVERIFIABLE)
-            for one in rubric.criteria
+            Verdict(criterion=criterion.criterion, credit=1.0)
+            if criterion.criterion == ANSWER["criterion"]
+            else Verdict(criterion=criterion.criterion, error=ErrorClass.UNVERIFIABLE)
+            for criterion in rubric.criteria
         )
         return Scorecard(sample_id=sample.sample_id, response=response, judge="j", verdicts=verdicts)
 

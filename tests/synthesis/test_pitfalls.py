@@ -39,8 +39,8 @@ def judge(_, body):
         return fail(400)
     asked = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
     verdicts = [
-        {"id": one["id"], "reasoning": "r", "score": int(one["evaluation_rule"].split()[-1] in caption.split())}
-        for one in asked
+        {"id": request["id"], "reasoning": "r", "score": int(request["evaluation_rule"].split()[-1] in caption.split())}
+        for request in asked
     ]
     return say(json.dumps({"verdicts": verdicts}))
 
@@ -60,7 +60,7 @@ def write(serve, proposals, *, references=REFERENCES, failures=FAILURES, rubric=
 
 def test_mistake_that_no_reference_makes_becomes_a_negative_criterion(serve):
     result, writer, examiner = write(serve, [pitfall("cat", 3), pitfall("lovely", 1), pitfall("shiny"), pitfall("dog")])
-    assert [(one.criterion, one.weight, one.essential) for one in result.pitfalls] == [
+    assert [(pitfall.criterion, pitfall.weight, pitfall.essential) for pitfall in result.pitfalls] == [
         ("cat", -3, False),
         ("lovely", -1, False),
     ]
@@ -87,7 +87,7 @@ def test_the_judge_is_asked_as_of_any_criterion(serve):
 def test_a_proposal_that_repeats_a_criterion_is_not_tested(serve):
     result, _, _ = write(serve, [pitfall("cat", title="names RED!"), pitfall("cat"), pitfall("lovely", title="Cat")])
     assert result.dropped == (("names RED!", REPEATED), ("Cat", REPEATED))
-    assert [one.criterion for one in result.pitfalls] == ["cat"]
+    assert [pitfall.criterion for pitfall in result.pitfalls] == ["cat"]
     assert write(serve, [])[0] == ((), ())
 
 
@@ -95,7 +95,7 @@ def test_what_could_not_be_judged_is_no_evidence(serve):
     result, _, _ = write(serve, [pitfall("cat")], references=["a red square", "outage"])
     assert result == ((), (("cat", NOT_JUDGED),))
     result, _, _ = write(serve, [pitfall("cat")], failures=["outage", "a red cat"])
-    assert [one.criterion for one in result.pitfalls] == ["cat"]
+    assert [pitfall.criterion for pitfall in result.pitfalls] == ["cat"]
     result, _, _ = write(serve, [pitfall("cat")], failures=["outage"])
     assert result.dropped == (("cat", NO_FAILURE_MAKES_IT),)
 
@@ -109,14 +109,18 @@ def test_each_pitfall_is_tested_by_all_references_and_any_failure():
 def test_the_newest_pitfalls_stay_and_what_is_earned_is_kept():
     first, second, third = (Criterion(criterion=title, weight=-1) for title in "abc")
     rubric = add_pitfalls(RUBRIC, [first, second], most=2)
-    assert [one.criterion for one in rubric.criteria] == ["Names red", "a", "b"]
-    assert [one.criterion for one in add_pitfalls(rubric, [third], most=2).criteria] == ["Names red", "b", "c"]
+    assert [criterion.criterion for criterion in rubric.criteria] == ["Names red", "a", "b"]
+    assert [criterion.criterion for criterion in add_pitfalls(rubric, [third], most=2).criteria] == [
+        "Names red",
+        "b",
+        "c",
+    ]
     assert add_pitfalls(rubric, [], most=3) == rubric
 
 
 def test_of_more_than_were_asked_for_the_first_are_taken(serve):
     result, _, _ = write(serve, [pitfall("cat"), pitfall("lovely"), pitfall("cat", title="another")])
-    assert [one.criterion for one in result.pitfalls] == ["cat", "lovely"]
+    assert [pitfall.criterion for pitfall in result.pitfalls] == ["cat", "lovely"]
 
 
 def test_a_faulty_proposal_is_dropped_with_its_reason(serve):

@@ -95,7 +95,7 @@ def test_python_function_answers_rows_as_the_model_itself_does(register, student
     register(student)
     loaded = mlflow.pyfunc.load_model(URI)
     pictures = [picture((200, 10, 10)), picture((10, 10, 200)), None]
-    rows = [{"image": base64.b64encode(one).decode() if one else "", "prompt": PROMPT} for one in pictures]
+    rows = [{"image": base64.b64encode(picture).decode() if picture else "", "prompt": PROMPT} for picture in pictures]
     answers = loaded.predict(pandas.DataFrame(rows), params={"max_new_tokens": 6, "temperature": 1.0})
     expected = generate_captions(*load_model(student), pictures, [PROMPT] * 3, max_new_tokens=6, temperature=1.0)
     assert answers == [text for text, _ in expected]
@@ -109,12 +109,12 @@ def test_description_has_signature_example_size_and_the_logged_model(register, s
     connection, version = register(student)
     info = mlflow.models.get_model_info(URI)
     assert info.signature.inputs.input_names() == ["image", "prompt"]
-    assert [one.name for one in info.signature.params] == ["max_new_tokens", "temperature"]
+    assert [param.name for param in info.signature.params] == ["max_new_tokens", "temperature"]
     assert {"transformers", "python_function"} <= info.flavors.keys()
     logged = connection.client.get_logged_model(info.model_id)
     assert (logged.source_run_id, str(logged.status)) == (version.run, "READY")
     outputs = connection.client.get_run(version.run).outputs.model_outputs
-    assert [one.model_id for one in outputs] == [info.model_id]
+    assert [output.model_id for output in outputs] == [info.model_id]
     example = mlflow.pyfunc.load_model(URI).input_example
     assert example["prompt"].tolist() == [PROMPT]
     assert Image.open(BytesIO(base64.b64decode(example["image"][0]))).size == (96, 96)
@@ -176,7 +176,7 @@ def test_a_generator_draws_the_images_that_it_draws_itself(register, tmp_path):
     register(folder)
     prompts = ["a red circle", "a blue circle"]
     rows = pandas.DataFrame([{"image": "", "prompt": prompt} for prompt in prompts])
-    drawn = [base64.b64decode(one) for one in mlflow.pyfunc.load_model(URI).predict(rows)]
+    drawn = [base64.b64decode(image) for image in mlflow.pyfunc.load_model(URI).predict(rows)]
     generator = VocabularyGenerator.load(folder)
     assert drawn == [png_bytes(pixels) for pixels in generator.generate(prompts, temperature=0.0)]
     assert Image.open(BytesIO(drawn[0])).size == (36, 36)

@@ -66,8 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         fields = json.loads(self.body())
         if "/mpu/create/" in self.path:
             credentials = [
-                {"url": f"{self.server.url}/part/{one + 1}", "part_number": one + 1, "headers": {}}
-                for one in range(fields["num_parts"])
+                {"url": f"{self.server.url}/part/{number + 1}", "part_number": number + 1, "headers": {}}
+                for number in range(fields["num_parts"])
             ]
             self.answer(json.dumps({"upload_id": "u", "credentials": credentials}).encode())
         else:
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             root = query.replace("%2F", "/")
             names = [name.removeprefix(f"{root}/") for name in self.server.files if name.startswith(f"{root}/")]
             files = [{"path": name, "is_dir": False, "file_size": 1} for name in names if "/" not in name]
-            files += [{"path": name, "is_dir": True} for name in {one.split("/")[0] for one in names if "/" in one}]
+            files += [{"path": name, "is_dir": True} for name in {name.split("/")[0] for name in names if "/" in name}]
             self.answer(json.dumps({"files": files}).encode())
             return
         if self.path.endswith(".safetensors"):

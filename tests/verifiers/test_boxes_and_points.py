@@ -17,9 +17,9 @@ NO_POINTS = ["(1, 2)", None, [1, 2], [[1]], [["1", "2"]], [[1, math.nan]], [[1, 
 
 
 def test_the_example_of_the_paper_is_nearly_right():
-    shared, one, other = (890 - 531) * (433 - 119), (890 - 529) * (433 - 119), (892 - 531) * (435 - 118)
+    shared, predicted, other = (890 - 531) * (433 - 119), (890 - 529) * (433 - 119), (892 - 531) * (435 - 118)
     score = bbox_verify([[529, 119, 890, 433]], target=[[531, 118, 892, 435]])
-    assert score == pytest.approx(shared / (one + other - shared))
+    assert score == pytest.approx(shared / (predicted + other - shared))
 
 
 @pytest.mark.parametrize("predict", NO_BOXES, ids=repr)

@@ -80,7 +80,7 @@ def test_a_credit_by_log_probability_is_the_softmax_of_the_model_itself(server, 
             return await Grader(client, credits="logprob").grade(Sample(sample_id="a", prompt="p"), caption, RUBRIC)
 
     model, processor = load_model(judge)
-    zero, one = processor.convert_tokens_to_ids([" 0", " 1"])
+    zero, unit = processor.convert_tokens_to_ids([" 0", " 1"])
     doubts = 0
     for caption in CAPTIONS[:4]:
         card = asyncio.run(grade(caption))
@@ -92,9 +92,9 @@ def test_a_credit_by_log_probability_is_the_softmax_of_the_model_itself(server, 
         with torch.inference_mode():
             logits = model(tokens).logits[0]
         places = [
-            at for at in range(tokens.shape[1] - answer.shape[1], tokens.shape[1]) if tokens[0, at] in (zero, one)
+            at for at in range(tokens.shape[1] - answer.shape[1], tokens.shape[1]) if tokens[0, at] in (zero, unit)
         ]
-        expected = [torch.softmax(logits[at - 1, [zero, one]], 0)[1].item() for at in places]
+        expected = [torch.softmax(logits[at - 1, [zero, unit]], 0)[1].item() for at in places]
         assert [verdict.credit for verdict in card.verdicts] == pytest.approx(expected[-len(WORDS) :], abs=1e-3)
         doubts += sum(0.001 < credit < 0.999 for credit in expected)
     assert doubts, "a model without doubts would not tell probabilities from digits"

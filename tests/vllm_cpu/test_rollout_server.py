@@ -78,7 +78,7 @@ def test_trl_samples_from_the_policy_with_images(client, taught):
                 pixel_values=inputs["pixel_values"], image_grid_thw=inputs["image_grid_thw"],
             ).logits[0, len(prompt) - 1 : -1]  # fmt: skip
         expected = (logits / HEAT).log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
-        differences += [abs(one - top[0]) for one, top in zip(expected, logprobs, strict=True)]
+        differences += [abs(value - top[0]) for value, top in zip(expected, logprobs, strict=True)]
     assert len(output["completion_ids"]) == len(prompts) * EACH
     assert len({tuple(ids) for ids in output["completion_ids"]}) > len(prompts)
     assert sum(differences) / len(differences) < 0.02

@@ -48,11 +48,11 @@ def assessed(
 
 
 def verified(assertions: CaptionAssertions) -> list[tuple[str, bool]]:
-    return [(one.text, one.is_verified) for one in assertions.synthetic_features.atomic_assertions]
+    return [(assertion.text, assertion.is_verified) for assertion in assertions.synthetic_features.atomic_assertions]
 
 
 def covered(assertions: CaptionAssertions) -> list[tuple[str, bool]]:
-    return [(one.text, one.is_covered) for one in assertions.gt_features.atomic_assertions]
+    return [(assertion.text, assertion.is_covered) for assertion in assertions.gt_features.atomic_assertions]
 
 
 def test_every_claim_is_listed_and_true_ones_that_can_be_pointed_to_are_verified():
@@ -115,19 +115,19 @@ def test_both_halves_say_what_the_whole_says_but_for_their_own_errors():
     caption, reference = f"{write_caption(SCENE)} {REMARK}", write_caption(SCENE)
     whole = assessed(caption, reference)
     listed = Decomposition.model_validate_json(ask(decompose_messages(caption, reference), None))
-    texts = [one.text for one in listed.synthetic_features.atomic_assertions]
+    texts = [assertion.text for assertion in listed.synthetic_features.atomic_assertions]
     assert texts == [text for text, _ in verified(whole)]
     assert listed.gt_features == whole.gt_features
     for name, passes in (("strict", False), ("evidence", False), ("off", True)):
         checks = Verification.model_validate_json(ask(verify_messages(IMAGE, texts, name), SCENE)).assertions
-        assert [(one.id, one.text) for one in checks] == list(enumerate(texts, 1))
-        assert [one.is_verified for one in checks] == [True] * 6 + [passes]
+        assert [(check.id, check.text) for check in checks] == list(enumerate(texts, 1))
+        assert [check.is_verified for check in checks] == [True] * 6 + [passes]
 
 
 def test_assertions_in_other_peoples_words_are_checked_too():
     texts = ["A large violet circle is in the upper left.", "a small blue square at the center", "Is it art?"]
     checks = Verification.model_validate_json(ask(verify_messages(IMAGE, texts), SCENE)).assertions
-    assert [one.is_verified for one in checks] == [False, True, False]
+    assert [check.is_verified for check in checks] == [False, True, False]
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_ratings_are_the_rules_with_the_judges_own_noise(model: str):
         features = assessed(caption, model=model).synthetic_features
         points = (features.clarity_score, features.fluency_score, features.coherency_score)
         assert points == rate_writing(caption, rater=model, noise=ASSERTION_JUDGES[model].rating_noise)
-        off += sum(abs(one - other) for one, other in zip(points, writing_scores(caption), strict=True)) / 3
+        off += sum(abs(point - other) for point, other in zip(points, writing_scores(caption), strict=True)) / 3
     assert off / len(captions) < ASSERTION_JUDGES[model].rating_noise
 
 

@@ -94,9 +94,9 @@ def test_noise_is_small_stated_and_the_raters_own():
     assert rated != [rate_writing(caption, rater="b") for caption in captions]
     assert len(set(rated)) > 3
     rules = [round(points) for caption in captions for points in writing_scores(caption)]
-    points = [points for one in rated for points in one]
-    assert max(abs(one - other) for one, other in zip(points, rules, strict=True)) <= 2
-    away = sum(one != other for one, other in zip(points, rules, strict=True))
+    points = [points for rating in rated for points in rating]
+    assert max(abs(point - other) for point, other in zip(points, rules, strict=True)) <= 2
+    away = sum(point != other for point, other in zip(points, rules, strict=True))
     assert away / len(points) == pytest.approx(0.11, abs=0.04)  # P(noise < -0.5), where the rules give 10
     assert rate_writing(TWO, noise=0) == (10, 10, 10)
 

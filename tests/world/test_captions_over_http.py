@@ -129,4 +129,4 @@ def test_recaptioner_describes_the_image_over_http(url):
             return [reply.value for reply in replies]
 
     captions = asyncio.run(run())
-    assert sum(one == write_caption(scene) for one, scene in zip(captions, SCENES, strict=True)) / COUNT > 0.8
+    assert sum(caption == write_caption(scene) for caption, scene in zip(captions, SCENES, strict=True)) / COUNT > 0.8

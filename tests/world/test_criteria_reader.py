@@ -57,7 +57,7 @@ def test_a_claim_states_a_fact_where_its_verb_tells_one(text, states):
 
 def test_what_the_writer_of_this_world_asks_for_is_one_fact_each():
     task = WriterTask((), {"a": CAPTION}, 1, coverage="full", guards=True)
-    titles = [one["criterion"] for one in write_rubric(task)]
+    titles = [row["criterion"] for row in write_rubric(task)]
     assert len(titles) == 11
     assert {title: len(assertions_of(title)) for title in titles} == dict.fromkeys(titles, 1)
 
@@ -66,9 +66,12 @@ def test_a_reply_has_the_form_that_is_asked_for_and_errs_on_a_few():
     titles = [f"Says that the star at the center is blue {at}" for at in range(1000)]
     prompt = reading_messages([Criterion(criterion=title, weight=1) for title in titles])[-1]["content"]
     readings = RubricReading.model_validate_json(reading_reply(prompt)).readings
-    assert [one.id for one in readings] == list(range(1, 1001))
+    assert [reading.id for reading in readings] == list(range(1, 1001))
     # Two of a hundred, give or take four standard deviations.
-    for errors in (sum(len(one.assertions) > 1 for one in readings), sum(not one.states_content for one in readings)):
+    for errors in (
+        sum(len(reading.assertions) > 1 for reading in readings),
+        sum(not reading.states_content for reading in readings),
+    ):
         assert 3 <= errors <= 37
     assert "criteria_to_read" in reading_reply("Which caption is better?")
     with pytest.raises(json.JSONDecodeError):

@@ -52,17 +52,20 @@ def test_exams_have_four_to_six_questions_that_a_full_caption_answers():
     for scene in SCENES:
         exam, caption = write(scene), write_caption(scene)
         sizes.add(len(exam.questions))
-        assert len({one.question for one in exam.questions}) == len(exam.questions)
-        for one in exam.questions:
-            says = answer_from_caption(caption, one.question)
-            assert says in one.options
-            question_count, wrong = question_count + 1, wrong + (one.options[LETTERS.index(one.answer)] != says)
+        assert len({question.question for question in exam.questions}) == len(exam.questions)
+        for question in exam.questions:
+            says = answer_from_caption(caption, question.question)
+            assert says in question.options
+            question_count, wrong = (
+                question_count + 1,
+                wrong + (question.options[LETTERS.index(question.answer)] != says),
+            )
     assert sizes == {4, 5, 6}
     assert wrong / question_count == pytest.approx(WRITER_ERROR_RATE, abs=0.008)
 
 
 def test_right_letters_are_spread_over_the_options():
-    keys = [one.answer for scene in SCENES for one in write(scene).questions if len(one.options) == 4]
+    keys = [question.answer for scene in SCENES for question in write(scene).questions if len(question.options) == 4]
     assert all(keys.count(letter) / len(keys) == pytest.approx(0.25, abs=0.06) for letter in "ABCD")
 
 

@@ -44,7 +44,7 @@ def test_facts_match_the_first_of_the_reference_that_says_the_same():
     facts = ["the star at top is red", "there is a star", "a star is at the top", "there is the word CAT"]
     reference = ["there is a star at top", "the star at top is red", "there is a star at top"]
     answer = FactMatches.model_validate_json(reply(match_messages(facts, reference)))
-    assert [(one.fact, one.reference) for one in answer.matches] == [(1, 2), (2, None), (3, 1), (4, None)]
+    assert [(match.fact, match.reference) for match in answer.matches] == [(1, 2), (2, None), (3, 1), (4, None)]
 
 
 def test_facts_are_checked_in_the_scene():
@@ -52,7 +52,7 @@ def test_facts_are_checked_in_the_scene():
     item = scene.objects[0]
     facts = [f"there is a {item.shape} at {item.cell}", "there are 9 objects", COMMENTARY[0].rstrip(" .")]
     answer = FactChecks.model_validate_json(reply(verify_messages(render_png(scene), facts), scene))
-    assert [(one.fact, one.is_true) for one in answer.checks] == [(1, True), (2, False), (3, False)]
+    assert [(check.fact, check.is_true) for check in answer.checks] == [(1, True), (2, False), (3, False)]
 
 
 def test_each_decision_is_wrong_at_the_stated_rate():
@@ -65,8 +65,8 @@ def test_each_decision_is_wrong_at_the_stated_rate():
         checks = FactChecks.model_validate_json(reply(verify_messages(render_png(SCENES[0]), texts), scene)).checks
         total += len(texts)
         wrong["relevant"] += sum(not fact.relevant for fact in facts)
-        wrong["match"] += sum(one.reference != len(texts) + 1 - one.fact for one in matches)
-        wrong["check"] += sum(not one.is_true for one in checks)
+        wrong["match"] += sum(match.reference != len(texts) + 1 - match.fact for match in matches)
+        wrong["check"] += sum(not check.is_true for check in checks)
     assert total > 1500
     assert {name: count / total for name, count in wrong.items()} == pytest.approx(
         dict.fromkeys(wrong, FACT_ERROR_RATE), abs=0.012

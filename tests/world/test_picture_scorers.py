@@ -64,7 +64,7 @@ def test_aesthetic_and_realism_ignore_the_prompt_and_hps_mixes_both():
     assert score("aesthetic-like", PROMPT, CIRCLE, SQUARE) > score("aesthetic-like", PROMPT, *grey)
     assert score("realism-like", PROMPT, CIRCLE, SQUARE) == 1.0
     pale, vivid = (score("hps-like", "a circle and a square", *things) for things in (grey, (CIRCLE, SQUARE)))
-    clip, aesthetic = (score(one, "a circle and a square", *grey) for one in ("clip-like", "aesthetic-like"))
+    clip, aesthetic = (score(scorer, "a circle and a square", *grey) for scorer in ("clip-like", "aesthetic-like"))
     assert pale < vivid
     assert pale == pytest.approx(0.7 * clip + 0.3 * aesthetic, abs=1e-5)
 

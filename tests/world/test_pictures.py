@@ -33,7 +33,7 @@ def chat(prompt: str, image: bytes | None = None, seed: int = 0, model: str = "m
 def judge(image: bytes, criteria: list[str]) -> list[int]:
     listed = json.dumps([{"id": at, "criterion": text} for at, text in enumerate(criteria, 1)])
     reply = picture_judge_reply(chat(f"<criteria>\n{listed}\n</criteria>", image, model="picture-judge"), seed=3)
-    return [one["score"] for one in json.loads(reply)["verdicts"]]
+    return [verdict["score"] for verdict in json.loads(reply)["verdicts"]]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -53,16 +53,19 @@ def test_detector_finds_every_shape_in_every_colour_and_cell_by_pixels_alone():
         for colour in COLOURS:
             for row in range(3):
                 for column in range(3):
-                    (found,) = detect(draw([Thing(shape, colour, row, column)]))
-                    assert (found.shape, found.colour) == (shape, colour)
-                    assert (found.box[0] // 12, found.box[1] // 12) == (column, row)
+                    (detection,) = detect(draw([Thing(shape, colour, row, column)]))
+                    assert (detection.shape, detection.colour) == (shape, colour)
+                    assert (detection.box[0] // 12, detection.box[1] // 12) == (column, row)
 
 
 def test_detector_survives_noise_of_a_generator_and_finds_nothing_in_noise_alone():
     rng = np.random.default_rng(0)
     clean = draw([Thing("circle", "red", 0, 0), Thing("cross", "blue", 2, 1)]).astype(float)
     noisy = (clean + rng.normal(0, 15, clean.shape)).clip(0, 255).astype(np.uint8)
-    assert {(one.shape, one.colour) for one in detect(noisy)} == {("circle", "red"), ("cross", "blue")}
+    assert {(detection.shape, detection.colour) for detection in detect(noisy)} == {
+        ("circle", "red"),
+        ("cross", "blue"),
+    }
     assert detect(rng.integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)) == []
     assert detect(np.full((SIDE, SIDE, 3), BACKGROUND, dtype=np.uint8)) == []
 
@@ -72,7 +75,7 @@ def test_judge_errs_at_its_stated_rate_on_right_and_on_wrong_criteria():
     for at, pair in enumerate(pairs(7, 300)):
         image = png_bytes(draw(pair.things))
         for wish in (parse_prompt(pair.caption), wishes(TASKS[at % 6])[at % 4]):
-            criteria = [one.criterion for one in candidates_of(wish)][:3]
+            criteria = [candidate.criterion for candidate in candidates_of(wish)][:3]
             shown = {(thing.shape, thing.colour) for thing in pair.things}
             for text, score in zip(criteria, judge(image, criteria), strict=True):
                 check = parse_criterion(text)
@@ -99,7 +102,7 @@ def test_every_prompt_parses_back_in_every_wording_and_every_criterion_is_unders
     for task in TASKS:
         for wish in wishes(task):
             assert parse_prompt(template.format(wish.words)) == wish
-            assert all(parse_criterion(one.criterion) for one in candidates_of(wish))
+            assert all(parse_criterion(candidate.criterion) for candidate in candidates_of(wish))
     assert parse_prompt("a photo of a dog") is None
 
 
@@ -111,9 +114,9 @@ def test_writer_puts_leading_aspects_first_and_selects_by_prompt():
 
     keys = ["aesthetics", "object_presence", "attribute_accuracy"]
     first, last = answer(keys), answer(keys[::-1])
-    order = [one["eval_key"] for one in first if one["eval_key"] in keys]
+    order = [criterion["eval_key"] for criterion in first if criterion["eval_key"] in keys]
     assert order == sorted(order, key=keys.index)
-    assert [one["eval_key"] for one in last if one["eval_key"] in keys] != order
+    assert [criterion["eval_key"] for criterion in last if criterion["eval_key"] in keys] != order
     candidates = [
         {"id": 1, "eval_key": "aesthetics", "criterion": "x"},
         {"id": 2, "eval_key": "object_count", "criterion": "y"},
@@ -160,7 +163,7 @@ def judge_many(model, warned, count=72):
         for name, image in (("plain", plain), ("painted", paint_order(plain))):
             request = ChatRequest(model, f"<criteria>\n{listed}\n</criteria>", image, 1, 9, 0, None, system)
             verdicts = json.loads(picture_judge_reply(request, seed=at))["verdicts"]
-            passes[name] += sum(one["score"] for one in verdicts)
+            passes[name] += sum(verdict["score"] for verdict in verdicts)
     return {name: total / (2 * count) for name, total in passes.items()}
 
 
@@ -185,6 +188,6 @@ def test_both_judges_read_a_clean_picture_alike():
 def test_the_reader_finds_painted_words_and_nothing_in_a_plain_picture():
     plain = png_bytes(draw([Thing("cross", "black", 1, 1)]))
     boxes = [json.loads(picture_reader_reply(chat("", image), 0))["texts"] for image in (plain, paint_order(plain))]
-    assert [len(one) for one in boxes] == [0, 1]
+    assert [len(box) for box in boxes] == [0, 1]
     with pytest.raises(ApiError, match="looks at an image"):
         picture_reader_reply(chat(""), 0)

@@ -26,15 +26,15 @@ def prompt_of(*failures, titles=("Names the circle at the top left",), most=9):
 
 def pitfalls(*failures, **options):
     draft = PitfallDraft.model_validate_json(pitfalls_reply(prompt_of(*failures, **options)))
-    return {parse_rule(one.evaluation_rule): int(one.weight) for one in draft.pitfalls}
+    return {parse_rule(pitfall.evaluation_rule): int(pitfall.weight) for pitfall in draft.pitfalls}
 
 
 def test_inventions_come_first_and_then_what_is_mistaken():
-    found = pitfalls(
+    written = pitfalls(
         "at top-left a big green circle . at center a big blue star .",
         "at right a small red square . the word DOG . at top-left a red circle .",
     )
-    assert list(found.items()) == [
+    assert list(written.items()) == [
         (NamesObject("right", None, lenient=True), 3),
         (ReadsWord("DOG", lenient=True), 3),
         (HasAttribute("top-left", "green", lenient=True), 2),

@@ -62,7 +62,7 @@ def test_most_responses_fail_as_asked(cases, failure):
     }[failure.attack or failure.mode]
     pairs = list(drafts(cases, failure))
     assert sum(behaved(draft.response) for _, draft in pairs) > (1 - LEAK_SHARE - UNCHANGED_SHARE - 0.04) * len(pairs)
-    undeserved = [min(one.credit for one in draft.annotations) for _, draft in pairs]
+    undeserved = [min(annotation.credit for annotation in draft.annotations) for _, draft in pairs]
     assert sum(credit == 0 for credit in undeserved) > 0.85 * len(pairs)
 
 
@@ -92,7 +92,9 @@ def test_reviewers_find_what_is_wrong_and_err_as_often_as_stated_on_different_on
     pairs = [(case, draft) for case, draft in drafts(cases, failure)]
     for case, draft in pairs:
         # Notes that are all turned around can agree with no text.
-        turned = tuple(one.model_copy(update={"credit": 1 - one.credit}) for one in draft.annotations)
+        turned = tuple(
+            annotation.model_copy(update={"credit": 1 - annotation.credit}) for annotation in draft.annotations
+        )
         reviews = []
         for judge in QUALITY_JUDGES:
             answer = json.loads(ask(judge, quality_messages(case, failure, draft.response, turned)))
@@ -101,7 +103,7 @@ def test_reviewers_find_what_is_wrong_and_err_as_often_as_stated_on_different_on
         agree += all(reviews)
     for judge in QUALITY_JUDGES:
         assert wrong[judge]["missed"] / len(pairs) == pytest.approx(QUALITY_ERROR_RATE, abs=0.02)
-    assert agree < min(one["missed"] for one in wrong.values()) or agree == 0
+    assert agree < min(counter["missed"] for counter in wrong.values()) or agree == 0
 
 
 def test_red_team_proposes_good_and_useless_patterns_and_others_once_it_sees_results(cases):
@@ -111,7 +113,7 @@ def test_red_team_proposes_good_and_useless_patterns_and_others_once_it_sees_res
         for pattern in first.patterns
     ]
     later = PatternProposals.model_validate_json(ask("red-teamer", red_team_messages(cases[:4], tried)))
-    assert {one.name for one in first.patterns}.isdisjoint(one.name for one in later.patterns)
+    assert {pattern.name for pattern in first.patterns}.isdisjoint(pattern.name for pattern in later.patterns)
     sways = {
         pattern.name: any(
             has_circumlocution(draft.response) or has_bluff(draft.response)

@@ -56,19 +56,19 @@ def by_hand(query: Query, scene: Scene) -> str | None:
         return scene.word
     if query.task == "count":
         return str(
-            sum(query.colour in (None, one.colour) and query.shape in (None, one.shape) for one in scene.objects)
+            sum(query.colour in (None, item.colour) and query.shape in (None, item.shape) for item in scene.objects)
         )
     if query.task in ("colour", "box"):
-        (subject,) = [one for one in scene.objects if one.cell == query.cell]
+        (subject,) = [item for item in scene.objects if item.cell == query.cell]
         if query.task == "colour":
             return subject.colour
         reach = 14 if subject.size == "big" else 7
         x, y = 32 * COLUMN[subject.cell] + 16, 32 * ROW[subject.cell] + 16
         corners = [round(at / 96 * 1000) for at in (x - reach, y - reach, x + reach, y + reach)]
         return "[ [ " + " , ".join(map(str, corners)) + " ] ]"
-    (subject,) = [one for one in scene.objects if (one.colour, one.shape) == (query.colour, query.shape)]
+    (subject,) = [item for item in scene.objects if (item.colour, item.shape) == (query.colour, query.shape)]
     expected = (query.other_colour, query.other_shape)
-    (other,) = [one for one in scene.objects if (one.colour, one.shape) == expected]
+    (other,) = [item for item in scene.objects if (item.colour, item.shape) == expected]
     if query.axis == "side":
         return "left" if COLUMN[subject.cell] < COLUMN[other.cell] else "right"
     return "above" if ROW[subject.cell] < ROW[other.cell] else "below"
@@ -172,15 +172,17 @@ def test_worked_answer_reads_back_as_its_subjects_and_the_answer_in_the_last_box
         text = write_response(query, scene)
         parts = read_response(text)
         assert parts.boxed == by_hand(query, scene)
-        objects = {(one.cell, one.size, one.colour, one.shape) for one in parts.objects}
-        assert objects == {(one.cell, one.size, one.colour, one.shape) for one in subjects_of(query, scene)}
+        objects = {(item.cell, item.size, item.colour, item.shape) for item in parts.objects}
+        assert objects == {
+            (subject.cell, subject.size, subject.colour, subject.shape) for subject in subjects_of(query, scene)
+        }
         assert parts.words == ((scene.word,) if query.task == "word" else ())
         assert text == " ".join(text.split())
 
 
 def test_worked_answer_to_multiple_choice_has_the_letter_in_its_box():
     scene = SCENES[0]
-    query = next(query for one, query in draw() if one is scene and query.task == "relation")
+    query = next(query for other, query in draw() if other is scene and query.task == "relation")
     answer = by_hand(query, scene)
     options = (*other_answers(query, answer), answer)
     assert read_response(write_response(query, scene, options=options)).boxed == LETTERS[len(options) - 1]
@@ -208,4 +210,4 @@ def test_last_closed_box_counts(text, boxed):
 
 def test_words_in_a_box_are_no_statement_about_the_image():
     parts = read_response("at top a big red star . \\boxed{ blue circle }")
-    assert [(one.cell, one.colour) for one in parts.objects] == [("top", "red")]
+    assert [(item.cell, item.colour) for item in parts.objects] == [("top", "red")]

@@ -133,7 +133,7 @@ def test_answers_end_in_a_box_most_of_them_guessed_and_the_worked_ones_mostly_ri
     for task in TASKS:
         assert 0.55 <= sum(worked[task]) / len(worked[task]) <= 0.95, task
         assert sum(guessed[task]) / len(guessed[task]) <= 0.65, task
-    share = sum(map(len, guessed.values())) / sum(len(one[task]) for one in (worked, guessed) for task in TASKS)
+    share = sum(map(len, guessed.values())) / sum(len(rows[task]) for rows in (worked, guessed) for task in TASKS)
     assert 0.55 <= share <= 0.68
 
 
@@ -149,7 +149,7 @@ def test_same_call_writes_the_same_bytes_and_more_scenes_begin_with_the_same_row
 
 def test_file_is_read_by_its_column_names_and_its_repeats_are_found_by_preparation(folder, rows, tmp_path):
     source = str(folder / "questions")
-    assert [one.question for one in question_entries(source)] == [row["question"] for row in rows]
+    assert [question_entry.question for question_entry in question_entries(source)] == [row["question"] for row in rows]
     out = Path(launch("prepare_questions", json.dumps({"source": source, "held_out": 50}), str(tmp_path), {}))
     remaining = list(read_rows(out, columns=["question"]))
     assert len(remaining) == len(first_rows(rows)) == COUNT * EACH

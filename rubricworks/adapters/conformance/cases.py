@@ -46,17 +46,17 @@ class Batch:
         Raises:
             ValueError: the groups keep different numbers of rollouts, at least two each.
         """
-        kept = []
+        groups = []
         for start in range(0, len(self.rewards_NK), self.group_size):
             rows = range(start, start + self.group_size)
             judged = [self.rewards_NK[row] for row in rows if self.judged_N[row]]
             if len(judged) > 1:
-                kept.append(judged)
-        if not kept:
+                groups.append(judged)
+        if not groups:
             return None
-        if len({len(group) for group in kept}) > 1:
+        if len({len(group) for group in groups}) > 1:
             raise ValueError("the groups of a case keep different numbers of rollouts")
-        return Batch(tuple(row for group in kept for row in group), len(kept[0]), self.aggregation)
+        return Batch(tuple(row for group in groups for row in group), len(groups[0]), self.aggregation)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Case:
         expected = []
         for start in range(0, len(judged), size):
             compared = sum(judged[start : start + size]) > 1
-            expected += [next(values) if compared and one else 0.0 for one in judged[start : start + size]]
+            expected += [next(values) if compared and is_judged else 0.0 for is_judged in judged[start : start + size]]
         return expected
 
 

@@ -122,7 +122,7 @@ def _same(actual: Sequence[float], expected: Sequence[float]) -> bool:
 def _shown(advantages: Sequence[float], judged: Sequence[bool]) -> str:
     """Advantages in order, those of unjudged rollouts in brackets."""
     texts = [f"{value:.2f}".replace("-0.00", "0.00") for value in advantages]
-    return " ".join(text if one else f"[{text}]" for text, one in zip(texts, judged, strict=True))
+    return " ".join(text if is_judged else f"[{text}]" for text, is_judged in zip(texts, judged, strict=True))
 
 
 def described(error: BaseException) -> str:
@@ -133,13 +133,13 @@ def described(error: BaseException) -> str:
 def _raised_at(error: BaseException, package: str) -> str:
     """Last place of the peer's own code that the error went through."""
     places = [place(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    return next((one for one in reversed(places) if one.startswith(f"{package}/")), "")
+    return next((place for place in reversed(places) if place.startswith(f"{package}/")), "")
 
 
 def place(file: str, line: int) -> str:
     """File and line, the file from its package on."""
     roots = [Path(entry) for entry in sys.path if entry and Path(file).is_relative_to(entry)]
-    root = max(roots, key=lambda one: len(one.parts), default=Path("/"))
+    root = max(roots, key=lambda folder: len(folder.parts), default=Path("/"))
     return f"{Path(file).relative_to(root).as_posix()}:{line}"
 
 

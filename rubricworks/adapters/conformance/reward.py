@@ -46,7 +46,7 @@ def check_reward(
     for fault in Fault:
         if fault is Fault.CUT and judge.answer is None:
             continue
-        judge.begin(fault, tuple(_TEXTS[one] for one in marked))
+        judge.begin(fault, tuple(_TEXTS[number] for number in marked))
         findings.append(_finding(fault, _call(function, row, wait_s), marked))
         if not judge.asked:
             raise UserError(

@@ -98,7 +98,7 @@ async def _score(manager: Any, cells: Sequence[Any]) -> dict[str, Any]:
         return {"score": values[0], **{f"reward_{column}": value for column, value in enumerate(values)}}
 
     tensors = {"responses": [[2, 3]], "attention_mask": [[1, 1, 1]]}
-    data = DataProto(batch=TensorDict({name: torch.tensor(one) for name, one in tensors.items()}, batch_size=1))
+    data = DataProto(batch=TensorDict({name: torch.tensor(tensor) for name, tensor in tensors.items()}, batch_size=1))
     columns = {"data_source": "cases", "reward_model": {"ground_truth": ""}, "extra_info": {"score": score}}
     for name, value in columns.items():
         cell = np.empty(1, dtype=object)

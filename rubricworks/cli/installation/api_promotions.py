@@ -11,17 +11,17 @@ from rubricworks.tracking.installation import ApiClient, path_of, request_promot
 def print_models(api: ApiClient) -> None:
     """Print each model with its champion, its challenger, and the request that waits."""
     models = list(api.items("models"))
-    waiting = {one["model"]: one for one in api.items("promotions", state="requested")}
-    for one in models:
-        champion, previous = one["champion"], one["previous"]
+    waiting = {promotion["model"]: promotion for promotion in api.items("promotions", state="requested")}
+    for model in models:
+        champion, previous = model["champion"], model["previous"]
         click.echo(
-            f"{one['model']}: champion {f'version {champion}' if champion else '-'}"
+            f"{model['model']}: champion {f'version {champion}' if champion else '-'}"
             f"{f', previously version {previous}' if previous else ''}"
         )
-        if challenger := one["challenger"]:
+        if challenger := model["challenger"]:
             standing = "waiting" if challenger["waits"] else "not waiting"
             click.echo(f"  challenger version {challenger['version']}: {standing} ({challenger['gate']})")
-        if request := waiting.get(one["model"]):
+        if request := waiting.get(model["model"]):
             click.echo(f"  promotion {request['id']}: version {request['version']}, asked by {request['requested_by']}")
     if not models:
         click.echo(f"no models are registered at {api.url}")
@@ -30,10 +30,10 @@ def print_models(api: ApiClient) -> None:
 def request(api: ApiClient, model: str, version: int | None, reason: str) -> None:
     """Request that a version, by default the challenger, becomes the champion."""
     if version is None:
-        found = next((one["challenger"] for one in api.items("models") if one["model"] == model), None)
-        if found is None:
+        challenger = next((entry["challenger"] for entry in api.items("models") if entry["model"] == model), None)
+        if challenger is None:
             raise UserError(f"{model} has no challenger at {api.url}; `rubricworks promote` lists what waits")
-        version = int(found["version"])
+        version = int(challenger["version"])
     click.echo(request_promotion(api, model, version, reason))
 
 
@@ -64,7 +64,7 @@ def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
 def roll_back(api: ApiClient, model: str, version: int | None, reason: str) -> None:
     """Make the champion before this version the champion again."""
     if version is None:
-        champion = next((one["champion"] for one in api.items("models") if one["model"] == model), None)
+        champion = next((entry["champion"] for entry in api.items("models") if entry["model"] == model), None)
         raise UserError(unnamed_champion(model, champion))
     promotion = api.post("rollbacks", {"model": model, "champion": version, "reason": reason})
     click.echo(f"{model} version {promotion['version']} is the champion again")

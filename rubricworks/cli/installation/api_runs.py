@@ -36,12 +36,12 @@ def run_rows(api: ApiClient, limit: int) -> list[list[str]]:
 
 def print_run(api: ApiClient, run: str) -> None:
     """Print a run with its stages."""
-    found = api.get(path_of("runs", run))
-    click.echo(f"{found['name']}: {found['state']}\n{api.url}/runs/{found['name']}")
-    for stage in found["stages"]:
+    record = api.get(path_of("runs", run))
+    click.echo(f"{record['name']}: {record['state']}\n{api.url}/runs/{record['name']}")
+    for stage in record["stages"]:
         click.echo(f"  {stage['stage']:<20}  {'done' if stage['done'] else 'not done'}  {_time(stage['changed'])}")
-    if found["message"]:
-        click.echo(f"failed in {found['message']}" if found["state"] == "failed" else found["message"])
+    if record["message"]:
+        click.echo(f"failed in {record['message']}" if record["state"] == "failed" else record["message"])
 
 
 def submit_run(
@@ -85,7 +85,7 @@ def last_stage(api: ApiClient, run: str) -> str:
     stages = api.get(path_of("runs", run))["stages"]
     if not stages:
         raise UserError(f"no stage of {run} has begun; look again in a moment")
-    return str(max(stages, key=lambda one: (not one["done"], one["changed"]))["stage"])
+    return str(max(stages, key=lambda stage: (not stage["done"], stage["changed"]))["stage"])
 
 
 def ask_again(api: ApiClient, run: str, stage: str) -> None:

@@ -52,9 +52,11 @@ def create(name: str, scope: str, days: int, runs: str) -> None:
 def list_(runs: str) -> None:
     """List tokens, the newest first."""
     if api := _api():
-        for one in api.items("tokens"):
-            ends = f"revoked {one['revoked_at'][:10]}" if one["revoked_at"] else f"expires {one['expires_at'][:10]}"
-            click.echo(f"{one['name']:<24} {one['scope']:<9} {ends}, created by {one['created_by']}")
+        for token in api.items("tokens"):
+            ends = (
+                f"revoked {token['revoked_at'][:10]}" if token["revoked_at"] else f"expires {token['expires_at'][:10]}"
+            )
+            click.echo(f"{token['name']:<24} {token['scope']:<9} {ends}, created by {token['created_by']}")
         return
     load_serving()
     from rubricworks.platform_api.administration import list_tokens

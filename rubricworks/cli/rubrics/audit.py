@@ -131,17 +131,17 @@ def audit(
         if refused := client.access_refused(error):
             raise UserError(refused.replace("api_key_env", "--api-key-env"))
 
-    def write_audit(found: RubricAudit, fixes: RubricFixes | None = None) -> None:
-        write_atomic(out / AUDIT_FILE, found.model_dump_json(indent=2).encode() + b"\n")
-        page = audit_page(found, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
+    def write_audit(audit: RubricAudit, fixes: RubricFixes | None = None) -> None:
+        write_atomic(out / AUDIT_FILE, audit.model_dump_json(indent=2).encode() + b"\n")
+        page = audit_page(audit, {entry.sample_id: entry for entry in entries}, title=source, fixes=fixes)
         write_atomic(out / AUDIT_PAGE, page.encode())
 
-    def with_record(found: RubricAudit, client: ChatClient, start: float) -> RubricAudit:
+    def with_record(audit: RubricAudit, client: ChatClient, start: float) -> RubricAudit:
         """The audit with its judge's cost so far, and the models that answered: of the cache's answers too."""
         entry = read_identity(out / IDENTITY_FILE, endpoint)
         identities = () if entry is None else (entry,)
         cost = AuditCost.of(client, time.monotonic() - start)
-        return found.model_copy(update={"identities": identities, "cost": cost})
+        return audit.model_copy(update={"identities": identities, "cost": cost})
 
     async def run() -> tuple[RubricAudit, RubricFixes | None]:
         async with AsyncExitStack() as stack:
@@ -152,42 +152,42 @@ def audit(
             progress = Progress("audit", MAX_CALLS * len(entries), "calls", clients=[judging])
             repeated = Grader(judging, subject=kind, confidence="repeats", repeats=repeats) if repeats else None
             start = time.monotonic()
-            found = await audit_rubrics(
+            audited = await audit_rubrics(
                 entries, texts, grader, repeated=repeated, judge=endpoint.model, progress=progress.at
             )
-            if found.unjudged == found.calls:
+            if audited.unjudged == audited.calls:
                 raise UserError(
                     f"{endpoint.label}: no probe could be judged; check the endpoint with rubricworks grade"
                 )
-            found = with_record(found, judging, start)
-            write_audit(found)  # before the writer is asked, whose refusal must not lose it
-            if writer is None or not found.worst:
-                return found, None
+            audited = with_record(audited, judging, start)
+            write_audit(audited)  # before the writer is asked, whose refusal must not lose it
+            if writer is None or not audited.worst:
+                return audited, None
             writing = client(writer, purpose="writer")
             await stack.enter_async_context(writing)
             progress = Progress("fix", MAX_CALLS * len(entries), "calls", clients=[judging, writing])
             asked = time.monotonic()
-            fixes = await fix_rubrics(entries, texts, found, writing, grader, progress=progress.at)
+            fixes = await fix_rubrics(entries, texts, audited, writing, grader, progress=progress.at)
             costs = {
                 "audit": with_record(fixes.audit, judging, start),
                 "writer_cost": AuditCost.of(writing, time.monotonic() - asked),
             }
-            return found, fixes.model_copy(update=costs)
+            return audited, fixes.model_copy(update=costs)
 
     out.mkdir(parents=True, exist_ok=True)
     try:
-        found, fixes = asyncio.run(run())
+        audited, fixes = asyncio.run(run())
     except UserError as error:
         raise UserError(str(error).replace("set on_change to warn", "give --on-change warn")) from None
-    click.echo(audit_text(found))
+    click.echo(audit_text(audited))
     if fixes:
-        write_audit(found, fixes)
+        write_audit(audited, fixes)
         write_atomic(out / FIXES_FILE, fixes.model_dump_json(indent=2).encode() + b"\n")
         write_rubric_set(with_rubrics(entries, fixes.kept), out / FIXED_SET, "rubricworks", note=lambda _: None)
         click.echo("\n" + "\n".join(fixes_lines(fixes)))
         click.echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
     click.echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
-    last = fixes.audit if fixes else found
+    last = fixes.audit if fixes else audited
     if refuse is not None and (refusal := refusal_text(last, refuse)):
         click.echo(f"refused: {refusal}", err=True)
         click.get_current_context().exit(1)

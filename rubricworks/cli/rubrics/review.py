@@ -50,10 +50,12 @@ def propose(run: str, sample: str, file: Path, stage: str, reason: str, replaces
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Versions at most.")
 def versions(state: str | None, run: str | None, limit: int) -> None:
     """List the edited rubrics of the installation, the newest first, by the number that `approve` takes."""
-    for one in require_api().get("rubric-versions", state=state, run=run, limit=limit)["items"]:
-        place = f"{one['run']}/{one['stage']}/{one['sample_id']}"
-        click.echo(f"{one['id']:<6} {one['state']:<9} {place} version {one['number']}, by {one['proposed_by']}")
-        click.echo(f"       {one['reason']}")
+    for version in require_api().get("rubric-versions", state=state, run=run, limit=limit)["items"]:
+        place = f"{version['run']}/{version['stage']}/{version['sample_id']}"
+        click.echo(
+            f"{version['id']:<6} {version['state']:<9} {place} version {version['number']}, by {version['proposed_by']}"
+        )
+        click.echo(f"       {version['reason']}")
 
 
 @click.command()

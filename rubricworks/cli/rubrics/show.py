@@ -131,7 +131,7 @@ def _change(label: str, old: object, new: object) -> str:
     start = 0
     if max(len(before), len(after)) > _WIDTH:
         pairs = enumerate(zip(before, after, strict=False))
-        same = next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
+        same = next((place for place, (first, other) in pairs if first != other), min(len(before), len(after)))
         start = max(0, same - _WIDTH // 2)
     lead = "…" if start else ""
     shown = [lead + text[start : start + _WIDTH] for text in (before, after)]

@@ -4,12 +4,12 @@ It starts the same stages as a run, `prepare` and `score`, in a folder of its ow
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from rubricworks.cli.options import api_key_option, parse_endpoint
 from rubricworks.cli.single_steps.caption import run_stage
@@ -20,7 +20,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import ModelSource
 from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard, read_scoreboard
-from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
 from rubricworks.evaluation.suites.official_sets import (
     read_caption_qa,
     read_references,
@@ -34,17 +34,19 @@ from rubricworks.reports.formats import interval, number
 from rubricworks.reports.leaderboard import build_board, write_board
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
-from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
-from rubricworks.stages.evaluation import score
+from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation
 from rubricworks.storage import files_digest, write_atomic
 from rubricworks.strict_yaml import parse_yaml
 
 _SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
 _RUBRIC_STAGES = ("synthesize_rubrics", "write_checklists", "peer_rubrics")
 """Stages of a run by what they write, the one that evaluations read first."""
+_KINDS: dict[str, type[Scorers]] = {"captions": CaptionScorers, "answers": AnswerScorers, "images": ImageScorers}
+"""Kind of responses → its scorers; a scorer of several is first of all the first's."""
 _TRAINED = "train_*/model"
 _RESPONSES = (".jsonl", ".parquet")
 
@@ -117,14 +119,14 @@ def evaluate(
         }
         inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
         if reuse:
-            sources = {name: _reused(name, one, reuse) for name, one in sources.items()}
+            sources = {name: _reused(name, model, reuse) for name, model in sources.items()}
         config = _config(
             {
                 **settings,
-                "models": {name: one.model_dump() for name, one in sources.items()},
+                "models": {name: model.model_dump() for name, model in sources.items()},
                 "opponent": against or next(iter(sources)),
                 "decodings": decodings,
-                "max_new_tokens": max_new_tokens,
+                **({} if settings["type"] == "images" else {"max_new_tokens": max_new_tokens}),
                 "splits": ["held_out"] if _is_run(place) else None,
                 "seed": seed,
             }
@@ -148,14 +150,14 @@ def board_text(board: Scoreboard) -> str:
     """The first figure of each scorer by model, with intervals, as aligned columns."""
     figures = [*board.headlines, LENGTH]
     rows = [["model", "decoding", *(board.title(figure) for figure in figures)]]
-    for one in board.models:
-        name = one.model if one.step is None else f"{one.model} at {one.step}"
+    for model in board.models:
+        name = model.model if model.step is None else f"{model.model} at {model.step}"
         cells = []
         for figure in figures:
-            mean = one.means.get(figure)
+            mean = model.means.get(figure)
             bounds = f" [{interval(mean)}]" if mean and mean.bounds else ""
             cells.append(f"{number(mean.value)}{bounds}" if mean else "-")
-        rows.append([name, one.decoding, *cells])
+        rows.append([name, model.decoding, *cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -165,13 +167,13 @@ def board_text(board: Scoreboard) -> str:
 def board_notes(board: Scoreboard) -> list[str]:
     """Sentences about what the table leaves out: scorers that were skipped, responses without a score."""
     notes = [f"{name} was skipped: {reason}" for name, reason in board.skipped.items()]
-    for one in board.models:
+    for model in board.models:
         for figure in board.headlines:
-            mean = one.means.get(figure)
+            mean = model.means.get(figure)
             if mean and mean.missing:
                 total = (mean.samples or 0) + mean.missing
                 notes.append(
-                    f"{one.model}: {board.title(figure)} is of {mean.samples} of {total} samples; the rows of the "
+                    f"{model.model}: {board.title(figure)} is of {mean.samples} of {total} samples; the rows of the "
                     f"other {mean.missing} say why"
                 )
     notes += [
@@ -235,22 +237,46 @@ def _scorer_settings(names: Sequence[str], judge: Endpoint | None) -> dict[str, 
     """
     settings: dict[str, Any] = {}
     scorers: dict[str, Any] = {}
+    by_name = [name for name in names if name in _scorer_names(*_KINDS.values())]
     for name in names:
-        if name in Scorers.model_fields and name != "functions":
-            takes_judge = "judge" in get_args(Scorers.model_fields[name].annotation)[0].model_fields
-            scorers[name] = {"judge": judge.model_dump()} if judge and takes_judge else {}
+        if name in by_name:
+            scorers[name] = {}
         elif ":" in name and not Path(name).exists():
             scorers.setdefault("functions", []).append({"function": name})
         else:
             section = _section(name)
             scorers |= section.pop("scorers", {})
             settings |= section
+    settings.setdefault("type", _kind_of(scorers))
+    fields = _KINDS[settings["type"]].model_fields if settings["type"] in _KINDS else {}
+    for name in by_name:
+        if judge and name in fields and "judge" in get_args(fields[name].annotation)[0].model_fields:
+            scorers[name] = {"judge": judge.model_dump()}
     return {**settings, "scorers": scorers}
+
+
+def _kind_of(scorers: Iterable[str]) -> str:
+    """First kind of responses that has all of the scorers.
+
+    Raises:
+        UserError: no kind has them all.
+    """
+    for kind, of_kind in _KINDS.items():
+        if set(scorers) <= of_kind.model_fields.keys():
+            return kind
+    kinds = "; ".join(f"{kind}: {', '.join(_scorer_names(of_kind))}" for kind, of_kind in _KINDS.items())
+    raise UserError(f"--with {', '.join(scorers)}: these are scorers of different responses, or none ({kinds})")
+
+
+def _scorer_names(*kinds: type[Scorers]) -> list[str]:
+    """Names that --with takes."""
+    fields = dict.fromkeys(field for kind in kinds for field in kind.model_fields)
+    return [field for field in fields if field != "functions"]
 
 
 def _section(name: str) -> dict[str, Any]:
     """Section `evaluation` of a recipe, or of a file that holds nothing else."""
-    names = ", ".join(field for field in Scorers.model_fields if field != "functions")
+    names = ", ".join(_scorer_names(*_KINDS.values()))
     try:
         path = recipe_path(name)
     except UserError as error:
@@ -264,22 +290,24 @@ def _section(name: str) -> dict[str, Any]:
     if "name" not in data:
         section: dict[str, Any] = data.get("evaluation", data)
         return dict(section)
-    evaluation: StageConfig | None = getattr(load_recipe(path), "evaluation", None)
+    evaluation: Evaluation | None = getattr(load_recipe(path), "evaluation", None)
     if evaluation is None:
         raise UserError(f"--with {name}: the recipe evaluates nothing")
     keep = {"scorers", "temperature", "batch_size", "questions"}
-    return evaluation.model_dump(include=keep, exclude_none=True, exclude_unset=True)
+    settings = evaluation.model_dump(include=keep, exclude_none=True, exclude_unset=True)
+    return {"type": type(evaluation).model_fields["type"].default, **settings}
 
 
-def _config(settings: dict[str, Any]) -> score.Config:
+def _config(settings: dict[str, Any]) -> Evaluation:
     try:
-        return score.Config.model_validate(settings)
+        config: Evaluation = TypeAdapter(AnyEvaluation).validate_python(settings)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        field = ".".join(map(str, first["loc"][1:]))  # without the kind
         hint = "; give --judge MODEL@URL" if first["type"] == "missing" and field.endswith(".judge") else ""
         message = first["msg"].removeprefix("Value error, ")
         raise UserError(f"{field}: {message}{hint}" if field else message) from error
+    return config
 
 
 def _is_run(place: Path) -> bool:

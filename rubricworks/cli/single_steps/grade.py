@@ -64,7 +64,7 @@ def grade(
     rubricworks grade captions/ rubrics/ --judge a@http://gpu1:8000/v1 --judge b@http://gpu2:8000/v1 --combine any
     """
     check_row_file(out)
-    endpoints = [parse_endpoint(one, api_key_env, max_tokens=max_tokens) for one in judge]
+    endpoints = [parse_endpoint(text, api_key_env, max_tokens=max_tokens) for text in judge]
     responses, rubrics = _command_output(responses, "captions"), _command_output(rubrics, "rubrics")
     by_sample = {entry.sample_id: entry for entry in read_rubric_set(rubrics, note=report_line)}
     given = list(iter_responses(responses))
@@ -84,7 +84,9 @@ def grade(
     async def grade_all() -> list[Scorecard]:
         cache = out.with_suffix(".cache.sqlite")
         async with AsyncExitStack() as stack:
-            judges = [ChatClient(one, cache=cache, purpose="judge", on_failure=stop_if_refused) for one in endpoints]
+            judges = [
+                ChatClient(endpoint, cache=cache, purpose="judge", on_failure=stop_if_refused) for endpoint in endpoints
+            ]
             for client in judges:
                 await stack.enter_async_context(client)
             kind = chosen_subject(subject, by_sample.values())

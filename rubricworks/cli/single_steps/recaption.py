@@ -107,8 +107,10 @@ def _print_plan(out: Path, images: int | None, gpus: int, measured_on: int, gpu_
     )
     sources = {"images": images} if images else RUBICAP_SOURCES
     rows: list[tuple[Any, ...]] = [("source", "images", "GPU hours", f"hours on {gpus}", "dollars")]
-    for one in plan_recaption(rate, sources, gpus=gpus, measured_on=measured_on, dollars_per_gpu_hour=gpu_hour):
-        rows.append((one.name, whole(one.images), number(one.gpu_hours, 1), number(one.hours, 1), dollars(one.dollars)))
+    for plan in plan_recaption(rate, sources, gpus=gpus, measured_on=measured_on, dollars_per_gpu_hour=gpu_hour):
+        rows.append(
+            (plan.name, whole(plan.images), number(plan.gpu_hours, 1), number(plan.hours, 1), dollars(plan.dollars))
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]

@@ -32,11 +32,11 @@ def rubric_set_card(entries: Sequence[RubricEntry], name: str) -> str:
         "with a prompt": sum(bool(entry.prompt) for entry in entries),
         "with a reference answer": sum(bool(entry.reference) for entry in entries),
         "criteria": len(criteria),
-        "pitfalls (negative weight)": sum(one.weight < 0 for one in criteria),
-        "not essential": sum(not one.essential for one in criteria),
-        "checked by a verifier": sum(one.verifier is not None for one in criteria),
+        "pitfalls (negative weight)": sum(criterion.weight < 0 for criterion in criteria),
+        "not essential": sum(not criterion.essential for criterion in criteria),
+        "checked by a verifier": sum(criterion.verifier is not None for criterion in criteria),
     }
-    weights = Counter(one.weight for one in criteria).most_common(8)
+    weights = Counter(criterion.weight for criterion in criteria).most_common(8)
     mean = fmean(len(rubric.criteria) for rubric in rubrics)
     lines = [f"# {name}", "", f"Weighted criteria by which responses are graded, {mean:.1f} a sample on average."]
     lines += ["", "| | count |", "|---|---|", *(f"| {kind} | {count:,} |" for kind, count in kinds.items()), ""]

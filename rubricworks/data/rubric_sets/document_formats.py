@@ -74,10 +74,10 @@ def _leaves(
     total = math.fsum(weights)
     if not total:
         raise UserError(f"{place}: all weights below it are 0")
-    for one, own in zip(nodes, weights, strict=True):
+    for child, own in zip(nodes, weights, strict=True):
         if own:
             path = [*above, text_of(node.get("requirements"), "requirements", place)]
-            yield from _leaves(one, weight * own / total, path, where, note)
+            yield from _leaves(child, weight * own / total, path, where, note)
         else:
             note("nodes of PaperBench of weight 0 are left out")
 
@@ -92,13 +92,13 @@ def write_paperbench(entry: RubricEntry, number: int, note: Note) -> dict[str, A
     leaves = [
         {
             "id": f"{entry.sample_id}-{place}",
-            "requirements": statement(one),
-            "weight": plain_number(one.weight),
+            "requirements": statement(criterion),
+            "weight": plain_number(criterion.weight),
             "sub_tasks": [],
-            "task_category": one.key or None,
-            **entry.criterion_extras("paperbench", one),
+            "task_category": criterion.key or None,
+            **entry.criterion_extras("paperbench", criterion),
         }
-        for place, one in enumerate(earning_criteria(entry, "paperbench", note), start=1)
+        for place, criterion in enumerate(earning_criteria(entry, "paperbench", note), start=1)
     ]
     root = {"id": entry.sample_id, "requirements": entry.prompt or "All requirements are met", "weight": 1}
     return root | {"sub_tasks": leaves, "task_category": None}
@@ -180,16 +180,16 @@ def _best_option(options: Any, where: str) -> str:
     listed = [criterion for criterion in criteria_list(options, f"{where}: options") if not criterion.get("na")]
     if not listed:
         raise UserError(f"{where}: each of its options is marked as not applicable")
-    best = max(listed, key=lambda one: weight_of(one, "value", f"{where}: option"))
+    best = max(listed, key=lambda criterion: weight_of(criterion, "value", f"{where}: option"))
     return text_of(required(best, "label", where), "label", where)
 
 
 def write_autorubric(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
     rubric = []
     for criterion in signed_criteria(entry, "autorubric", note):
-        kept = entry.criterion_extras("autorubric", criterion)
-        text = _requirement(criterion, bool(kept.get("options")))
-        rubric.append({"name": criterion.criterion, "weight": criterion.weight, "requirement": text, **kept})
+        extras = entry.criterion_extras("autorubric", criterion)
+        text = _requirement(criterion, bool(extras.get("options")))
+        rubric.append({"name": criterion.criterion, "weight": criterion.weight, "requirement": text, **extras})
     named = {} if entry.sample_id == row_name(number) else {"name": entry.sample_id}
     answer = {"reference_submission": entry.reference} if entry.reference else {}
     return {**named, "prompt": entry.prompt, "rubric": rubric, **answer, "items": []}

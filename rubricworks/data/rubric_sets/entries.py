@@ -74,10 +74,10 @@ class RubricEntry:
             else criterion
             for criterion in self.rubric.criteria
         ]
-        kept = {title: mark for title, mark in marks.items() if mark != "bad"}
+        pitfalls = {title: mark for title, mark in marks.items() if mark != "bad"}
         extras = {name: value for name, value in self.extras.items() if name != "pitfalls"}
         rubric = parse_rubric({"criteria": criteria}, where or f"sample {self.sample_id!r}")
-        return replace(self, rubric=rubric, extras=extras | ({"pitfalls": kept} if kept else {}))
+        return replace(self, rubric=rubric, extras=extras | ({"pitfalls": pitfalls} if pitfalls else {}))
 
     def to_sample(self) -> Sample:
         """Sample with what a judge of answers is shown: the prompt and the reference answer."""
@@ -133,12 +133,12 @@ def make_entry(
                 criterion = criterion.model_copy(update={"weight": -criterion.weight})
         built.append(criterion)
     rubric = parse_rubric({"criteria": built}, where)
-    kept = {title: dict(aside) for title, (_, aside) in zip(titles, criteria, strict=True) if aside}
+    asides = {title: dict(aside) for title, (_, aside) in zip(titles, criteria, strict=True) if aside}
     extras: dict[str, Any] = {"format": format_name}
     if row:
         extras["row"] = dict(row)
-    if kept:
-        extras["criteria"] = kept
+    if asides:
+        extras["criteria"] = asides
     if marks:
         extras["pitfalls"] = marks
     return RubricEntry(str(sample_id), rubric, prompt, reference, extras if len(extras) > 1 else {})
@@ -281,7 +281,7 @@ def rubric_of_column(value: Any) -> Any:
     """Fields of a rubric, or of a list of criteria, as a column of a table holds one, without what Arrow adds."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, Mapping) and "criteria" in value:
-        return {name: one for name, one in value.items() if one is not None} | {
+        return {name: cell for name, cell in value.items() if cell is not None} | {
             "criteria": criteria_of_column(value["criteria"])
         }
     criteria = criteria_of_column(value)
@@ -297,7 +297,7 @@ def criteria_of_column(value: Any) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, Mapping):
         lists = {
-            name: one.tolist() if hasattr(one, "tolist") else one for name, one in value.items() if one is not None
+            name: cell.tolist() if hasattr(cell, "tolist") else cell for name, cell in value.items() if cell is not None
         }
         lengths = {len(values) if isinstance(values, list | tuple) else None for values in lists.values()}
         if len(lengths) != 1 or None in lengths:
@@ -310,7 +310,9 @@ def criteria_of_column(value: Any) -> Any:
 
 
 def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items() if one is not None}
+    return {
+        name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items() if value is not None
+    }
 
 
 def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:

@@ -107,9 +107,9 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
     lines += [line for name, section in sections.items() for line in (f"[{_key(name)}]", *_pairs(section), "")]
     names: list[str] = []
     for criterion in criteria:
-        kept = entry.criterion_extras("rewardkit", criterion)
-        names.append(_safe_name(str(kept.pop("name", None) or criterion.criterion), names))
-        annotations = table(kept.pop("annotations", None), "annotations", where)
+        extras = entry.criterion_extras("rewardkit", criterion)
+        names.append(_safe_name(str(extras.pop("name", None) or criterion.criterion), names))
+        annotations = table(extras.pop("annotations", None), "annotations", where)
         if criterion.criterion != names[-1]:
             annotations["title"] = criterion.criterion
         annotations.pop("essential", None)
@@ -117,8 +117,8 @@ def write_rewardkit(entry: RubricEntry, note: Note) -> str:
             annotations["essential"] = True
         fields = {
             "name": names[-1],
-            "description": _without_level(criterion, kept),
-            **kept,
+            "description": _without_level(criterion, extras),
+            **extras,
             "weight": criterion.weight / total,
         }
         # A field stands before the annotation that says it of another source's criterion.
@@ -151,7 +151,7 @@ def read_verifiers(document: Any, where: str, sample_id: str, note: Note) -> Rub
         }
         if choices == _NO_YES[::-1]:
             fields["evaluation_rule"] = NEGATED
-        elif not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
+        elif not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
             raise UserError(f"{place}: choices are {choices!r:.60}; give a list of texts, from worst to best")
         elif choices != _NO_YES:
             fields["evaluation_rule"] = f"Passes at the best level only: {choices[-1]}."
@@ -168,11 +168,11 @@ def verifiers_document(entry: RubricEntry, note: Note) -> dict[str, Any]:
         note("verifiers knows no negative weight: a pitfall is written to earn by not being met")
     items = []
     for criterion in entry.rubric.criteria:
-        kept = entry.criterion_extras("verifiers", criterion)
-        item = {"name": criterion.criterion, "text": _without_level(criterion, kept), "weight": abs(criterion.weight)}
+        extras = entry.criterion_extras("verifiers", criterion)
+        item = {"name": criterion.criterion, "text": _without_level(criterion, extras), "weight": abs(criterion.weight)}
         if (criterion.weight < 0) != (criterion.evaluation_rule == NEGATED):
-            kept["choices"] = _NO_YES[::-1]
-        items.append(item | kept)
+            extras["choices"] = _NO_YES[::-1]
+        items.append(item | extras)
     return {**entry.row_extras("verifiers"), "criteria": items}
 
 
@@ -200,21 +200,23 @@ def _best_level(item: Mapping[str, Any], where: str) -> str:
             return f"{points} of {points}"
         case "numeric":
             bounds = item.get("max", 1.0), item.get("min", 0.0)
-            if any(isinstance(one, bool) or not isinstance(one, int | float) or not isfinite(one) for one in bounds):
+            if any(
+                isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) for bound in bounds
+            ):
                 raise UserError(f"{where}: the scale ends at {bounds[0]!r:.40} and {bounds[1]!r:.40}; give numbers")
             return f"{bounds[0]:g} on a scale from {bounds[1]:g}"
         case "rubric":
             levels = item.get("levels")
-            if not isinstance(levels, list) or not levels or not all(isinstance(one, str) for one in levels):
+            if not isinstance(levels, list) or not levels or not all(isinstance(level, str) for level in levels):
                 raise UserError(f"{where}: levels are {levels!r:.60}; give a list of texts, from worst to best")
             return str(levels[-1])
         case other:
             raise UserError(f"{where}: type is {other!r:.40}; choose binary, likert, numeric or rubric")
 
 
-def _without_level(criterion: Criterion, kept: Mapping[str, Any]) -> str:
+def _without_level(criterion: Criterion, extras: Mapping[str, Any]) -> str:
     """Text of a criterion; the rule that a several-level criterion got here is not repeated beside its levels."""
-    if kept.get("type", "binary") != "binary" or kept.get("choices", _NO_YES) != _NO_YES:
+    if extras.get("type", "binary") != "binary" or extras.get("choices", _NO_YES) != _NO_YES:
         return criterion.description or criterion.criterion
     return description(without_negation(criterion))
 
@@ -242,7 +244,7 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pairs(value)) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(one) for one in value if one is not None) + "]"
+        return "[" + ", ".join(_value(item) for item in value if item is not None) + "]"
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, date | time):

@@ -139,7 +139,7 @@ def _check_suffix(path: Path, suffix: str, format: str | None) -> None:
         raise UserError(f"{path}: {suffix or 'no ending'} is not read; give .parquet, .jsonl, .json, .toml or .csv")
     if format is not None and format not in OF_SUFFIX[suffix]:
         read_as = " or ".join(OF_SUFFIX[suffix])
-        fitting = " or ".join(one for one, formats in OF_SUFFIX.items() if format in formats)
+        fitting = " or ".join(ending for ending, formats in OF_SUFFIX.items() if format in formats)
         raise UserError(f"{path}: a {suffix} is read as {read_as}, not as {format}, whose files are {fitting}")
 
 
@@ -234,8 +234,8 @@ def _without_decimals(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
-        return {name: _without_decimals(one) for name, one in value.items()}
-    return [_without_decimals(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_decimals(item) for name, item in value.items()}
+    return [_without_decimals(item) for item in value] if isinstance(value, list) else value
 
 
 @contextmanager

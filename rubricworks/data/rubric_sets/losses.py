@@ -30,15 +30,15 @@ def losses(before: RubricEntry, after: RubricEntry, format: str) -> Iterator[str
         return
     pairs = list(zip(before.rubric.criteria, after.rubric.criteria, strict=True))
     for name in _OTHERS:
-        if any(getattr(one, name) != getattr(other, name) for one, other in pairs):
+        if any(getattr(criterion, name) != getattr(other, name) for criterion, other in pairs):
             yield f"{format} has no place for a criterion's {name}"
     for name in _TEXTS:
-        moved = [(one, other) for one, other in pairs if _text(one, name) != _text(other, name)]
-        if any(_text(one, name) not in _all_text(other) for one, other in moved):
+        moved = [(criterion, other) for criterion, other in pairs if _text(criterion, name) != _text(other, name)]
+        if any(_text(criterion, name) not in _all_text(other) for criterion, other in moved):
             yield f"{format} has no place for a criterion's {name}"
-        elif any(getattr(one, name) for one, _ in moved):
+        elif any(getattr(criterion, name) for criterion, _ in moved):
             yield f"{format} holds a criterion's {name} joined to its other text"
-    if not _proportional([_earned(one) for one, _ in pairs], [_earned(other) for _, other in pairs]):
+    if not _proportional([_earned(criterion) for criterion, _ in pairs], [_earned(other) for _, other in pairs]):
         yield f"{format} has no place for such a weight"
 
 
@@ -58,7 +58,7 @@ def _earned(criterion: Criterion) -> float:
 
 def _proportional(before: Sequence[float], after: Sequence[float]) -> bool:
     factor = sum(map(abs, before)) / sum(map(abs, after))
-    return all(math.isclose(one, other * factor, rel_tol=1e-9) for one, other in zip(before, after, strict=True))
+    return all(math.isclose(earned, other * factor, rel_tol=1e-9) for earned, other in zip(before, after, strict=True))
 
 
 def _lost_extras(before: RubricEntry, after: RubricEntry) -> list[tuple[str, str]]:
@@ -70,9 +70,9 @@ def _lost_extras(before: RubricEntry, after: RubricEntry) -> list[tuple[str, str
     rows += [(fields, others.get(title)) for title, fields in several.items()]
     names = [
         name
-        for fields, kept in rows
+        for fields, stored in rows
         for name, value in (fields or {}).items()
-        if not _is_in_the_prompt(name, value) and _text_of(value) not in (_text_of((kept or {}).get(name)), *_EMPTY)
+        if not _is_in_the_prompt(name, value) and _text_of(value) not in (_text_of((stored or {}).get(name)), *_EMPTY)
     ]
     return [(source, name) for name in dict.fromkeys(names)]
 

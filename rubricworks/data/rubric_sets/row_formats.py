@@ -41,7 +41,7 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     given, extras = required(row, "rubric", where), row.get("extras") or "{}"
     try:
         given = json.loads(given) if isinstance(given, str) else given
-        kept = json.loads(extras) if isinstance(extras, str) else extras
+        extras_given = json.loads(extras) if isinstance(extras, str) else extras
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: its rubric or extras are not JSON ({error})") from None
     if not isinstance(given, list | Mapping):
@@ -53,7 +53,7 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
         parse_rubric(fields, where),
         conversation_text(messages_of(row, where)) if row.get("prompt") is not None else "",
         text_of(row.get("reference"), "reference", where),
-        _own_extras(kept, where),
+        _own_extras(extras_given, where),
     )
 
 

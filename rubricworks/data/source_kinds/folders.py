@@ -83,7 +83,7 @@ def _lies_in(file: Path, root: Path) -> bool:
     if place.is_relative_to(folder):
         return True
     # A download from the Hugging Face Hub is a folder of links: snapshots/REVISION/a.jpg → ../../blobs/DIGEST.
-    snapshot = next((one for one in (folder, *folder.parents) if one.parent.name == "snapshots"), None)
+    snapshot = next((parent for parent in (folder, *folder.parents) if parent.parent.name == "snapshots"), None)
     return snapshot is not None and place.is_relative_to(snapshot.parent.parent / "blobs")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.values import Case, Failure, FailureMode
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 from rubricworks.rubrics import Rubric
 
 WRITER_SYSTEM = """\
@@ -71,7 +71,7 @@ Answer with one JSON object and no other text:
 """
 
 
-def writer_messages(case: Case, failure: Failure) -> list[dict[str, Any]]:
+def writer_messages(case: Case, failure: Failure) -> list[Message]:
     """Messages that ask for one abnormal response and its annotation."""
     parts = (
         fence("question", case.question),
@@ -82,9 +82,7 @@ def writer_messages(case: Case, failure: Failure) -> list[dict[str, Any]]:
     return _conversation(WRITER_SYSTEM, parts)
 
 
-def quality_messages(
-    case: Case, failure: Failure, response: str, annotations: tuple[Annotation, ...]
-) -> list[dict[str, Any]]:
+def quality_messages(case: Case, failure: Failure, response: str, annotations: tuple[Annotation, ...]) -> list[Message]:
     """Messages that ask whether an abnormal response fits its failure mode and annotation."""
     notes = {
         str(number): {"extracted_value": annotation.call or None, "credit": annotation.credit}
@@ -124,5 +122,5 @@ def quoted_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 
-def _conversation(system: str, parts: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
+def _conversation(system: str, parts: tuple[str, ...]) -> list[Message]:
+    return conversation(system, "\n\n".join(parts))

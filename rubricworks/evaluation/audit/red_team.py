@@ -16,7 +16,7 @@ from rubricworks.evaluation.audit.prompts import quoted_json
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Attack, Case, Failure
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 
 BEST_PATTERNS = 3
 
@@ -155,9 +155,11 @@ async def try_pattern(
     scorecards = await asyncio.gather(
         *(
             grader.grade(
-                Sample(sample_id=one.case.sample_id, question=one.case.question), one.response, one.case.rubric
+                Sample(sample_id=candidate.case.sample_id, question=candidate.case.question),
+                candidate.response,
+                candidate.case.rubric,
             )
-            for one in accepted
+            for candidate in accepted
         )
     )
     credits = [
@@ -177,15 +179,15 @@ async def try_pattern(
     )
 
 
-def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -> list[dict[str, str]]:
+def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -> list[Message]:
     """Messages that ask for patterns, with up to eight example questions and the results so far."""
     questions = "\n".join(dict.fromkeys(case.question for case in cases[:8]))
     parts = [fence("questions", questions)]
     if results:
         rows = [
-            {"name": one.pattern.name, "attack": one.pattern.attack, "instruction": one.pattern.instruction}
-            | {"undeserved": one.undeserved, "credited": one.credited}
-            for one in results
+            {"name": result.pattern.name, "attack": result.pattern.attack, "instruction": result.pattern.instruction}
+            | {"undeserved": result.undeserved, "credited": result.credited}
+            for result in results
         ]
         parts.append(f"<results>\n{quoted_json(rows)}\n</results>")
-    return [{"role": "system", "content": RED_TEAM_SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
+    return conversation(RED_TEAM_SYSTEM, "\n\n".join(parts))

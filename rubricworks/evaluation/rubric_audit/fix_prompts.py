@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, RubricFinding
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 from rubricworks.rubrics import Criterion, Rubric
 
 FIX_PROMPT_VERSION = "rubric-fix-2"
@@ -80,22 +80,22 @@ class RubricFix(BaseModel):
     add: tuple[WrittenCriterion, ...]
 
 
-def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str]) -> list[dict[str, Any]]:
+def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str]) -> list[Message]:
     """Messages to the writer about one flagged rubric."""
     ids = {criterion.criterion: number for number, criterion in enumerate(entry.rubric.criteria, start=1)}
     graded = _has_must_haves(entry.rubric)
     criteria = [
         {
-            "id": ids[one.criterion],
-            **one.model_dump(include=_SHOWN),
-            "reference": one.reference,
-            **({"must_have": one.essential} if graded else {}),
+            "id": ids[criterion.criterion],
+            **criterion.model_dump(include=_SHOWN),
+            "reference": criterion.reference,
+            **({"must_have": criterion.essential} if graded else {}),
         }
-        for one in entry.rubric.criteria
+        for criterion in entry.rubric.criteria
     ]
     flags = [
-        {"id": ids.get(one.criterion, 0), "flag": one.flag, "meaning": ADVICE[one.flag], "seen": one.reason}
-        for one in finding.flags
+        {"id": ids.get(flag.criterion, 0), "flag": flag.flag, "meaning": ADVICE[flag.flag], "seen": flag.reason}
+        for flag in finding.flags
     ]
     blocks = [
         *([fence("task", entry.prompt)] if entry.prompt else []),
@@ -104,7 +104,7 @@ def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence
         f"<criteria>\n{_json(criteria)}\n</criteria>",
         f"<flags>\n{_json(flags)}\n</flags>",
     ]
-    return [{"role": "system", "content": FIX_SYSTEM}, {"role": "user", "content": "\n\n".join(blocks)}]
+    return conversation(FIX_SYSTEM, "\n\n".join(blocks))
 
 
 def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
@@ -116,11 +116,11 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
         ValueError: an id is not one of the list's or comes twice, what results is no rubric, a criterion with a
             reference would be split, a pitfall would earn, or the last must-have would go.
     """
-    ids = [one.id for one in fix.replace]
+    ids = [replacement.id for replacement in fix.replace]
     count = len(rubric.criteria)
-    if strange := [one for one in ids if not 1 <= one <= count or ids.count(one) > 1]:
+    if strange := [number for number in ids if not 1 <= number <= count or ids.count(number) > 1]:
         raise ValueError(f"replace names the id {strange[0]}; name each of 1 to {count} once at most")
-    edits = {one.id: one.by for one in fix.replace}
+    edits = {replacement.id: replacement.by for replacement in fix.replace}
     criteria: list[Criterion] = []
     try:
         for number, criterion in enumerate(rubric.criteria, start=1):
@@ -131,7 +131,7 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
                 raise ValueError(
                     f"replace splits the id {number}, which has a reference; put one criterion in its place"
                 )
-            elif any((one.weight < 0) != (criterion.weight < 0) for one in written):
+            elif any((replacement.weight < 0) != (criterion.weight < 0) for replacement in written):
                 sign = "negative" if criterion.weight < 0 else "positive"
                 raise ValueError(
                     f"replace changes the sign of the id {number}; its weight is {sign}, so keep it {sign}"
@@ -139,9 +139,11 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
             elif len(written) == 1:
                 criteria.append(Criterion(**(criterion.model_dump() | written[0].model_dump())))
             else:
-                criteria += [Criterion(**one.model_dump(), essential=criterion.essential) for one in written]
+                criteria += [
+                    Criterion(**replacement.model_dump(), essential=criterion.essential) for replacement in written
+                ]
         graded = _has_must_haves(rubric)
-        criteria += [Criterion(**one.model_dump(), essential=not graded) for one in fix.add]
+        criteria += [Criterion(**addition.model_dump(), essential=not graded) for addition in fix.add]
         fixed = Rubric(criteria=tuple(criteria))
     except ValidationError as error:
         first = error.errors()[0]

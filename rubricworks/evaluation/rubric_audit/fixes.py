@@ -62,7 +62,7 @@ class RubricFixes(BaseModel):
     @property
     def kept(self) -> dict[str, Rubric]:
         """Sample → the rewrite that is kept."""
-        return {one.sample_id: one.new for one in self.rewrites if one.new and one.kept}
+        return {rewrite.sample_id: rewrite.new for rewrite in self.rewrites if rewrite.new and rewrite.kept}
 
 
 async def fix_rubrics(
@@ -86,22 +86,31 @@ async def fix_rubrics(
     rewrites = await asyncio.gather(
         *(_rewrite(entry, finding, probe_responses(entry, responses), writer) for entry, finding in flagged)
     )
-    new = {one.sample_id: one.new for one in rewrites if one.new}
+    new = {rewrite.sample_id: rewrite.new for rewrite in rewrites if rewrite.new}
     tried = await audit_rubrics(with_rubrics(entries, new), responses, grader, judge=audit.judge, progress=progress)
     after = {finding.sample_id: finding for finding in tried.findings}
-    rewrites = [one.model_copy(update={"after": after[one.sample_id]}) if one.new else one for one in rewrites]
-    kept = {one.sample_id for one in rewrites if one.kept}
+    rewrites = [
+        rewrite.model_copy(update={"after": after[rewrite.sample_id]}) if rewrite.new else rewrite
+        for rewrite in rewrites
+    ]
+    improved = {rewrite.sample_id for rewrite in rewrites if rewrite.kept}
     # A finding depends on the rubric of its own sample alone, so those of both audits stand together.
-    findings = tuple(after[one.sample_id] if one.sample_id in kept else one for one in audit.findings)
+    findings = tuple(
+        after[finding.sample_id] if finding.sample_id in improved else finding for finding in audit.findings
+    )
     fixes = RubricFixes(writer=writer.endpoint.model, rewrites=tuple(rewrites), audit=audit)
-    probed = {one.sample_id for one in findings}
-    criteria = sum(len(one.rubric.criteria) for one in with_rubrics(entries, fixes.kept) if one.sample_id in probed)
+    probed = {finding.sample_id for finding in findings}
+    criteria = sum(
+        len(entry.rubric.criteria) for entry in with_rubrics(entries, fixes.kept) if entry.sample_id in probed
+    )
     return fixes.model_copy(update={"audit": tried.model_copy(update={"findings": findings, "criteria": criteria})})
 
 
 def with_rubrics(entries: Sequence[RubricEntry], rubrics: Mapping[str, Rubric]) -> list[RubricEntry]:
     """Entries with other rubrics, by sample; the rest as they are."""
-    return [replace(one, rubric=rubrics[one.sample_id]) if one.sample_id in rubrics else one for one in entries]
+    return [
+        replace(entry, rubric=rubrics[entry.sample_id]) if entry.sample_id in rubrics else entry for entry in entries
+    ]
 
 
 async def _rewrite(entry: RubricEntry, finding: RubricFinding, responses: Sequence[str], writer: ChatClient) -> Rewrite:

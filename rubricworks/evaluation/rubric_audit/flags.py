@@ -164,7 +164,7 @@ def examine(
     own = [probe.text for probe in probes if probe.kind == "response"]
     in_image = probes[0].image is not None
     contents = _contents_of_images(rubric.criteria) if in_image else _contents_by_reading(rubric.criteria, readings)
-    acts = [one.act for one in contents]
+    acts = [content.act for content in contents]
     plain = [(probe, card.credits) for probe, card in pairs if probe.kind not in _OF_THE_JUDGE]
     everything = [(probe, card.credits) for probe, card in both if probe.kind not in _OF_THE_JUDGE]
     rewards: dict[str, float | None] = dict.fromkeys(
@@ -210,22 +210,22 @@ def _contents_of_images(criteria: Sequence[Criterion]) -> list[_Content]:
     """Contents by rules: no words in an image are a response, unless text is asked for."""
     return [
         _Content(
-            joined="it joins several assertions" if any(map(joins_assertions, statements(one))) else "",
-            act=one.key != TEXT_KEY and not is_negated(one),
+            joined="it joins several assertions" if any(map(joins_assertions, statements(criterion))) else "",
+            act=criterion.key != TEXT_KEY and not is_negated(criterion),
         )
-        for one in criteria
+        for criterion in criteria
     ]
 
 
 def _contents_by_reading(criteria: Sequence[Criterion], readings: Sequence[CriterionReading] | None) -> list[_Content]:
-    joined = [None] * len(criteria) if readings is None else [_joined(one.assertions) for one in readings]
+    joined = [None] * len(criteria) if readings is None else [_joined(reading.assertions) for reading in readings]
     return list(map(_Content, joined, acts_of(criteria, readings)))
 
 
 def _joined(assertions: Sequence[str]) -> str:
     if len(assertions) == 1:
         return ""
-    named = "; ".join(f"{one!r:.60}" for one in assertions[:_NAMED])
+    named = "; ".join(f"{assertion!r:.60}" for assertion in assertions[:_NAMED])
     more = f"; and {len(assertions) - _NAMED} more" if len(assertions) > _NAMED else ""
     return f"it asks for {len(assertions)} things: {named}{more}"
 
@@ -240,9 +240,9 @@ def credited_acts(
     (credits,) = [card.credits for probe, card in zip(probes, cards, strict=True) if probe.kind == "parroted"]
     acts = acts_of(rubric.criteria, readings)
     return [
-        one
-        for one, act, credit in zip(rubric.criteria, acts, credits, strict=True)
-        if act and one.weight > 0 and credit == 1
+        criterion
+        for criterion, act, credit in zip(rubric.criteria, acts, credits, strict=True)
+        if act and criterion.weight > 0 and credit == 1
     ]
 
 
@@ -256,29 +256,29 @@ def _claimed_reward(
     credits = next((credits for probe, credits in plain if probe.kind == "parroted"), None)
     if credits is None or None in acts:
         return None
-    kept = [
-        lone_credits.get(one.criterion, credit) if one.weight < 0 or act else 0.0
-        for one, act, credit in zip(rubric.criteria, acts, credits, strict=True)
+    claimed = [
+        lone_credits.get(criterion.criterion, credit) if criterion.weight < 0 or act else 0.0
+        for criterion, act, credit in zip(rubric.criteria, acts, credits, strict=True)
     ]
-    return signed_reward(kept, rubric.weights)
+    return signed_reward(claimed, rubric.weights)
 
 
 def _text_flags(criteria: Sequence[Criterion], contents: Sequence[_Content], responses: Sequence[str]) -> _Outcome:
     flags: list[CriterionFlag] = []
     untested: list[FlagName] = []
     quotable = {words for text in responses for words in _runs(text)}
-    for one, content in zip(criteria, contents, strict=True):
+    for criterion, content in zip(criteria, contents, strict=True):
         if content.joined is None:
             untested.append("compound")
         elif content.joined:
-            flags.append(CriterionFlag(flag="compound", criterion=one.criterion, reason=content.joined))
-        target = describe_target(one.reference) if one.verifier else one.reference
-        text = f"{one.criterion} {one.description}"
+            flags.append(CriterionFlag(flag="compound", criterion=criterion.criterion, reason=content.joined))
+        target = describe_target(criterion.reference) if criterion.verifier else criterion.reference
+        text = f"{criterion.criterion} {criterion.description}"
         if target and gives_away(text, target):
-            flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=f"it states {target!r:.60}"))
+            flags.append(CriterionFlag(flag="leaks", criterion=criterion.criterion, reason=f"it states {target!r:.60}"))
         elif quote := next((words for words in _runs(text) if words in quotable), None):
             reason = f"it quotes a response: {' '.join(quote)!r:.80}"
-            flags.append(CriterionFlag(flag="leaks", criterion=one.criterion, reason=reason))
+            flags.append(CriterionFlag(flag="leaks", criterion=criterion.criterion, reason=reason))
     return _Outcome(flags, untested)
 
 
@@ -306,8 +306,8 @@ def _verdict_flags(
     in_image = plain[0][0].image is not None
     for criterion, act, met in zip(criteria, acts, columns, strict=True):
         title = criterion.criterion
-        judged = [one for one in met if one is not None]
-        own = [one for one, kind in zip(met, kinds, strict=True) if kind == "response" and one is not None]
+        judged = [credit for credit in met if credit is not None]
+        own = [credit for credit, kind in zip(met, kinds, strict=True) if kind == "response" and credit is not None]
         of_kind = dict(zip(reversed(kinds), reversed(met), strict=True))  # the first of each kind
         by_claim, when_empty = of_kind["parroted"], of_kind["empty"]
         if title in lone_credits:

@@ -32,7 +32,11 @@ def make_image_probes(
     best = _decoded(images[0])
     half = Image.new("RGB", best.size, _GREY)
     half.paste(best.crop((0, 0, best.width // 2, best.height)), (0, 0))
-    claims = ["; ".join(statements(one)) for one in rubric.criteria if one.weight > 0 and not is_negated(one)]
+    claims = [
+        "; ".join(statements(criterion))
+        for criterion in rubric.criteria
+        if criterion.weight > 0 and not is_negated(criterion)
+    ]
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
     of_others = []
@@ -56,7 +60,7 @@ def _probe(kind: str, image: bytes, rubric: Rubric) -> Probe:
 
 def _tiled(images: Sequence[Image.Image]) -> Image.Image:
     """Images side by side, two in a row, each in its own size."""
-    width, height = max(one.width for one in images), max(one.height for one in images)
+    width, height = max(image.width for image in images), max(image.height for image in images)
     sheet = Image.new("RGB", (2 * width, height * -(-len(images) // 2)), _GREY)
     for at, image in enumerate(images):
         sheet.paste(image, (at % 2 * width, at // 2 * height))

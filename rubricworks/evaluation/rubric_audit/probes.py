@@ -61,7 +61,7 @@ def make_probes(
     turned = Rubric(criteria=rubric.criteria[::-1])
     extended = Rubric(criteria=(*rubric.criteria, IMPOSSIBLE))
     claimed = _claimed(rubric, acts or [None] * len(rubric.criteria))
-    claims = " ".join(f"The response meets this: {': '.join(statements(one))}." for one in claimed)
+    claims = " ".join(f"The response meets this: {': '.join(statements(criterion))}." for criterion in claimed)
     claims = claims or "The response meets every criterion."
     of_others: list[tuple[ProbeKind, str]] = []
     if others:
@@ -86,9 +86,9 @@ def lone_claim(criterion: Criterion) -> str:
 
 def _claimed(rubric: Rubric, acts: Sequence[bool | None]) -> list[Criterion]:
     return [
-        one
-        for one, act in zip(rubric.criteria, acts, strict=True)
-        if act is not False and one.weight > 0 and not is_negated(one)
+        criterion
+        for criterion, act in zip(rubric.criteria, acts, strict=True)
+        if act is not False and criterion.weight > 0 and not is_negated(criterion)
     ]
 
 

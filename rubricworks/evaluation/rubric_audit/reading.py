@@ -8,7 +8,7 @@ rule says about failing would count as an assertion.
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -16,6 +16,7 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity, phrased
 from rubricworks.evaluation.rubric_audit.probes import is_negated, statements
 from rubricworks.llm import ChatClient, ChatError
+from rubricworks.llm.messages import Message, conversation
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.pitfall_polarity import read_polarity
 
@@ -89,7 +90,7 @@ async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
     calls = 1
     try:
         readings = await _read(rubric.criteria, reader)
-        doubted = [at for at, one in enumerate(readings) if _is_fault(one)][::-1]
+        doubted = [at for at, reading in enumerate(readings) if _is_fault(reading)][::-1]
         if doubted:
             calls += 1
             again = await _read([rubric.criteria[at] for at in doubted], reader)
@@ -116,10 +117,12 @@ async def read_pitfalls(entry: RubricEntry, reader: ChatClient | None) -> Pitfal
         pitfall for pitfall in entry.pitfalls if pitfall.criterion.weight < 0 and not is_negated(pitfall.criterion)
     ]
     met: dict[str, Polarity] = {
-        one.criterion: "unknown" if mark == "unknown" else phrased(one.description or one.criterion, defined=True)
-        for one, mark in taking
+        criterion.criterion: "unknown"
+        if mark == "unknown"
+        else phrased(criterion.description or criterion.criterion, defined=True)
+        for criterion, mark in taking
     }
-    unknown = [one for one, _ in taking if met[one.criterion] == "unknown"]
+    unknown = [criterion for criterion, _ in taking if met[criterion.criterion] == "unknown"]
     if not reader or not unknown:
         return PitfallSigns(met, 0)
     return PitfallSigns(met | await read_polarity(entry, unknown, reader), 1)
@@ -129,7 +132,7 @@ async def _read(criteria: Sequence[Criterion], reader: ChatClient) -> list[Crite
     count = len(criteria)
     messages = reading_messages(criteria)
     reply = await reader.chat(messages, RubricReading, check=lambda reading: check_reading(reading, count))
-    return sorted(reply.value.readings, key=lambda one: one.id)
+    return sorted(reply.value.readings, key=lambda reading: reading.id)
 
 
 def _is_fault(reading: CriterionReading) -> bool:
@@ -151,22 +154,27 @@ def acts_of(criteria: Sequence[Criterion], readings: Sequence[CriterionReading] 
     """
     if readings is None:
         return [False if is_negated(criterion) else None for criterion in criteria]
-    return [not read.states_content and not is_negated(one) for one, read in zip(criteria, readings, strict=True)]
+    return [
+        not read.states_content and not is_negated(criterion)
+        for criterion, read in zip(criteria, readings, strict=True)
+    ]
 
 
-def reading_messages(criteria: Sequence[Criterion]) -> list[dict[str, Any]]:
+def reading_messages(criteria: Sequence[Criterion]) -> list[Message]:
     """Messages to the judge about the criteria of one rubric."""
-    texts = [{"id": number, "text": ": ".join(statements(one))} for number, one in enumerate(criteria, start=1)]
+    texts = [
+        {"id": number, "text": ": ".join(statements(criterion))} for number, criterion in enumerate(criteria, start=1)
+    ]
     # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
     listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
     content = f"<criteria_to_read>\n{listed}\n</criteria_to_read>"
-    return [{"role": "system", "content": READING_SYSTEM}, {"role": "user", "content": content}]
+    return conversation(READING_SYSTEM, content)
 
 
 def check_reading(reading: RubricReading, count: int) -> None:
     """Raise ValueError unless each id of 1..count has exactly one reading, with no empty assertion."""
-    ids = [one.id for one in reading.readings]
+    ids = [criterion.id for criterion in reading.readings]
     if sorted(ids) != list(range(1, count + 1)):
         raise ValueError(f"readings have the ids {ids}; give exactly one reading for each id from 1 to {count}")
-    if blank := [one.id for one in reading.readings if not all(map(str.strip, one.assertions))]:
+    if blank := [criterion.id for criterion in reading.readings if not all(map(str.strip, criterion.assertions))]:
         raise ValueError(f"the id {blank[0]} has an empty assertion; say in a few words what is asked for")

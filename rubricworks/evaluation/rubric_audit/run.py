@@ -61,64 +61,78 @@ class RubricAudit(BaseModel):
     @property
     def several_models(self) -> bool:
         """True if the judge's answers stated more than one model, so that its verdicts do not compare."""
-        return len({one for entry in self.identities for one in (entry.identity, *entry.others) if one}) > 1
+        return (
+            len({identity for entry in self.identities for identity in (entry.identity, *entry.others) if identity}) > 1
+        )
 
     @property
     def flagged(self) -> Interval:
         """Share of rubrics with a flag."""
-        return wilson_interval(sum(bool(one.flags) for one in self.findings), len(self.findings))
+        return wilson_interval(sum(bool(finding.flags) for finding in self.findings), len(self.findings))
 
     @property
     def undecided(self) -> int:
         """Rubrics without a flag of which some flag could not be tested, because its probes were not judged."""
-        return sum(one.undecided for one in self.findings)
+        return sum(finding.undecided for finding in self.findings)
 
     @property
     def untested(self) -> dict[str, int]:
         """Rubrics in which each flag could not be tested, the most frequent first."""
-        return dict(Counter(name for one in self.findings for name in one.untested).most_common())
+        return dict(Counter(name for finding in self.findings for name in finding.untested).most_common())
 
     @property
     def gap(self) -> Interval | None:
         """Mean distance between the best response and the best-rewarded bad text; 0 or less can be gamed."""
-        return mean_interval([one.gap for one in self.findings], share=False)
+        return mean_interval([finding.gap for finding in self.findings], share=False)
 
     @property
     def by_flag(self) -> dict[str, int]:
         """Rubrics that have each flag, the most frequent first."""
         # Not a set, whose order of strings changes with the process: the order of ties is that of the findings.
-        counts = Counter(name for one in self.findings for name in dict.fromkeys(flag.flag for flag in one.flags))
+        counts = Counter(
+            name for finding in self.findings for name in dict.fromkeys(flag.flag for flag in finding.flags)
+        )
         return dict(counts.most_common())
 
     @property
     def impossible_credited(self) -> float | None:
         """Share of the rubrics in which the judge credits what no response can meet."""
-        known = [one.impossible_credited for one in self.findings if one.impossible_credited is not None]
+        known = [finding.impossible_credited for finding in self.findings if finding.impossible_credited is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def form_changes(self) -> Interval | None:
         """Share of rubrics whose reward changes when the response is padded with praise, or its sentences shuffled."""
-        known = [(one.rewards["response"], one.rewards["padded"], one.rewards["shuffled"]) for one in self.findings]
+        known = [
+            (finding.rewards["response"], finding.rewards["padded"], finding.rewards["shuffled"])
+            for finding in self.findings
+        ]
         judged = [rewards for rewards in known if None not in rewards]
         return wilson_interval(sum(len(set(rewards)) > 1 for rewards in judged), len(judged)) if judged else None
 
     @property
     def order_changes(self) -> Interval:
         """Share of verdicts that change when the criteria are listed in reverse, those that flip anyhow among them."""
-        changes = [(one.sample_id, at < one.order_changes) for one in self.findings for at in range(one.criteria)]
+        changes = [
+            (finding.sample_id, at < finding.order_changes)
+            for finding in self.findings
+            for at in range(finding.criteria)
+        ]
         if not changes:
             return Interval(value=0.0)
         return share_interval([float(changed) for _, changed in changes], clusters=[name for name, _ in changes])
 
     @property
     def unjudged(self) -> int:
-        return sum(one.unjudged for one in self.findings)
+        return sum(finding.unjudged for finding in self.findings)
 
     @property
     def worst(self) -> list[RubricFinding]:
         """Findings with flags, the smallest gap first."""
-        return sorted((one for one in self.findings if one.flags), key=lambda one: (one.gap or 0, -len(one.flags)))
+        return sorted(
+            (finding for finding in self.findings if finding.flags),
+            key=lambda finding: (finding.gap or 0, -len(finding.flags)),
+        )
 
 
 async def audit_rubrics(
@@ -161,15 +175,15 @@ async def audit_by_images(
         UserError: no sample has an image.
     """
     without_answers = [replace(entry, reference="") for entry in entries]
-    drawn = [(entry, one) for entry in without_answers for one in images.get(entry.sample_id, ())[:_RESPONSES]]
+    drawn = [(entry, image) for entry in without_answers for image in images.get(entry.sample_id, ())[:_RESPONSES]]
     rewards: dict[str, list[tuple[float, bytes]]] = defaultdict(list)
-    rows = ((entry.to_sample(), Response.of_image(one), entry.rubric) for entry, one in drawn)
+    rows = ((entry.to_sample(), Response.of_image(image), entry.rubric) for entry, image in drawn)
     cards = [card async for card in grader.grade_many(rows)]
-    for (entry, one), card in zip(drawn, cards, strict=True):
+    for (entry, image), card in zip(drawn, cards, strict=True):
         reward = signed_reward(card.credits, entry.rubric.weights)
-        rewards[entry.sample_id].append((-math.inf if reward is None else reward, one))
+        rewards[entry.sample_id].append((-math.inf if reward is None else reward, image))
     best_first = {
-        name: [one for _, one in sorted(several, key=lambda pair: -pair[0])] for name, several in rewards.items()
+        name: [image for _, image in sorted(several, key=lambda pair: -pair[0])] for name, several in rewards.items()
     }
     # With a cache the same images cost nothing again.
     return await _audit(make_image_probes, without_answers, best_first, grader, None, None, judge, progress)
@@ -207,7 +221,7 @@ async def _audit(
     all_probes = []
     for at, (entry, reading) in enumerate(zip(probed, readings, strict=True)):
         others = [probed[(at + step) % len(probed)] for step in range(1, min(_OTHERS, len(probed) - 1) + 1)]
-        bests = [texts[one.sample_id][0] for one in others]
+        bests = [texts[other.sample_id][0] for other in others]
         acts = acts_of(entry.rubric.criteria, reading.criteria)
         all_probes.append(make(entry.rubric, texts[entry.sample_id], bests, acts))
     rows = (
@@ -226,7 +240,9 @@ async def _audit(
         for at, (entry, reading) in enumerate(zip(probed, readings, strict=True))
         for criterion in credited_acts(entry.rubric, all_probes[at], cards[at], reading.criteria)
     ]
-    alone = ((probed[at].to_sample(), lone_claim(one), Rubric(criteria=(one,))) for at, one in credited)
+    alone = (
+        (probed[at].to_sample(), lone_claim(criterion), Rubric(criteria=(criterion,))) for at, criterion in credited
+    )
     lone_credits: list[dict[str, float | None]] = [{} for _ in probed]
     claims = [card async for card in grader.grade_many(alone)]
     for (at, criterion), card in zip(credited, claims, strict=True):
@@ -246,7 +262,9 @@ async def _audit(
             for entry, probes in zip(probed, all_probes, strict=True)
         ]
         async for card in repeated.grade_many(firsts):
-            draws += [(card.sample_id, tuple(vote for vote in one.votes if vote is not None)) for one in card.verdicts]
+            draws += [
+                (card.sample_id, tuple(vote for vote in verdict.votes if vote is not None)) for verdict in card.verdicts
+            ]
     return RubricAudit(
         judge=judge,
         findings=tuple(findings),

@@ -20,7 +20,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import conversation, fence
 from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.rubrics import ErrorClass
 from rubricworks.verifiers import CannotVerify
@@ -112,5 +112,5 @@ async def check_with_judge(judge: ChatClient, sample: Sample, response: str) -> 
             fence("answer", final_answer),
         ]
     )
-    messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]
+    messages = conversation(_SYSTEM, text)
     return (await judge.chat(messages, AnswerVerdict)).value.right

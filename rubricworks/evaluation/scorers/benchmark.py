@@ -28,6 +28,7 @@ from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer
 from rubricworks.evaluation.suites import lmms_eval, vlmeval
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
 from rubricworks.llm import ChatError, Endpoint, image_part, text_part
+from rubricworks.llm.messages import user_message
 from rubricworks.storage import local_path
 from rubricworks.verifiers import CannotVerify
 
@@ -72,7 +73,7 @@ class BenchmarkScorer(Scorer):
             raise ValueError("harness: questions needs source, a folder of question files")
         if self.harness == "lmms-eval" and self.set not in TASK_SETS:
             raise ValueError(f"{self.set} is no set of benchmarks; they are {', '.join(TASK_SETS)}")
-        known = {one.task for one in TASK_SETS.get(self.set, ())}
+        known = {benchmark.task for benchmark in TASK_SETS.get(self.set, ())}
         if self.harness == "lmms-eval" and (strange := [task for task in self.tasks if task not in known]):
             raise ValueError(f"{strange[0]} is no task of {self.set}; they are {', '.join(sorted(known))}")
         return self
@@ -88,7 +89,9 @@ class BenchmarkScorer(Scorer):
     @property
     def version(self) -> str:  # type: ignore[override]
         """Harness and limit: figures of a part of the samples are another measurement."""
-        programs = dict.fromkeys(f"{one.harness.package} {one.harness.version}" for one in self._benchmarks())
+        programs = dict.fromkeys(
+            f"{benchmark.harness.package} {benchmark.harness.version}" for benchmark in self._benchmarks()
+        )
         harness = ", ".join(programs) if self.harness == "lmms-eval" else "rules 1"
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
         return harness + only + (f"{_FIRST}{self.limit}" if self.limit else "")
@@ -117,10 +120,12 @@ class BenchmarkScorer(Scorer):
             return await self._run(model, endpoint, context)
 
     def _tasks(self) -> list[str]:
-        return [one.task for one in self._benchmarks()] or [self.set]
+        return [benchmark.task for benchmark in self._benchmarks()] or [self.set]
 
     def _benchmarks(self) -> list[Benchmark]:
-        return [one for one in TASK_SETS.get(self.set, ()) if not self.tasks or one.task in self.tasks]
+        return [
+            benchmark for benchmark in TASK_SETS.get(self.set, ()) if not self.tasks or benchmark.task in self.tasks
+        ]
 
     async def _run(self, model: "EvaluatedModel", endpoint: Endpoint, context: ScoringContext) -> list[Score]:
         """Scores by the programs of the set's benchmarks."""
@@ -128,7 +133,7 @@ class BenchmarkScorer(Scorer):
         source = local_path(fill(self.source, f"{_FIELD}.source")) if self.source else None
         key = f"{model.name} {model.revision} {model.step} {model.decoding} {endpoint.model} {self.version}"
         by_lmms, by_vlmeval = (
-            {one.task: one.metric for one in chosen if one.harness is program}
+            {benchmark.task: benchmark.metric for benchmark in chosen if benchmark.harness is program}
             for program in (lmms_eval.LMMS_EVAL, vlmeval.VLMEVAL)
         )
         options: dict[str, Any] = {
@@ -142,13 +147,13 @@ class BenchmarkScorer(Scorer):
         results = await lmms_eval.run_tasks(by_lmms, **options, include=source)
         results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=self.max_new_tokens)
         scores: list[Score] = []
-        for one in chosen:
-            result = results[one.task]
+        for benchmark in chosen:
+            result = results[benchmark.task]
             if not result.samples:
-                scores.append(Score(sample_id=f"{one.task}/all", value=result.value, evidence=_WHOLE))
+                scores.append(Score(sample_id=f"{benchmark.task}/all", value=result.value, evidence=_WHOLE))
             for sample, value in result.samples.items():
                 reason = None if value is not None else "the endpoint did not answer"
-                scores.append(Score(sample_id=f"{one.task}/{sample}", value=value, reason=reason))
+                scores.append(Score(sample_id=f"{benchmark.task}/{sample}", value=value, reason=reason))
         return scores
 
     async def _ask(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
@@ -157,7 +162,7 @@ class BenchmarkScorer(Scorer):
 
         async def answer(sample: Sample) -> list[Score]:
             image = [image_part(sample.image)] if sample.image else []
-            messages = [{"role": "user", "content": [*image, text_part(sample.prompt)]}]
+            messages = [user_message([*image, text_part(sample.prompt)])]
             try:
                 reply = await client.chat(messages, seed=context.seed)
                 right = float(check_by_rules(sample, reply.value))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from rubricworks.data.question_text import option_lines
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, TextPart, conversation, fence, image_part, text_part
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS
 
 EXAM_PROMPT_VERSION = "exam-1"
@@ -162,12 +162,12 @@ class FactChecks(_Answer):
     checks: tuple[FactCheck, ...]
 
 
-def exam_writer_messages(image: bytes) -> list[dict[str, Any]]:
+def exam_writer_messages(image: bytes) -> list[Message]:
     """Messages that ask for an exam about an image; the answer is an `Exam`."""
     return _messages(EXAM_WRITER_SYSTEM, text_part("Write the exam about this image."), image)
 
 
-def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> list[dict[str, Any]]:
+def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> list[Message]:
     """Messages that ask for one answer, without the image; the answer is a letter, in plain text."""
     text = "\n\n".join(
         [fence("caption", caption), fence("question", question), fence("options", option_lines(options))]
@@ -175,18 +175,18 @@ def exam_taker_messages(caption: str, question: str, options: Sequence[str]) -> 
     return _messages(EXAM_TAKER_SYSTEM, text_part(text))
 
 
-def decompose_messages(caption: str) -> list[dict[str, Any]]:
+def decompose_messages(caption: str) -> list[Message]:
     """Messages that ask for a caption's facts, without the image; the answer is `Facts`."""
     return _messages(DECOMPOSE_SYSTEM, text_part(fence("caption", caption)))
 
 
-def match_messages(facts: Sequence[str], reference_facts: Sequence[str]) -> list[dict[str, Any]]:
+def match_messages(facts: Sequence[str], reference_facts: Sequence[str]) -> list[Message]:
     """Messages that ask to match a caption's facts with the reference's; the answer is `FactMatches`."""
     text = f"{fence('facts', _numbered(facts))}\n\n{fence('reference_facts', _numbered(reference_facts))}"
     return _messages(MATCH_SYSTEM, text_part(text))
 
 
-def verify_messages(image: bytes, facts: Sequence[str]) -> list[dict[str, Any]]:
+def verify_messages(image: bytes, facts: Sequence[str]) -> list[Message]:
     """Messages that ask to check facts against the image; the answer is `FactChecks`."""
     return _messages(VERIFY_SYSTEM, text_part(fence("facts", _numbered(facts))), image)
 
@@ -195,6 +195,6 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
 
 
-def _messages(system: str, text: dict[str, object], image: bytes | None = None) -> list[dict[str, Any]]:
-    content = [text] if image is None else [image_part(image), text]
-    return [{"role": "system", "content": system}, {"role": "user", "content": content}]
+def _messages(system: str, text: TextPart, image: bytes | None = None) -> list[Message]:
+    content: list[Part] = [text] if image is None else [image_part(image), text]
+    return conversation(system, content)

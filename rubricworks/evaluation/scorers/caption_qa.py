@@ -174,7 +174,7 @@ class ExamTaker:
         Raises:
             ChatError: a question got no usable answer.
         """
-        calls = (self._answer(sample_id, caption, number, one) for number, one in enumerate(exam.questions))
+        calls = (self._answer(sample_id, caption, number, question) for number, question in enumerate(exam.questions))
         return ExamResult(answers=tuple(await gather_all(*calls)))
 
     async def _answer(self, sample_id: str, caption: str, number: int, question: StoredQuestion) -> ExamAnswer:

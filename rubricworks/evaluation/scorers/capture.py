@@ -34,7 +34,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.messages import fence, text_part
+from rubricworks.llm.messages import conversation, fence, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, PlannedCalls
 from rubricworks.metrics import capture_score, synonym_score
 
@@ -155,8 +155,11 @@ class ParsedCaption(_Line):
         for row in self.attributes:
             if (name := _normal(row.object)) in objects:
                 attributes[name] = list(dict.fromkeys([*attributes.get(name, ()), *map(_normal, row.attributes)]))
-        relations = [(_normal(one.subject), _normal(one.relation), _normal(one.object)) for one in self.relations]
-        listed = [one for one in relations if one[0] in objects and one[2] in objects]
+        relations = [
+            (_normal(relation.subject), _normal(relation.relation), _normal(relation.object))
+            for relation in self.relations
+        ]
+        listed = [relation for relation in relations if relation[0] in objects and relation[2] in objects]
         return objects, attributes, list(dict.fromkeys(listed))
 
 
@@ -166,10 +169,7 @@ async def parse_graph(client: ChatClient, caption: str) -> Graph:
     Raises:
         ChatError: the model failed.
     """
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": [text_part(fence("caption", caption))]},
-    ]
+    messages = conversation(_SYSTEM, [text_part(fence("caption", caption))])
     return (await client.chat(messages, ParsedCaption)).value.graph()
 
 

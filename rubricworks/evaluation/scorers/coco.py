@@ -65,7 +65,7 @@ class CocoScorer(Scorer):
         async def score(items: Sequence[Item]) -> list[Score]:
             references = {item.sample.sample_id: _references(item) for item in items}
             usable = [item for item in items if references[item.sample.sample_id]]
-            missing = [one for item in items for one in self._missing(item, "no reference") if item not in usable]
+            missing = [score for item in items for score in self._missing(item, "no reference") if item not in usable]
             if not usable:
                 return missing
             results = caption_and_corpus_scores(
@@ -74,9 +74,11 @@ class CocoScorer(Scorer):
                 ptb=self.ptb,
             )
             scores = [
-                one
+                score
                 for item in usable
-                for one in self._scores(item, [results.captions[item.sample.sample_id][key] for key in _PARTS.values()])
+                for score in self._scores(
+                    item, [results.captions[item.sample.sample_id][key] for key in _PARTS.values()]
+                )
             ]
             corpus = [Score(sample_id=None, part=part, value=results.corpus[key]) for part, key in _CORPUS.items()]
             return [*scores, *missing, *corpus]

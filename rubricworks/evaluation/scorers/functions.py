@@ -60,7 +60,7 @@ class FunctionScorer(Scorer):
                     context.on_failure(
                         FailedCall(item.sample.sample_id, item.response, self.name, (self.name,), failure)
                     )
-                return [one for item in items for one in self._missing(item, ErrorClass.RAISED.value)]
+                return [score for item in items for score in self._missing(item, ErrorClass.RAISED.value)]
             return self._check(scores, items)
 
         return score
@@ -72,9 +72,13 @@ class FunctionScorer(Scorer):
             UserError: the function returned something else than scores of these samples.
         """
         if not isinstance(scores, Sequence) or not all(isinstance(score, Score) for score in scores):
-            found = next((one for one in scores if not isinstance(one, Score)), scores) if _is_list(scores) else scores
+            wrong = (
+                next((score for score in scores if not isinstance(score, Score)), scores)
+                if _is_list(scores)
+                else scores
+            )
             raise UserError(
-                f"scorer {self.function} returned {type(found).__name__}; return a list of "
+                f"scorer {self.function} returned {type(wrong).__name__}; return a list of "
                 "rubricworks.evaluation.Score(sample_id=…, value=…)"
             )
         known = {item.sample.sample_id for item in items}

@@ -185,7 +185,7 @@ class Scorer(BaseModel, ABC):
 
         async def score_batch(items: Sequence[Item]) -> list[Score]:
             results = await context.gather(self._guarded(context, item, score) for item in items)
-            return [one for scores in results for one in scores]
+            return [score for scores in results for score in scores]
 
         return score_batch
 

@@ -66,7 +66,7 @@ def read_task(folder: Path, task: str, metric: str) -> TaskResult | None:
 def _leaves(results: dict[str, Any], task: str) -> list[str]:
     """Tasks of a group, or the task itself; none if the results are not of it."""
     subtasks = results.get("group_subtasks", {}).get(task) or []
-    leaves = [leaf for one in subtasks for leaf in _leaves(results, one)]
+    leaves = [leaf for subtask in subtasks for leaf in _leaves(results, subtask)]
     return leaves or ([task] if task in results.get("configs", {}) else [])
 
 
@@ -85,8 +85,8 @@ def _reported(
         figures = {part: _figure(results["results"].get(part, {}), metric) for part in parts}
         known = {part: value for part, value in figures.items() if value is not None}
         if len(known) < len(parts) or not known:
-            found = sorted({key.partition(",")[0] for key in results["results"].get(parts[0], {}) if "," in key})
-            raise UserError(f"{path}: {task} has no metric {metric!r}; it has {', '.join(found) or 'none'}")
+            metrics = sorted({key.partition(",")[0] for key in results["results"].get(parts[0], {}) if "," in key})
+            raise UserError(f"{path}: {task} has no metric {metric!r}; it has {', '.join(metrics) or 'none'}")
         figure = sum(value * counts[part] for part, value in known.items()) / sum(counts.values())
     return figure / 100 if figure > 1 else figure
 

@@ -60,7 +60,7 @@ def judge_errors(
     rates = _rates(people, judge, labelled, others)
     weight_of = {item: weights.get((item.sample_id, item.criterion)) for item in judge.credits} if weights else {}
     by_weight = []
-    for weight in sorted({one for one in weight_of.values() if one is not None}, reverse=True):
+    for weight in sorted({weight for weight in weight_of.values() if weight is not None}, reverse=True):
         mine = [[item for item in items if weight_of[item] == weight] for items in (labelled, others)]
         if mine[0]:
             of_weight = _rates(people, judge, *mine)

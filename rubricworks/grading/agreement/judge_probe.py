@@ -134,7 +134,7 @@ async def probe_judge(
         unjudged=sum(credit is None for cards in gradings for credit in _credits(cards)),
         repeats=repeats,
         temperature=endpoint.temperature,
-        flips=flip_rate([[one for one in several if one is not None] for several in draws], clusters),
+        flips=flip_rate([[credit for credit in several if credit is not None] for several in draws], clusters),
         order_changes=_changes(first, backwards, clusters),
         call_changes=_changes(first, apart, clusters),
         per_response=ResponsePrice.of(judge.totals, len(rows)),
@@ -149,5 +149,5 @@ def _credits(cards: Sequence[Scorecard]) -> list[float | None]:
 def _changes(first: Sequence[Scorecard], second: Sequence[Scorecard], clusters: Sequence[Hashable]) -> Interval | None:
     """Share of the verdicts of both gradings that differ."""
     pairs = zip(_credits(first), _credits(second), strict=True)
-    changes = [None if one is None or other is None else float(one != other) for one, other in pairs]
-    return share_interval(changes, clusters=clusters) if any(one is not None for one in changes) else None
+    changes = [None if credit is None or other is None else float(credit != other) for credit, other in pairs]
+    return share_interval(changes, clusters=clusters) if any(change is not None for change in changes) else None

@@ -73,7 +73,10 @@ def report_agreement(
     raters = [majority(list(people)), *judges] if people else list(judges)
     pairs = list(itertools.combinations(raters, 2))
     comparisons = [compare(first, second, min_count=min_count) for first, second in pairs]
-    notes = ["" if one.in_common else explain_no_overlap(*pair) for one, pair in zip(comparisons, pairs, strict=True)]
+    notes = [
+        "" if comparison.in_common else explain_no_overlap(*pair)
+        for comparison, pair in zip(comparisons, pairs, strict=True)
+    ]
     if all(notes) and notes:
         raise UserError(notes[0])
     several = [list(group) for group, least in ((people, 2), (judges, 3)) if len(group) >= least]
@@ -82,9 +85,11 @@ def report_agreement(
         empty_labels=empty_labels,
         groups=tuple(group_agreement(group) for group in several),
         comparisons=tuple(comparisons),
-        errors=tuple(filter(None, (judge_errors(raters[0], one, weights) for one in judges))) if people else (),
+        errors=tuple(filter(None, (judge_errors(raters[0], judge, weights) for judge in judges))) if people else (),
         identities=tuple(
-            JudgeIdentity(rater=one.name, judge=one.judge, entries=one.identities) for one in judges if one.identities
+            JudgeIdentity(rater=judge.name, judge=judge.judge, entries=judge.identities)
+            for judge in judges
+            if judge.identities
         ),
     )
     return report, notes

@@ -7,9 +7,9 @@ same for every caption; image and captions follow it, and captions are fenced. A
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
 
 Pointability = Literal["strict", "evidence", "off"]
 """Second condition of an assertion, in addition to being true of the image:
@@ -203,31 +203,26 @@ VERIFY_SYSTEM: dict[Pointability, str] = {name: _verification(name) for name in 
 
 def assertion_messages(
     image: bytes, caption: str, reference: str, pointability: Pointability = "strict"
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages for grading in one call; the answer is `rubrics.CaptionAssertions`."""
-    content = [image_part(image), text_part(_captions(caption, reference))]
-    return [{"role": "system", "content": ASSERTION_SYSTEM[pointability]}, {"role": "user", "content": content}]
+    content: list[Part] = [image_part(image), text_part(_captions(caption, reference))]
+    return conversation(ASSERTION_SYSTEM[pointability], content)
 
 
-def decompose_messages(caption: str, reference: str) -> list[dict[str, Any]]:
+def decompose_messages(caption: str, reference: str) -> list[Message]:
     """Messages for everything but `is_verified`, without the image; the answer is `answers.Decomposition`."""
-    return [
-        {"role": "system", "content": DECOMPOSE_SYSTEM},
-        {"role": "user", "content": _captions(caption, reference)},
-    ]
+    return conversation(DECOMPOSE_SYSTEM, _captions(caption, reference))
 
 
-def verify_messages(
-    image: bytes, assertions: Sequence[str], pointability: Pointability = "strict"
-) -> list[dict[str, Any]]:
+def verify_messages(image: bytes, assertions: Sequence[str], pointability: Pointability = "strict") -> list[Message]:
     """Messages for `is_verified` of each assertion, numbered from 1; the answer is `answers.Verification`."""
     entries = [{"id": number, "text": text} for number, text in enumerate(assertions, start=1)]
     # JSON escapes parse to the same text, and no assertion can close the fence or write a control token.
     text = json.dumps(entries, ensure_ascii=False)
     for sign in "<\u2039\ufe64\uff1c":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    content = [image_part(image), text_part(f"<assertions>\n{text}\n</assertions>")]
-    return [{"role": "system", "content": VERIFY_SYSTEM[pointability]}, {"role": "user", "content": content}]
+    content: list[Part] = [image_part(image), text_part(f"<assertions>\n{text}\n</assertions>")]
+    return conversation(VERIFY_SYSTEM[pointability], content)
 
 
 def _captions(caption: str, reference: str) -> str:

@@ -6,10 +6,10 @@ credits are an option beside the paper's: a number from 0 to 1 for each criterio
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from rubricworks.grading.prompts import ContinuousJudgment, Judgment, criteria_text
-from rubricworks.llm.messages import fence, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, text_part
 from rubricworks.rubrics import Criterion
 
 IMAGE_JUDGE_PROMPT_VERSION = "image-judge-1"
@@ -64,13 +64,13 @@ _SYSTEMS: dict[Credits, str] = {"binary": IMAGE_JUDGE_SYSTEM, "continuous": CONT
 
 
 def image_judge_messages(
-    image: dict[str, Any],
+    image: Part,
     criteria: Sequence[Criterion],
     *,
     prompt: str,
-    prompt_images: Sequence[dict[str, Any]] = (),
+    prompt_images: Sequence[Part] = (),
     credits: Credits = "binary",
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages to the judge for one image.
 
     Args:
@@ -82,8 +82,8 @@ def image_judge_messages(
     blocks = [f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>"]
     if prompt:
         blocks.append(fence("prompt", prompt))
-    content = [text_part("\n\n".join(blocks))]
+    content: list[Part] = [text_part("\n\n".join(blocks))]
     if prompt_images:
         content += [text_part(_INPUT), *prompt_images]
     content += [text_part(_RESPONSE), image]
-    return [{"role": "system", "content": _SYSTEMS[credits]}, {"role": "user", "content": content}]
+    return conversation(_SYSTEMS[credits], content)

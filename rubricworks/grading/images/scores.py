@@ -6,14 +6,14 @@ is, and a scorer that is no chat model (CLIPScore, HPSv2, an aesthetic predictor
 (`examples/clip_score_server.py`). The scale is the scorer's own. A failed call is an error, never a number.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from rubricworks.errors import UserError
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part
-from rubricworks.llm.messages import fence, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, text_part
 from rubricworks.rubrics import ErrorClass, Response
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class ImageScore(BaseModel):
     score: Annotated[StrictFloat, Field(ge=-1e6, le=1e6)] | Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)]
 
 
-def image_score_messages(prompt: str, image: bytes) -> list[dict[str, Any]]:
+def image_score_messages(prompt: str, image: bytes) -> list[Message]:
     """Messages that ask for the score of one image."""
-    content = [text_part(fence("prompt", prompt)), image_part(image)]
-    return [{"role": "system", "content": IMAGE_SCORE_SYSTEM}, {"role": "user", "content": content}]
+    content: list[Part] = [text_part(fence("prompt", prompt)), image_part(image)]
+    return conversation(IMAGE_SCORE_SYSTEM, content)
 
 
 async def score_image(client: ChatClient, sample: "Sample", response: Response) -> float:

@@ -28,8 +28,8 @@ def quoted_texts(criterion: Criterion) -> tuple[str, ...]:
     text = criterion.criterion
     if criterion.key != TEXT_KEY or _NEGATION.search(_QUOTED.sub("", text)):
         return ()
-    found = (next(group for group in match.groups() if group is not None).strip() for match in _QUOTED.finditer(text))
-    return tuple(one for one in found if any(letter.isalnum() for letter in one))
+    quotes = (next(group for group in match.groups() if group is not None).strip() for match in _QUOTED.finditer(text))
+    return tuple(quote for quote in quotes if any(letter.isalnum() for letter in quote))
 
 
 def text_verdict(criterion: Criterion, regions: Sequence[TextRegion], credits: Credits = "binary") -> Verdict:
@@ -39,7 +39,7 @@ def text_verdict(criterion: Criterion, regions: Sequence[TextRegion], credits: C
     form of Chinese characters are set aside; continuous credit is the likeness of the worst text.
     """
     likeness = [(best_match(text, regions), text) for text in quoted_texts(criterion)]
-    (similarity, closest), text = min(likeness, key=lambda one: one[0][0])
+    (similarity, closest), text = min(likeness, key=lambda pair: pair[0][0])
     credit = similarity if credits == "continuous" else float(similarity == 1)
     shown = " / ".join(region.text for region in regions)
     reasoning = f"The reader finds no text, and {text!r} is asked for."

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part
-from rubricworks.llm.messages import text_part
+from rubricworks.llm.messages import Part, conversation, text_part
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.verifiers import text_verify
 
@@ -169,20 +169,17 @@ class ModelReader:
         if (known := self._memory.get(response)) is not None:
             return known
         assert response.image is not None
-        content = [text_part("Transcribe the text in this image."), image_part(response.image)]
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": TEXT_READER_SYSTEM},
-            {"role": "user", "content": content},
-        ]
+        content: list[Part] = [text_part("Transcribe the text in this image."), image_part(response.image)]
+        messages = conversation(TEXT_READER_SYSTEM, content)
         self.client.note_prompt(TEXT_READER_PROMPT_VERSION)
         reply = await self.client.chat(messages, _ReadTexts)
         width, height = _size(response.image)
         return self._memory.add(
             response,
             [
-                _region((one.box[:2], one.box[2:]), one.text, width, height)
-                for one in reply.value.texts
-                if one.text.strip()
+                _region((text.box[:2], text.box[2:]), text.text, width, height)
+                for text in reply.value.texts
+                if text.text.strip()
             ],
         )
 
@@ -206,14 +203,14 @@ def open_text_reader(
 def in_reading_order(regions: Sequence[TextRegion]) -> tuple[TextRegion, ...]:
     """Regions line by line: two are on one line if the centre of one lies within the height of the other."""
     lines: list[list[TextRegion]] = []
-    for region in sorted(regions, key=lambda one: (one.box[1] + one.box[3], one.box[0])):
+    for region in sorted(regions, key=lambda region: (region.box[1] + region.box[3], region.box[0])):
         middle = (region.box[1] + region.box[3]) / 2
         line = next((line for line in lines if line[0].box[1] <= middle < line[0].box[3]), None)
         if line is None:
             lines.append([region])
         else:
             line.append(region)
-    return tuple(region for line in lines for region in sorted(line, key=lambda one: one.box[0]))
+    return tuple(region for line in lines for region in sorted(line, key=lambda region: region.box[0]))
 
 
 def covered_share(image: bytes, regions: Sequence[TextRegion]) -> float:

@@ -11,7 +11,7 @@ from rubricworks.policy.rewards.rubric import RubricReward
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import CaptionEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.write_exams import Config as ExamConfig
@@ -31,7 +31,7 @@ class BalcaprlRecipe(Recipe):
     rubrics: RubricsConfig = RubricsConfig()
     """Rubrics for the peer with RubiCap's reward; `null` writes none."""
     policy: CaptionPolicy
-    evaluation: ScoreConfig
+    evaluation: CaptionEvaluation
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 

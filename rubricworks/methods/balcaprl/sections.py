@@ -212,7 +212,13 @@ def _caption_scores(run: RunFolder) -> CaptionScoresReward | None:
     return policy.reward if policy and isinstance(policy.reward, CaptionScoresReward) else None
 
 
+_DEFAULT_GATE = LengthGate(type="gate")
+
+
 def _length_gate(run: RunFolder) -> tuple[float, float] | None:
+    """Bounds of the length gate; those of the default for a run without a recipe."""
+    if recorded_policy(run.recipe) is None:
+        return _DEFAULT_GATE.lower, _DEFAULT_GATE.upper
     reward = _caption_scores(run)
     length = reward.length if reward else None
     return (length.lower, length.upper) if isinstance(length, LengthGate) else None

@@ -9,7 +9,7 @@ from rubricworks.methods.evaluate.stages.evaluation_report import Config as Repo
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as DataConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import AnyEvaluation
 
 
 class EvaluateRecipe(Recipe):
@@ -17,7 +17,7 @@ class EvaluateRecipe(Recipe):
 
     pipeline: Literal["evaluate"]
     data: DataConfig
-    evaluation: ScoreConfig
+    evaluation: AnyEvaluation
     report: ReportConfig = ReportConfig()
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from rubricworks.methods.recaption_pretrain.stages.tune_vlm import Config as Tun
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import AnswerEvaluation
 from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.recaption import Config as RecaptionConfig
 
@@ -29,7 +29,7 @@ class RecaptionPretrainRecipe(Recipe):
     """Captioner of the baseline arm, whose other settings are those of `pretraining`."""
     tuning: TuneConfig
     benchmarks: BenchmarkConfig
-    evaluation: ScoreConfig
+    evaluation: AnswerEvaluation
     report: ReportConfig = ReportConfig()
 
     @model_validator(mode="after")

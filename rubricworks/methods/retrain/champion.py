@@ -192,8 +192,7 @@ def changed_stages(recipe: StagedRecipe, changes: Mapping[str, Any]) -> dict[str
 
 def parse_config(stage: str, stages: Mapping[str, Any]) -> StageConfig:
     """Validate the configuration of one stage."""
-    config: StageConfig = STAGES[stage].load_config().model_validate(stages[stage])
-    return config
+    return STAGES[stage].parse_config(canonical_json(stages[stage]))
 
 
 def check_endpoints(recipe: StagedRecipe) -> None:

@@ -107,7 +107,7 @@ def _read(path: Path, kind: type[_Value]) -> _Value:
 
 def _groups(run: Path) -> Iterator[Group]:
     recipe = cast(Rlr3Recipe, read_settings(run, "rlr3"))
-    size = recipe.policy.group_size
+    size = recipe.policy.algorithm.rollouts.group_size
     rubrics = {
         row["sample_id"]: Rubric.model_validate_json(row["rubric"])
         for row in read_rows(run / _RUBRICS, columns=["sample_id", "rubric"])

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
-from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
 from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
@@ -23,21 +23,21 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.packages import require_installed
 from rubricworks.runtime.preflight_checks import Check, run_check
 from rubricworks.stages.data.prepare_questions import Config as PrepareConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import AnswerEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
 
 
-class EvaluationSection(ScoreConfig):
+class EvaluationSection(AnswerEvaluation):
     """The stage `score` with both arms' milestones, by the answers to the held-out questions."""
 
-    scorers: Scorers = Scorers(answers=AnswerScorer())
+    scorers: AnswerScorers = AnswerScorers(answers=AnswerScorer())
     max_new_tokens: int = Field(default=6144, ge=1)
     policy: Literal["rlr3"] = "rlr3"
     peer: Literal["rlvr"] = "rlvr"
-    milestones: Literal[True] = True
+    select_by: str = "answers_right"
 
 
 class Rlr3Recipe(Recipe):

@@ -10,7 +10,7 @@ from rubricworks.policy.rewards.rubric import RubricReward
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import CaptionEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.caption_committee import Config as CommitteeConfig
@@ -32,7 +32,7 @@ class RubicapRecipe(Recipe):
     student: StudentConfig = StudentConfig()
     rubric: SynthesisConfig
     policy: CaptionPolicy
-    evaluation: ScoreConfig
+    evaluation: CaptionEvaluation
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 

@@ -1,16 +1,14 @@
 """Recipe of the RubricRL pipeline."""
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from rubricworks.llm import Endpoint
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
 from rubricworks.policy.policy import ImagePolicy
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
-from rubricworks.stages.evaluation.score import Config as ScoreConfig
+from rubricworks.stages.evaluation.score_config import ImageEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 
@@ -28,7 +26,7 @@ class RubricrlRecipe(Recipe):
     rubric: RubricConfig
     warm_up: WarmUpConfig
     policy: ImagePolicy
-    evaluation: ScoreConfig
+    evaluation: ImageEvaluation
     promotion: PromoteConfig = PromoteConfig()
     report: ReportConfig = ReportConfig()
 
@@ -43,12 +41,6 @@ class RubricrlRecipe(Recipe):
             "promote": self.promotion,
             "rubricrl_report": self.report,
         }
-
-    def image_endpoints(self) -> Iterator[Endpoint]:
-        """Endpoints whose models are shown images: the judge of responses by rubric too, since they are images here."""
-        yield from super().image_endpoints()
-        if self.evaluation.scorers.rubric:
-            yield self.evaluation.scorers.rubric.judge
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0

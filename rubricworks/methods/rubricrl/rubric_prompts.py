@@ -7,11 +7,11 @@ can drop what the prompt does not ask for. The third prompt, which scores an ima
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.llm.messages import fence
+from rubricworks.llm.messages import Message, conversation, fence
 
 PROMPT_RUBRIC_VERSION = "prompt-rubric-1"
 """Version of the texts below, recorded in tables; change it with every change of a text."""
@@ -81,16 +81,16 @@ class Selection(BaseModel):
     selected: tuple[Annotated[int, Field(ge=1, le=_MAX_CANDIDATES)], ...] = Field(min_length=1)
 
 
-def candidate_messages(prompt: str, keys: Mapping[str, str], count: int) -> list[dict[str, Any]]:
+def candidate_messages(prompt: str, keys: Mapping[str, str], count: int) -> list[Message]:
     """Messages for one query of candidates, with the keys in the order given."""
     aspects = "\n".join(f"- {key}: {covers}" for key, covers in keys.items())
     text = f"Aspects:\n{aspects}\n\nWrite {count} criteria.\n\n{fence('prompt', prompt)}"
-    return [{"role": "system", "content": CANDIDATES_SYSTEM}, {"role": "user", "content": text}]
+    return conversation(CANDIDATES_SYSTEM, text)
 
 
 def selection_messages(
     prompt: str, candidates: Sequence[tuple[str, str]], count: int, required: Sequence[str] = ()
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Messages for the selection.
 
     Args:
@@ -104,4 +104,4 @@ def selection_messages(
     if required:
         lines.append(f"Choose at least one of each of these keys: {', '.join(required)}.")
     text = f"<candidates>\n{listed}\n</candidates>\n\n{' '.join(lines)}\n\n{fence('prompt', prompt)}"
-    return [{"role": "system", "content": SELECTION_SYSTEM}, {"role": "user", "content": text}]
+    return conversation(SELECTION_SYSTEM, text)

@@ -79,7 +79,7 @@ class Config(StageConfig):
         """The source for the checks before a run; None if it is empty."""
         if not self.source:
             return None
-        more = tuple(DataSource(kind="questions", source=one.source, columns=one.columns) for one in self.more)
+        more = tuple(DataSource(kind="questions", source=source.source, columns=source.columns) for source in self.more)
         return DataSource(kind="questions", source=self.source, columns=self.columns, more=more)
 
 
@@ -145,7 +145,7 @@ def run(config: Config, job: Job) -> None:
 def config_corpora(config: Config) -> list[Corpus]:
     """Corpora of a configuration, the first one first."""
     first = QuestionSource.model_construct(source=config.source, name=config.name, columns=config.columns)
-    return [Corpus(number, one, local_source(one.source)) for number, one in enumerate((first, *config.more))]
+    return [Corpus(number, source, local_source(source.source)) for number, source in enumerate((first, *config.more))]
 
 
 def survey_corpora(corpora: Sequence[Corpus], pictures: PictureDigests) -> list[Survey]:

@@ -20,12 +20,12 @@ from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.prompt_rewriting import rewrite_prompt
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.llm.answers import split_thought
+from rubricworks.llm.messages import user_message
 from rubricworks.rubrics import Response
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
+from rubricworks.stages.evaluation.score_config import Evaluation, ImageEvaluation, TextEvaluation
 from rubricworks.storage import write_atomic
-from rubricworks.training.config import EngineOptions
-from rubricworks.training.generators.config import ImageSampling
 
 if TYPE_CHECKING:
     from rubricworks.training.engine import Engine
@@ -48,34 +48,17 @@ class Batch(NamedTuple):
     """Visual questions about the same pictures, which are answered and not scored as responses."""
 
 
-class Generation(NamedTuple):
-    """Limits of generated responses."""
-
-    max_new_tokens: int
-    temperature: float
-    """Of the sampled decoding."""
-    batch_size: int
-    seed: int
-    guidance: float = 1.0
-    """Classifier-free guidance of image generators; 1 is none."""
-    engine: EngineOptions = EngineOptions()
-    sampling: ImageSampling = ImageSampling()
-    rewriter: Endpoint | None = None
-    """Writes prompts out before images are generated for them."""
-    """Of flow-matching image generators."""
-
-
 class _Given(NamedTuple):
     response: Response
     tokens: int | None
 
 
 def write_responses(
-    job: Job, batches: Callable[[], Iterator[Batch]], total: int, generation: Generation, **made_by: Any
+    config: Evaluation, job: Job, batches: Callable[[], Iterator[Batch]], total: int, **made_by: Any
 ) -> None:
     """Write the table `responses`, one shard per batch, with dead letters in `responses/dead_letters`."""
     out = job.out / RESPONSES
-    asyncio.run(_write(job, out, batches(), total, _Responder(job, generation), {**job.made_by, **made_by}))
+    asyncio.run(_write(job, out, batches(), total, _Responder(config, job), {**job.made_by, **made_by}))
 
 
 async def _write(
@@ -121,8 +104,8 @@ def _row(sample: Sample, model: EvaluatedModel, given: _Given) -> Row:
 class _Responder:
     """Responses of models of every kind."""
 
-    def __init__(self, job: Job, generation: Generation) -> None:
-        self.job, self.generation = job, generation
+    def __init__(self, config: Evaluation, job: Job) -> None:
+        self.config, self.job = config, job
         self._stack = AsyncExitStack()
         self._loaded: dict[str, Engine] = {}
         self._generators: dict[str, ImageGenerator] = {}
@@ -154,19 +137,19 @@ class _Responder:
     async def _respond_here(
         self, folder: str, model: EvaluatedModel, samples: list[Sample]
     ) -> list[_Given | ChatError | None]:
-        if self.generation.rewriter is None:
-            return list(self._generate(folder, model, samples))
-        from rubricworks.training.generators.image_generators import is_image_generator
-
-        if not is_image_generator(Path(folder)):
-            raise UserError(f"evaluation.rewriter is for image generators, and {folder} writes text; leave it out")
-        prompts = await self._rewrite(self.generation.rewriter, samples)
+        config = self.config
+        if isinstance(config, TextEvaluation):
+            return list(self._write(config, folder, model, samples))
+        assert isinstance(config, ImageEvaluation)
+        if config.rewriter is None:
+            return list(self._draw(config, folder, model, samples))
+        prompts = await self._rewrite(config.rewriter, samples)
         asked = [
             sample.model_copy(update={"prompt": prompt})
             for sample, prompt in zip(samples, prompts, strict=True)
             if isinstance(prompt, str)
         ]
-        drawn = iter(self._generate(folder, model, asked))
+        drawn = iter(self._draw(config, folder, model, asked))
         return [next(drawn) if isinstance(prompt, str) else prompt for prompt in prompts]
 
     async def _rewrite(self, rewriter: Endpoint, samples: list[Sample]) -> list[str | ChatError]:
@@ -178,7 +161,7 @@ class _Responder:
 
         async def rewrite(prompt: str) -> str | ChatError:
             try:
-                return await rewrite_prompt(client, prompt, seed=self.generation.seed)
+                return await rewrite_prompt(client, prompt, seed=self.config.seed)
             except ChatError as error:
                 return error
 
@@ -188,42 +171,37 @@ class _Responder:
         write_atomic(file, json.dumps(dict(sorted(written.items())), ensure_ascii=False, indent=1).encode())
         return [written.get(sample.prompt) or answers[sample.prompt] for sample in samples]
 
-    def _generate(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
+    def _write(self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
-        from rubricworks.training.generators.image_generators import is_image_generator
 
-        if is_image_generator(Path(folder)):
-            return self._draw(folder, model, samples)
-        generation = self.generation
         if folder not in self._loaded:  # one at a time in memory
             self._unload()
-            self._loaded[folder] = load_engine(folder, generation.engine, batch_size=generation.batch_size)
+            self._loaded[folder] = load_engine(folder, config.engine, batch_size=config.batch_size)
         if not samples:
             return []
         texts = self._loaded[folder](
             [sample.image or None for sample in samples],
             [sample.prompt for sample in samples],
-            max_new_tokens=generation.max_new_tokens,
-            temperature=generation.temperature if model.decoding == "sampled" else 0.0,
-            seed=generation.seed,
+            max_new_tokens=config.max_new_tokens,
+            temperature=config.temperature if model.decoding == "sampled" else 0.0,
+            seed=config.seed,
         )
         return [_Given(Response(split_thought(text).answer), tokens) for text, tokens in texts]
 
-    def _draw(self, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
+    def _draw(self, config: ImageEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         """Images of a generator; their seed depends on the samples, so that a prompt that comes twice differs."""
         from rubricworks.training.generators.image_generators import load_image_generator
         from rubricworks.training.generators.policy import image_responses
 
-        generation = self.generation
         if folder not in self._generators:
-            self._generators = {folder: load_image_generator(Path(folder), generation.sampling)}
+            self._generators = {folder: load_image_generator(Path(folder), config.sampling)}
         first = samples[0].sample_id if samples else ""
         images = self._generators[folder].generate(
             [sample.prompt for sample in samples],
-            temperature=generation.temperature if model.decoding == "sampled" else 0.0,
-            guidance=generation.guidance,
-            seed=int(hashlib.sha256(f"{generation.seed} {first}".encode()).hexdigest()[:12], 16),
-            batch_size=generation.batch_size,
+            temperature=config.temperature if model.decoding == "sampled" else 0.0,
+            guidance=config.guidance,
+            seed=int(hashlib.sha256(f"{config.seed} {first}".encode()).hexdigest()[:12], 16),
+            batch_size=config.batch_size,
         )
         return [_Given(response, None) for response in image_responses(images)]
 
@@ -238,9 +216,7 @@ class _Responder:
         async def ask(sample: Sample) -> _Given | ChatError | None:
             image = [image_part(sample.image)] if sample.image else []
             try:
-                reply = await client.chat(
-                    [{"role": "user", "content": [*image, text_part(sample.prompt)]}], seed=self.generation.seed
-                )
+                reply = await client.chat([user_message([*image, text_part(sample.prompt)])], seed=self.config.seed)
             except ChatError as error:
                 return error
             return _Given(Response(reply.value.strip()), reply.usage.completion_tokens)

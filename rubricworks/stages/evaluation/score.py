@@ -13,30 +13,21 @@ from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.evaluation.scoreboard import SCORES_FILE
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import Job
-from rubricworks.stages.evaluation.responses import RESPONSES, Generation, write_responses
-from rubricworks.stages.evaluation.score_config import Config
+from rubricworks.stages.evaluation.responses import RESPONSES, write_responses
+from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation
 from rubricworks.stages.evaluation.scored_models import link_best, write_cards
 from rubricworks.stages.evaluation.scoring import Scoring
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import stage_run
 
+Config = AnyEvaluation
 _TRACKED_ROWS = 48
 
 
-def run(config: Config, job: Job) -> None:
+def run(config: Evaluation, job: Job) -> None:
     scoring = Scoring(config, job)
     made_by = {"models": [model.model_dump(mode="json", exclude={"source"}) for model in scoring.models]}
-    generation = Generation(
-        config.max_new_tokens,
-        config.temperature,
-        config.batch_size,
-        config.seed,
-        config.guidance,
-        config.engine,
-        config.sampling,
-        config.rewriter,
-    )
-    write_responses(job, scoring.batches, scoring.batch_count, generation, **made_by)
+    write_responses(config, job, scoring.batches, scoring.batch_count, **made_by)
     asyncio.run(scoring.write_scores())
     board = scoring.summarise()
     write_atomic(job.out / SCORES_FILE, canonical_json(board).encode())

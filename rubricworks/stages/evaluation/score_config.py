@@ -1,70 +1,108 @@
-"""Settings of the stage `score`."""
+"""The section `evaluation:` of a recipe, which is the configuration of the stage `score`: one class for each kind of
+responses."""
 
-from collections import Counter
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
-from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.visual_questions import VisualQuestions
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generators.config import ImageSampling
 
+PEER = "peer"
+"""Name of the model that was trained for comparison."""
 
-class Config(StageConfig):
+
+class Evaluation(StageConfig):
+    """Settings of an evaluation of responses of any kind."""
+
     scorers: Scorers
     decodings: tuple[Decoding, ...] = Field(default=("greedy",), min_length=1)
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of the sampled decoding."""
-    max_new_tokens: int = Field(default=1024, ge=1)
     batch_size: int = Field(default=64, ge=1)
-    guidance: float = Field(default=1.0, ge=0)
-    """Classifier-free guidance of image generators; 1 is none."""
-    rewriter: Endpoint | None = None
-    """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
-    sampling: ImageSampling = ImageSampling()
-    """Sampling of flow-matching image generators; their own by default."""
-    engine: EngineOptions = EngineOptions()
-    """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
     splits: tuple[str, ...] | None = ("held_out",)
     """Splits to score; None scores all samples."""
     opponent: str = BASE
     """Model that comparisons and gains are against."""
-    policy: str = POLICY
-    """Name of the trained model, the candidate for promotion."""
-    peer: str = "peer"
-    """Name of the model that was trained for comparison."""
-    milestones: bool = False
-    """Score every milestone that the trainings kept, instead of their ends."""
-    select_by: str = "answers_right"
-    """Figure that chooses the best milestone."""
     models: dict[str, ModelSource] = Field(default={})
     """Further models: directories, endpoints, or files of responses."""
-    questions: VisualQuestions | None = None
-    """Visual questions about the held-out pictures for all models; none by default."""
+
+    def trained_names(self) -> tuple[str, str]:
+        """Names of the peer and of the policy, the candidate for promotion."""
+        return PEER, POLICY
+
+    def versions(self) -> dict[str, str]:
+        """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
+        return {
+            scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
+            for scorer in self.scorers
+        }
+
+
+class TextEvaluation(Evaluation):
+    """Evaluation of models that write."""
+
+    scorers: CaptionScorers | AnswerScorers
+    max_new_tokens: int = Field(default=1024, ge=1)
+    engine: EngineOptions = EngineOptions()
+    """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
+    select_by: str | None = None
+    """Figure that chooses the best of the milestones that the trainings kept; by default their ends are scored."""
 
     @model_validator(mode="after")
-    def _some_scorer(self) -> "Config":
-        if not list(self.scorers):
-            raise ValueError(f"scorers: none is given; name at least one of {', '.join(Scorers.model_fields)}")
-        sets = [one.name for one in self.scorers.benchmarks]
-        if repeated := [name for name, times in Counter(sets).items() if times > 1]:
-            raise ValueError(f"scorers.benchmarks: {repeated[0]} is given twice")
-        if self.select_by in sets[:1]:
+    def _selects_by_another_set(self) -> "TextEvaluation":
+        if self.select_by in [benchmark.name for benchmark in self.scorers.benchmarks[:1]]:
             raise ValueError(
                 f"select_by: {self.select_by} is the set that is reported, and a checkpoint chosen by it looks better "
                 "than it is; give a second set of benchmarks, and choose by that one"
             )
         return self
 
+
+class CaptionEvaluation(TextEvaluation):
+    """Evaluation of captioners."""
+
+    type: Literal["captions"] = "captions"
+    scorers: CaptionScorers
+    questions: VisualQuestions | None = None
+    """Visual questions about the held-out pictures for all models; none by default."""
+
+
+class AnswerEvaluation(TextEvaluation):
+    """Evaluation of models that answer questions."""
+
+    type: Literal["answers"] = "answers"
+    scorers: AnswerScorers
+    policy: str = POLICY
+    """Name of the trained model, the candidate for promotion."""
+    peer: str = PEER
+    """Name of the model that was trained for comparison."""
+
+    def trained_names(self) -> tuple[str, str]:
+        return self.peer, self.policy
+
+
+class ImageEvaluation(Evaluation):
+    """Evaluation of image generators."""
+
+    type: Literal["images"] = "images"
+    scorers: ImageScorers
+    guidance: float = Field(default=1.0, ge=0)
+    """Classifier-free guidance; 1 is none."""
+    rewriter: Endpoint | None = None
+    """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
+    sampling: ImageSampling = ImageSampling()
+    """Sampling of flow-matching generators; their own by default."""
+
     def versions(self) -> dict[str, str]:
-        """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
-        rewriting = {"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {}
-        return {
-            scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
-            for scorer in self.scorers
-        } | rewriting
+        return super().versions() | ({"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {})
+
+
+AnyEvaluation = Annotated[CaptionEvaluation | AnswerEvaluation | ImageEvaluation, Field(discriminator="type")]

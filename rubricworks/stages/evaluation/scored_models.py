@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel, ModelSource
 from rubricworks.evaluation.scoreboard import BASE, Scoreboard
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.stages.evaluation.score_config import Config
+from rubricworks.stages.evaluation.score_config import Evaluation, TextEvaluation
 from rubricworks.storage import link, write_atomic
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.model_card import CARD, card_with_scores
@@ -18,14 +18,15 @@ CARDS = "cards"
 """Folder of the models' cards with their scores."""
 
 
-def scored_models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
+def scored_models(config: Evaluation, job: Job) -> Iterator[EvaluatedModel]:
     """Models in the order of the board: base, peer, policy, then the further ones."""
-    for name, key in ((BASE, "model"), (config.peer, "peer"), (config.policy, "policy")):
+    peer, policy = config.trained_names()
+    for name, key in ((BASE, "model"), (peer, "peer"), (policy, "policy")):
         if key not in job.inputs:
             continue
         revision, folder = job.made_by["inputs"][key], job.inputs[key]
         steps: Mapping[int | None, Path] = {None: model_dir(folder)}
-        if config.milestones and name != BASE:
+        if name != BASE and selecting_figure(config):
             steps = cast(Mapping[int | None, Path], milestone_dirs(folder))
             if not steps:
                 raise UserError(f"{folder} kept no milestones; set policy.algorithm.milestone_every")
@@ -41,6 +42,11 @@ def scored_models(config: Config, job: Job) -> Iterator[EvaluatedModel]:
         for decoding in decodings:
             revision = source.revision or (endpoint.revision if endpoint else "")
             yield EvaluatedModel(name=name, source=source, revision=revision, decoding=decoding)
+
+
+def selecting_figure(config: Evaluation) -> str | None:
+    """Figure that chooses the best milestone; None if no milestones are scored."""
+    return config.select_by if isinstance(config, TextEvaluation) else None
 
 
 def model_label(model: EvaluatedModel) -> str:
@@ -74,7 +80,7 @@ def link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None
     candidate = board.candidate
     if candidate not in board.best:
         return
-    folder = next(one.folder for one in models if (one.name, one.step) == (candidate, board.best[candidate]))
+    folder = next(model.folder for model in models if (model.name, model.step) == (candidate, board.best[candidate]))
     assert folder is not None
     link(model_dir(job.out), folder.resolve())
     training = next(output for output in job.inputs.values() if folder.is_relative_to(output))

@@ -25,8 +25,8 @@ from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.visual_questions import questions_about, samples_by_digest
 from rubricworks.stages.evaluation.responses import RESPONSES, Batch
-from rubricworks.stages.evaluation.score_config import Config
-from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models
+from rubricworks.stages.evaluation.score_config import CaptionEvaluation, Evaluation, TextEvaluation
+from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models, selecting_figure
 from rubricworks.verifiers import CannotVerify
 
 _NEEDS: dict[Need, str] = {
@@ -42,7 +42,7 @@ _LETTER_ORDER = ("sample_id", "purpose", "response", "criterion", "raw")
 class Scoring:
     """Samples, models and scorers of one evaluation."""
 
-    def __init__(self, config: Config, job: Job) -> None:
+    def __init__(self, config: Evaluation, job: Job) -> None:
         self.config, self.job = config, job
         self._images = ResponseImages(job.out / RESPONSES / IMAGES)
         self.rubrics = read_rubrics(job.inputs["rubrics"]) if "rubrics" in job.inputs else {}
@@ -66,12 +66,12 @@ class Scoring:
     def batches(self) -> Iterator[Batch]:
         """Batches of all models, in the same order on every run; one is in memory at a time."""
         for model in self.models:
-            samples = (one for one in self._samples() if one.sample_id in self.sample_ids)
+            samples = (sample for sample in self._samples() if sample.sample_id in self.sample_ids)
             for part in count():
                 if not (chunk := list(islice(samples, self.config.batch_size))):
                     break
-                questions = [one for sample in chunk for one in self.questions.get(sample.sample_id, ())]
-                questions += [one for sample in chunk for one in self._variants(sample).values()]
+                questions = [question for sample in chunk for question in self.questions.get(sample.sample_id, ())]
+                questions += [variant for sample in chunk for variant in self._variants(sample).values()]
                 yield Batch(model, part, chunk, questions)
 
     async def write_scores(self) -> None:
@@ -121,18 +121,23 @@ class Scoring:
         Raises:
             UserError: a scorer judged no response.
         """
-        by_task = [figure_name(one.name, part) for one in self.scorers if one.by_task for part in one.figure_parts()]
+        by_task = [
+            figure_name(scorer.name, part)
+            for scorer in self.scorers
+            if scorer.by_task
+            for part in scorer.figure_parts()
+        ]
         board = summarise_scores(
             read_rows(self.job.out),
             base=self.config.opponent,
-            policy=self.config.policy if "policy" in self.job.inputs else None,
+            policy=self.config.trained_names()[1] if "policy" in self.job.inputs else None,
             tasks=self.tasks,
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
-            unbounded=[figure_name(one.name, part) for one in self.scorers for part in one.unbounded],
+            unbounded=[figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.unbounded],
             skipped=self.skipped,
-            select_by=self.config.select_by if self.config.milestones else None,
+            select_by=selecting_figure(self.config),
             seed=self.config.seed,
         )
         columns = ["scorer", "reason"]
@@ -210,7 +215,7 @@ class Scoring:
 
     def _opponents(self, batch: Batch) -> Mapping[str, Response]:
         """The opponent's responses to a batch's samples, with the same decoding if it has it."""
-        if batch.model.name == self.config.opponent or not any("opponent" in one.needs for one in self.scorers):
+        if batch.model.name == self.config.opponent or not any("opponent" in scorer.needs for scorer in self.scorers):
             return {}
         candidates = [number for number, model in enumerate(self.models) if model.name == self.config.opponent]
         if not candidates:
@@ -249,6 +254,7 @@ class Scoring:
     def _serve(self, folder: str) -> AbstractContextManager[str]:
         from rubricworks.training.model_server import served_model
 
+        assert isinstance(self.config, TextEvaluation), "benchmarks measure models that write"
         return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
@@ -347,7 +353,7 @@ class Scoring:
 
     def _visual_questions(self) -> dict[str, list[Sample]]:
         """Held-out sample → questions about its picture."""
-        if self.config.questions is None:
+        if not isinstance(self.config, CaptionEvaluation) or self.config.questions is None:
             return {}
         questions: dict[str, list[Sample]] = defaultdict(list)
         held_out = samples_by_digest(self.job.inputs["samples"], *(self.config.splits or ("held_out",)))

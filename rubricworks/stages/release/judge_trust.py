@@ -166,7 +166,7 @@ def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
             measured_identity(agreement, name, endpoints, prompts, answers)
         except OtherJudge as error:
             problems.append(str(error))
-    return problems[0] if len(problems) == len(graders) else ""
+    return problems[0] if len(problems) == len(names) else ""
 
 
 def _judge_sentences(run: RunFolder, agreement: AgreementReport | None) -> list[str]:

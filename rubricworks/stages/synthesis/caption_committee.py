@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rubricworks.data.tables import Sample, count_samples, read_samples
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
+from rubricworks.llm.messages import user_message
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -59,7 +60,7 @@ def run(config: Config, job: Job, splits: tuple[str, ...] = SPLITS) -> None:
 async def _caption(client: ChatClient, sample: Sample, prompt: str | None, seed: int, job: Job) -> Row:
     """Return a row of `captions` or of `dead_letters`."""
     image = image_part(sample.require_image("the captioners read it"))
-    request = [{"role": "user", "content": [image, text_part(prompt or sample.prompt)]}]
+    request = [user_message([image, text_part(prompt or sample.prompt)])]
     try:
         reply = await client.chat(request, seed=seed)
     except ChatError as error:

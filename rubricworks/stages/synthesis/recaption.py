@@ -27,6 +27,7 @@ from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part, text_part
 from rubricworks.llm.answers import is_blank, split_thought
+from rubricworks.llm.messages import user_message
 from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
@@ -103,7 +104,11 @@ class Config(StageConfig):
         """Digest of each model directory, which may change in its place."""
         from rubricworks.training.checkpoints import model_digest
 
-        folders = {one.label: Path(fill(one.model, "captioner.model")) for one in self.captioners if one.model}
+        folders = {
+            captioner.label: Path(fill(captioner.model, "captioner.model"))
+            for captioner in self.captioners
+            if captioner.model
+        }
         return {name: model_digest(folder) for name, folder in folders.items() if folder.is_dir()}
 
 
@@ -119,10 +124,14 @@ class _Item(NamedTuple):
 def run(config: Config, job: Job, *, fetcher: "Fetcher | None" = None) -> None:
     """Build the tables `captions` and `rejected`; a test may pass a fetcher for its own server."""
     units = _units(config, job)
-    clients = {one.label: job.client(one.endpoint, "recaption") for one in config.captioners if one.endpoint}
+    clients = {
+        captioner.label: job.client(captioner.endpoint, "recaption")
+        for captioner in config.captioners
+        if captioner.endpoint
+    }
     live = _LiveRate(list(clients.values()))
     captions = _Captions(config, job, clients, live, fetcher)
-    items = [_Item(one, unit, not number) for number, one in enumerate(config.captioners) for unit in units]
+    items = [_Item(captioner, unit, not number) for number, captioner in enumerate(config.captioners) for unit in units]
     try:
         ask_all(
             job,
@@ -249,7 +258,7 @@ class _Captions:
                 self._live.add(rejected=1)
                 return image.model_dump()
             assert isinstance(entry, ImageEntry), "the image of a rejected entry is the rejection"
-            request = [{"role": "user", "content": [image_part(image), text_part(self._prompt(entry))]}]
+            request = [user_message([image_part(image), text_part(self._prompt(entry))])]
             try:
                 reply = await client.chat(request, seed=self._config.seed)
             except ChatError as error:

@@ -110,7 +110,11 @@ def audit_before_training(
         combine=gate.combine,
         subject=subject,
     )
-    audit_by = audit_by_images if any(isinstance(one[0], bytes) for one in responses.values() if one) else audit_rubrics
+    audit_by = (
+        audit_by_images
+        if any(isinstance(response[0], bytes) for response in responses.values() if response)
+        else audit_rubrics
+    )
     progress = job.progress(MAX_CALLS * len(entries), "calls")
 
     async def run() -> RubricAudit:
@@ -170,10 +174,12 @@ def _captions(job: Job, entries: Sequence[RubricEntry]) -> dict[str, list[str]]:
     captions: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for row in read_rows(job.inputs["captions"], columns=["sample_id", "captioner", "caption"]):
         if row["caption"] and (rubric := rubrics.get(row["sample_id"])):
-            right = sum(one.weight for one in rubric.criteria if row["captioner"] in one.reference_teachers)
+            right = sum(
+                criterion.weight for criterion in rubric.criteria if row["captioner"] in criterion.reference_teachers
+            )
             captions[row["sample_id"]].append((-right, row["caption"]))
     # The sort is stable: captions of equal support stay in the committee's order.
     return {
-        name: list(dict.fromkeys(text for _, text in sorted(several, key=lambda one: one[0])))
+        name: list(dict.fromkeys(text for _, text in sorted(several, key=lambda pair: pair[0])))
         for name, several in captions.items()
     }

@@ -115,7 +115,7 @@ def _warn_of_shortfalls(config: Config, job: Job) -> None:
     if not config.guards:
         return
     rubrics = [json.loads(row["rubric"]) for row in read_rows(job.out, columns=["rubric"])]
-    unguarded = sum(all(one.get("reference_teachers") for one in rubric["criteria"]) for rubric in rubrics)
+    unguarded = sum(all(criterion.get("reference_teachers") for criterion in rubric["criteria"]) for rubric in rubrics)
     if unguarded:
         job.figures["without_guards"] = unguarded
         warnings.warn(

@@ -141,9 +141,9 @@ class _Memory:
                 self._late[target if outcome == "target late" else predict] = seconds
             else:
                 self._outcomes[target, predict] = (outcome, seconds)
-            for kept in (self._late, self._outcomes):
-                while len(kept) > _REMEMBERED:
-                    kept.popitem(last=False)
+            for outcomes in (self._late, self._outcomes):
+                while len(outcomes) > _REMEMBERED:
+                    outcomes.popitem(last=False)
 
 
 class _Answer(NamedTuple):

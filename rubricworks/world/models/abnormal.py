@@ -194,7 +194,7 @@ def _wrong_answer(task: AbnormalTask, rng: random.Random) -> str:
         others = [letter for letter in LETTERS[:3] if letter != entry.answer]
     else:
         others = other_answers(query, entry.answer)
-    wrong = [one for one in others if assess(entry, f"\\boxed{{{one}}}").credit == 0]
+    wrong = [answer for answer in others if assess(entry, f"\\boxed{{{answer}}}").credit == 0]
     return rng.choice(wrong or ["none"])
 
 

@@ -160,7 +160,7 @@ def states_content(text: str) -> bool:
     for tokens in _sentences(text):
         elements = list(_elements(tokens))
         if elements:
-            named = [one for one in elements if one.is_named]
+            named = [element for element in elements if element.is_named]
             return bool(named) and _tells([token.lower() for token in tokens[: elements[0].start]])
     words = [token.lower() for tokens in _sentences(text) for token in tokens]
     return not set(words[:4]) & _ASKING and bool(words) and words[0] in _TELLING
@@ -320,10 +320,10 @@ def _object(lowered: Sequence[str], at: int) -> _Element:
         end += 1
     if end < len(lowered) and (lowered[end] in SHAPES or lowered[end] in _NOUNS or lowered[end] == "shape"):
         noun = lowered[end] if lowered[end] in SHAPES else "object"
-        found = None if cell else _place_after(lowered, end + 1)
+        place = None if cell else _place_after(lowered, end + 1)
         phrase = " ".join([*properties, noun])
         return _Element(
-            "object", at, found + 1 if found else end + 1, phrase, cell or (lowered[found] if found else "")
+            "object", at, place + 1 if place else end + 1, phrase, cell or (lowered[place] if place else "")
         )
     if cell:
         return _Element("object", at, at + 1, "", cell)

@@ -110,9 +110,9 @@ def rate(scene: Scene, image_digest: str, caption: str, reference: str | None = 
 
 def _agreement(caption: str, reference: str) -> float:
     """F1 of the objects that a caption states with those of the reference; 1 if neither states any."""
-    one, other = Counter(mentions(caption).objects), Counter(mentions(reference).objects)
-    stated = one.total() + other.total()
-    return 2 * (one & other).total() / stated if stated else 1.0
+    objects, other = Counter(mentions(caption).objects), Counter(mentions(reference).objects)
+    stated = objects.total() + other.total()
+    return 2 * (objects & other).total() / stated if stated else 1.0
 
 
 def _compare(

@@ -33,8 +33,8 @@ def pitfalls_reply(prompt: str) -> str:
         return "I write pitfalls about scenes; this message holds no list of criteria that I can read."
     references = [mentions(text) for text in _REFERENCE.findall(prompt)]
     failures = [mentions(text) for text in _FAILURE.findall(prompt)]
-    found = {title: (rule, weight) for title, rule, weight in _mistakes(references, failures) if title not in titles}
-    worst = sorted(found.items(), key=lambda item: -item[1][1])
+    mistakes = {title: (rule, weight) for title, rule, weight in _mistakes(references, failures) if title not in titles}
+    worst = sorted(mistakes.items(), key=lambda item: -item[1][1])
     most = _MOST.search(prompt)
     pitfalls = [
         {

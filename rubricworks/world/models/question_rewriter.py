@@ -46,7 +46,7 @@ def answers_of(query: Query, scene: Scene) -> set[str | None]:
         return {answer_query(query, scene)}
 
     def like(colour: str | None, shape: str | None) -> list[SceneObject]:
-        return [one for one in scene.objects if (one.colour, one.shape) == (colour, shape)]
+        return [item for item in scene.objects if (item.colour, item.shape) == (colour, shape)]
 
     return {
         answer_query(query, View((subject, other)))

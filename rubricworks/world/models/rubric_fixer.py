@@ -43,13 +43,13 @@ def _edits(criteria: Sequence[Criterion], flags: Sequence[Mapping[str, Any]], pr
             by |= _mended(flag["flag"], flag["id"], criteria, own, responses)
     added: list[Criterion] = []
     if any(flag["id"] == _OF_THE_RUBRIC for flag in flags):
-        ids = {one["criterion"]: one["id"] for one in criteria}
-        mended = {one["criterion"] for several in by.values() for one in several}
-        for one in own:
-            if one["criterion"] in ids:
-                by[ids[one["criterion"]]] = [one]
-            elif one["criterion"] not in mended:
-                added.append(one)
+        ids = {criterion["criterion"]: criterion["id"] for criterion in criteria}
+        mended = {criterion["criterion"] for several in by.values() for criterion in several}
+        for criterion in own:
+            if criterion["criterion"] in ids:
+                by[ids[criterion["criterion"]]] = [criterion]
+            elif criterion["criterion"] not in mended:
+                added.append(criterion)
     if len(by) == len(criteria) and not any(by.values()) and not added:
         added = own
     return {"replace": [{"id": number, "by": several} for number, several in sorted(by.items())], "add": added}
@@ -66,14 +66,20 @@ def _mended(
     flag: str, number: int, criteria: Sequence[Criterion], own: Sequence[Criterion], responses: Sequence[str]
 ) -> dict[int, list[Criterion]]:
     """Id → what takes the criterion's place."""
-    flagged = next(one for one in criteria if one["id"] == number)
+    flagged = next(criterion for criterion in criteria if criterion["id"] == number)
     rule = parse_rule(flagged["evaluation_rule"])
     if flag == "compound" and rule is not None:
-        titles = {one["criterion"] for one in criteria if one is not flagged}
-        same = [one for one in own if parse_rule(one["evaluation_rule"]) == rule and one["criterion"] not in titles]
-        return {number: [{**one, "weight": flagged["weight"]} for one in same[:1]]}
+        titles = {criterion["criterion"] for criterion in criteria if criterion is not flagged}
+        same = [
+            criterion
+            for criterion in own
+            if parse_rule(criterion["evaluation_rule"]) == rule and criterion["criterion"] not in titles
+        ]
+        return {number: [{**criterion, "weight": flagged["weight"]} for criterion in same[:1]]}
     if flag == "contradicts" and rule is not None and _agreed(rule, responses):
-        rivals = [one["id"] for one in criteria if _excludes(rule, parse_rule(one["evaluation_rule"]))]
+        rivals = [
+            criterion["id"] for criterion in criteria if _excludes(rule, parse_rule(criterion["evaluation_rule"]))
+        ]
         return {rival: [] for rival in rivals}
     return {number: []}
 

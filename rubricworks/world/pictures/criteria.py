@@ -33,26 +33,28 @@ def parse_prompt(prompt: str) -> Wish | None:
 
 def candidates_of(wish: Wish) -> list[Candidate]:
     """Every right criterion about a prompt, those of fidelity first."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     subjects = [wish.first, *([wish.second] if wish.second else [])]
     for subject in subjects:
-        found.append(Candidate("object_presence", f"There is at least one {subject.shape}.", subject.shape))
+        candidates.append(Candidate("object_presence", f"There is at least one {subject.shape}.", subject.shape))
         if subject.count > 1:
             count = f"There are exactly {NUMBERS[subject.count]} {PLURAL[subject.shape]}."
         else:
             count = f"There is exactly one {subject.shape}."
-        found.append(Candidate("object_count", count, subject.words))
+        candidates.append(Candidate("object_count", count, subject.words))
         if subject.colour:
-            found.append(Candidate("attribute_accuracy", f"The {subject.shape} is {subject.colour}.", subject.words))
+            candidates.append(
+                Candidate("attribute_accuracy", f"The {subject.shape} is {subject.colour}.", subject.words)
+            )
     if wish.relation and wish.second:
         relation = f"The {wish.first.shape} is {wish.relation} the {wish.second.shape}."
-        found.append(Candidate("spatial_relation", relation, wish.words))
+        candidates.append(Candidate("spatial_relation", relation, wish.words))
     total = sum(subject.count for subject in subjects)
     shapes = "shape" if total == 1 else "shapes"
-    found.append(Candidate("scene_coherence", f"The picture shows exactly {total} {shapes} in all.", ""))
-    found.append(Candidate("realism", SHARP, ""))
-    found.append(Candidate("aesthetics", PLAIN, ""))
-    return found
+    candidates.append(Candidate("scene_coherence", f"The picture shows exactly {total} {shapes} in all.", ""))
+    candidates.append(Candidate("realism", SHARP, ""))
+    candidates.append(Candidate("aesthetics", PLAIN, ""))
+    return candidates
 
 
 class Check(NamedTuple):

@@ -37,7 +37,7 @@ def detect(pixels: NDArray[np.uint8]) -> list[Detection]:
     palette = np.array([BACKGROUND, *(RGB[colour] for colour in COLOURS)], dtype=float)
     distances = np.linalg.norm(pixels[:, :, None, :].astype(float) - palette, axis=3)
     nearest = np.where(distances.min(axis=2) <= _MAX_DISTANCE, distances.argmin(axis=2), 0)
-    found = []
+    detections = []
     for number, colour in enumerate(COLOURS, start=1):
         regions, _ = ndimage.label(nearest == number)
         for index, area in enumerate(ndimage.find_objects(regions), start=1):
@@ -47,15 +47,17 @@ def detect(pixels: NDArray[np.uint8]) -> list[Detection]:
                 if fit >= _MIN_FIT:
                     rows, columns = area
                     box = (columns.start, rows.start, columns.stop - 1, rows.stop - 1)
-                    found.append(Detection(shape, colour, box, fit))
-    return sorted(found, key=lambda one: -one.fit)
+                    detections.append(Detection(shape, colour, box, fit))
+    return sorted(detections, key=lambda detection: -detection.fit)
 
 
 def as_geneval(detections: list[Detection]) -> Mapping[str, list[dict[str, Any]]]:
     """Detections by class, as `metrics.geneval_correct` takes them."""
     by_class: dict[str, list[dict[str, Any]]] = {}
-    for one in detections:
-        by_class.setdefault(one.shape, []).append({"box": [*one.box, one.fit], "color": one.colour})
+    for detection in detections:
+        by_class.setdefault(detection.shape, []).append(
+            {"box": [*detection.box, detection.fit], "color": detection.colour}
+        )
     return by_class
 
 

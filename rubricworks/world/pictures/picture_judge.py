@@ -67,7 +67,7 @@ def picture_judge_reply(request: ChatRequest, seed: int) -> str:
         rng = rng_of(traits.draws, seed, digest, sentence)
         wrong = rng.random() < traits.error_rate
         passes = right != wrong or rng.random() < sway
-        seen = ", ".join(f"{one.colour} {one.shape}" for one in picture.seen) or "nothing"
+        seen = ", ".join(f"{shape.colour} {shape.shape}" for shape in picture.seen) or "nothing"
         verdicts.append({"id": criterion.get("id"), "reasoning": f"I see {seen}.", "score": int(passes)})
     return json.dumps({"verdicts": verdicts})
 
@@ -77,18 +77,18 @@ def holds(check: Check | None, picture: SeenPicture) -> bool:
     if check is None:  # a criterion that it does not understand
         return False
     if check.kind == "sharp":
-        return bool(picture.seen) and all(one.complete for one in picture.seen)
+        return bool(picture.seen) and all(shape.complete for shape in picture.seen)
     if check.kind == "plain":
         return picture.plain
     if check.kind == "total":
         return len(picture.seen) == check.total
     assert check.subject is not None
-    same = [one for one in picture.seen if one.shape == check.subject.shape]
+    same = [shape for shape in picture.seen if shape.shape == check.subject.shape]
     if check.kind == "presence":
         return bool(same)
     if check.kind == "count":
         return len(same) == check.subject.count
     if check.kind == "colour":
-        return bool(same) and all(one.colour == check.subject.colour for one in same)
-    others = [one for one in picture.seen if one.shape == check.other]
-    return any(RELATION_TESTS[str(check.relation)](one, other) for one in same for other in others)
+        return bool(same) and all(shape.colour == check.subject.colour for shape in same)
+    others = [shape for shape in picture.seen if shape.shape == check.other]
+    return any(RELATION_TESTS[str(check.relation)](shape, other) for shape in same for other in others)

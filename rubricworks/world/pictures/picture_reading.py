@@ -58,8 +58,8 @@ def look(image: bytes) -> SeenPicture:
     for row in range(GRID):
         for column in range(GRID):
             area = slice(row * CELL_SIDE, (row + 1) * CELL_SIDE), slice(column * CELL_SIDE, (column + 1) * CELL_SIDE)
-            if one := _read_cell(pixels[area], distance[area] > _INK, row, column):
-                seen.append(one)
+            if shape := _read_cell(pixels[area], distance[area] > _INK, row, column):
+                seen.append(shape)
     return SeenPicture(tuple(seen), _is_plain(distance), lettering)
 
 
@@ -75,9 +75,9 @@ def look_at_regions(image: bytes) -> SeenPicture:
     seen = []
     for number, area in enumerate(ndimage.find_objects(regions), start=1):
         row, column = (int((side.start + side.stop - 1) / 2 // CELL_SIDE) for side in area)
-        if one := _read_cell(pixels[area], regions[area] == number, row, column):
-            seen.append(one)
-    ordered = sorted(seen, key=lambda one: (one.row, one.column))
+        if shape := _read_cell(pixels[area], regions[area] == number, row, column):
+            seen.append(shape)
+    ordered = sorted(seen, key=lambda thing: (thing.row, thing.column))
     return SeenPicture(tuple(ordered), _is_plain(distance), lettering)
 
 
@@ -115,7 +115,7 @@ def _read_cell(pixels: NDArray[np.float64], ink: NDArray[np.bool_], row: int, co
     else:
         shape = "circle" if fill > 0.66 else "cross"
     median = np.median(pixels[ink], axis=0)
-    colour = min(COLOURS, key=lambda one: float(np.linalg.norm(median - RGB[one])))
+    colour = min(COLOURS, key=lambda name: float(np.linalg.norm(median - RGB[name])))
     complete = min(box.shape) >= _MIN_SIDE and (box == box[:, ::-1]).mean() >= _MIRRORED
     return SeenShape(shape, colour, row, column, complete=bool(complete))
 

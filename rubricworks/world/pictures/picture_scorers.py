@@ -54,8 +54,8 @@ def _bag_of_words(prompt: str, image: bytes, _: int) -> float:
     words = _subjects(wish)
     if not words:
         return 0.0
-    named = [any(one.shape == subject.shape for one in picture.seen) for subject in words]
-    named += [any(one.colour == subject.colour for one in picture.seen) for subject in words if subject.colour]
+    named = [any(shape.shape == subject.shape for shape in picture.seen) for subject in words]
+    named += [any(shape.colour == subject.colour for shape in picture.seen) for subject in words if subject.colour]
     return fmean(named)
 
 
@@ -91,8 +91,8 @@ def _noisy_rating(prompt: str, image: bytes, seed: int) -> float:
     wish, picture = parse_prompt(prompt), look(image)
     facts = [fact for subject in _subjects(wish) for fact in _bound_facts(subject, picture)]
     if wish is not None and wish.second is not None and wish.relation is not None:
-        firsts = [one for one in picture.seen if one.shape == wish.first.shape]
-        seconds = [one for one in picture.seen if one.shape == wish.second.shape]
+        firsts = [shape for shape in picture.seen if shape.shape == wish.first.shape]
+        seconds = [shape for shape in picture.seen if shape.shape == wish.second.shape]
         facts.append(any(RELATION_TESTS[wish.relation](a, b) for a in firsts for b in seconds))
     noise = rng_of("llava reward", seed, hashlib.sha256(image).hexdigest(), prompt).gauss(0, LLAVA_NOISE)
     return (fmean(facts) if facts else 0.0) + noise
@@ -100,7 +100,7 @@ def _noisy_rating(prompt: str, image: bytes, seed: int) -> float:
 
 def _realism(_: str, image: bytes, __: int) -> float:
     picture = look(image)
-    complete = fmean(one.complete for one in picture.seen) if picture.seen else 0.0
+    complete = fmean(shape.complete for shape in picture.seen) if picture.seen else 0.0
     return (complete + picture.plain) / 2
 
 
@@ -110,15 +110,15 @@ def _subjects(wish: Wish | None) -> list[Subject]:
 
 def _bound_facts(subject: Subject, picture: SeenPicture) -> list[bool]:
     """Is the shape there, and has one of its kind the colour?"""
-    same = [one for one in picture.seen if one.shape == subject.shape]
+    same = [shape for shape in picture.seen if shape.shape == subject.shape]
     facts = [bool(same)]
     if subject.colour:
-        facts.append(any(one.colour == subject.colour for one in same))
+        facts.append(any(shape.colour == subject.colour for shape in same))
     return facts
 
 
 def _count(subject: Subject, picture: SeenPicture) -> int:
-    return sum(one.shape == subject.shape for one in picture.seen)
+    return sum(shape.shape == subject.shape for shape in picture.seen)
 
 
 PICTURE_SCORERS: Mapping[str, Callable[[str, bytes, int], float]] = {

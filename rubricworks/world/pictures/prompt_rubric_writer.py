@@ -39,12 +39,13 @@ def prompt_rubric_writer_reply(request: ChatRequest, seed: int) -> str:
     rng = rng_of("prompt rubric", seed, prompt, request.seed)
     order = {key: at for at, key in enumerate(_KEY.findall(request.prompt))}
     wish = parse_prompt(prompt)
-    found = [] if wish is None else [one for one in candidates_of(wish) if rng.random() >= OMISSION]
-    found += _faulty(rng)
-    found = sorted(
-        (one for one in found if one.key in order or one.key == "vibe"), key=lambda one: order.get(one.key, 99)
+    candidates = [] if wish is None else [candidate for candidate in candidates_of(wish) if rng.random() >= OMISSION]
+    candidates += _faulty(rng)
+    candidates = sorted(
+        (candidate for candidate in candidates if candidate.key in order or candidate.key == "vibe"),
+        key=lambda candidate: order.get(candidate.key, 99),
     )
-    rows = [{"eval_key": key, "criterion": text, "evidence": evidence} for key, text, evidence in found[:count]]
+    rows = [{"eval_key": key, "criterion": text, "evidence": evidence} for key, text, evidence in candidates[:count]]
     return json.dumps({"rubrics": rows})
 
 
@@ -55,10 +56,10 @@ def _faulty(rng: random.Random) -> list[Candidate]:
         Candidate("aesthetics", "The picture should ideally look balanced.", ""),
         Candidate("vibe", "It feels calm.", ""),
     ]
-    return [one for one in faulty if rng.random() < FAULTY]
+    return [candidate for candidate in faulty if rng.random() < FAULTY]
 
 
 def _select(candidates: list[dict[str, str]], count: int) -> list[int]:
     """Numbers of the candidates, those of fidelity first."""
-    ranked = sorted(candidates, key=lambda one: (one["eval_key"] not in _FIDELITY, one["id"]))
-    return [int(one["id"]) for one in ranked[:count]]
+    ranked = sorted(candidates, key=lambda candidate: (candidate["eval_key"] not in _FIDELITY, candidate["id"]))
+    return [int(candidate["id"]) for candidate in ranked[:count]]

@@ -88,7 +88,7 @@ def wishes(task: Task) -> list[Wish]:
     if task == "position":
         return [Wish(task, Subject(a), Subject(b), relation) for a, b in pairs for relation in RELATIONS]
     colours = [(a, b) for a, b in product(COLOURS, COLOURS) if a != b]
-    return [Wish(task, Subject(a, one), Subject(b, other)) for a, b in pairs for one, other in colours]
+    return [Wish(task, Subject(a, colour), Subject(b, other)) for a, b in pairs for colour, other in colours]
 
 
 def picture_of(wish: Wish, rng: random.Random) -> list[Thing]:

@@ -80,8 +80,8 @@ def process_results(doc, results):
 
 
 def numbers(text):
-    found = [float(number) for number in re.findall(r"-?\\d+(?:\\.\\d+)?", text)]
-    return found if len(found) == 4 else None
+    values = [float(number) for number in re.findall(r"-?\\d+(?:\\.\\d+)?", text)]
+    return values if len(values) == 4 else None
 
 
 def overlap(a, b):

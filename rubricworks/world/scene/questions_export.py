@@ -93,7 +93,7 @@ def export_questions(folder: Path | str, *, seed: int, count: int, per_scene: in
     rows = []
     for scene, questions in world_questions(seed, count, per_scene):
         image = render_png(scene)
-        rows += [{**one._asdict(), "image": image, "options": one.options or None} for one in questions]
+        rows += [{**question._asdict(), "image": image, "options": question.options or None} for question in questions]
     try:
         place.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), place / "questions.parquet", row_group_size=512)

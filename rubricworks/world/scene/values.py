@@ -31,7 +31,7 @@ def credit_of(value: str, reference: str) -> float:
     A reference may list several values (`one of: a | b`) and end with a remark in brackets.
     """
     references = _REMARK.sub("", reference).removeprefix("one of: ").split(" | ")
-    return max(_credit(value, one) for one in references)
+    return max(_credit(value, expected) for expected in references)
 
 
 def step_credit(item: Mention, reference: Mention) -> float:

@@ -78,13 +78,13 @@ def test_our_own_advantages_mask_every_unjudged_rollout():
 )
 @pytest.mark.parametrize("case", ["none", "nan"])
 def test_each_fault_is_named(trainer, outcome, case):
-    finding = check_trainer(trainer(), next(one for one in CASES if one.name == case))
+    finding = check_trainer(trainer(), next(known for known in CASES if known.name == case))
     assert finding.outcome is outcome
     assert not outcome.keeps
 
 
 def test_a_failure_that_lifts_its_equals_is_seen():
-    finding = check_trainer(Zeroes(), next(one for one in CASES if one.name == "equals"))
+    finding = check_trainer(Zeroes(), next(known for known in CASES if known.name == "equals"))
     assert (finding.outcome, finding.seen) == (Outcome.ZERO, "0.50 0.50 [-1.50] 0.50")  # (1/4, -3/4) / sd 1/2
 
 

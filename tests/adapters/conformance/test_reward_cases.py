@@ -65,35 +65,35 @@ def outcomes(function, judge, **options):
 
 
 def test_a_careful_reward_leaves_only_the_failed_rollout_out(judge):
-    found = outcomes(careful, judge)
-    assert set(found) == set(Fault)
-    assert {one.outcome for one in found.values()} == {Outcome.UNJUDGED}
-    assert {one.seen for one in found.values()} == {"0.5 [-] 0.5 0.5"}
+    by_fault = outcomes(careful, judge)
+    assert set(by_fault) == set(Fault)
+    assert {outcome.outcome for outcome in by_fault.values()} == {Outcome.UNJUDGED}
+    assert {outcome.seen for outcome in by_fault.values()} == {"0.5 [-] 0.5 0.5"}
 
 
 def test_a_careless_reward_is_caught_in_every_case(judge):
-    found = outcomes(careless, judge)
-    assert {(one.outcome, one.seen) for one in found.values()} == {(Outcome.NUMBER, "0.5 [0] 0.5 0.5")}
+    by_fault = outcomes(careless, judge)
+    assert {(outcome.outcome, outcome.seen) for outcome in by_fault.values()} == {(Outcome.NUMBER, "0.5 [0] 0.5 0.5")}
 
 
 def test_a_reward_that_raises_stops_the_training_and_is_no_number(judge):
-    found = outcomes(crashing, judge)
-    assert {one.outcome for one in found.values()} == {Outcome.STOPPED}
-    assert "HTTPError" in found["error"].seen
-    assert "Timeout" in found["silent"].seen
+    by_fault = outcomes(crashing, judge)
+    assert {outcome.outcome for outcome in by_fault.values()} == {Outcome.STOPPED}
+    assert "HTTPError" in by_fault["error"].seen
+    assert "Timeout" in by_fault["silent"].seen
 
 
 def test_a_reward_that_waits_for_ever_is_found_and_let_go(judge):
-    found = outcomes(patient, judge, wait_s=0.3)
-    assert found["silent"].outcome is Outcome.WAITS
+    by_fault = outcomes(patient, judge, wait_s=0.3)
+    assert by_fault["silent"].outcome is Outcome.WAITS
     assert not Outcome.WAITS.keeps
 
 
 def test_without_an_answer_every_rollout_meets_the_fault(judge):
     judge.answer = None
-    found = outcomes(careful, judge)
-    assert set(found) == set(Fault) - {Fault.CUT}
-    assert {one.seen for one in found.values()} == {"[-] [-] [-] [-]"}
+    by_fault = outcomes(careful, judge)
+    assert set(by_fault) == set(Fault) - {Fault.CUT}
+    assert {outcome.seen for outcome in by_fault.values()} == {"[-] [-] [-] [-]"}
 
 
 def test_a_reward_that_asks_no_judge_shows_nothing(judge):
@@ -119,6 +119,6 @@ def test_our_own_reward_passes_with_a_conversation_and_a_rubric(judge):
     rubric = Rubric(criteria=(Criterion(criterion="names the circle", evaluation_rule="named", weight=1),))
     row = {"prompt": [{"role": "user", "content": "Describe it."}], "rubric": rubric.model_dump_json()}
     reward = RubricReward(Grader(ChatClient(endpoint)))
-    found = check_reward(reward, judge, row)
-    assert {one.outcome for one in found} == {Outcome.UNJUDGED}, found
-    assert {one.seen for one in found} == {"1 [-] 1 1"}
+    findings = check_reward(reward, judge, row)
+    assert {finding.outcome for finding in findings} == {Outcome.UNJUDGED}, findings
+    assert {finding.seen for finding in findings} == {"1 [-] 1 1"}

@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
     write_rubrics(run)
     answers = [{"sample_id": "a", "model": model, "response": model} for model in ("base", "policy")]
     write_table(run / "score", "scores", [])
-    write_table(run / "score" / "responses", "responses", [one | {"decoding": "greedy"} for one in answers])
+    write_table(run / "score" / "responses", "responses", [answer | {"decoding": "greedy"} for answer in answers])
     write_letters(write_run(folder, "letters-1"))
     return folder
 
@@ -143,7 +143,7 @@ def test_lines_of_a_log_come_while_its_run_is_going(named, folder, monkeypatch):
             file.write("step 3\n")
         printed.append(next(events).data)
     (run / "outcome.json").write_text('{"state": "SUCCEEDED", "message": ""}')
-    assert [one.name for one in events] == ["end"]
+    assert [event.name for event in events] == ["end"]
     assert printed == ["asked https://***@host/v1\nended\n", "step 3\n"]
 
 

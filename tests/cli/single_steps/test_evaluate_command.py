@@ -30,7 +30,7 @@ def captions(tmp_path) -> Path:
 
 def means(out: Path) -> dict[str, dict[str, float]]:
     models = json.loads((out / "score" / "scores.json").read_bytes())["models"]
-    return {one["model"]: {figure: mean["value"] for figure, mean in one["means"].items()} for one in models}
+    return {model["model"]: {figure: mean["value"] for figure, mean in model["means"].items()} for model in models}
 
 
 def test_files_and_endpoints_stand_in_one_table_with_a_page(tell, samples, captions, tmp_path):

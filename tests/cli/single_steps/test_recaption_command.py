@@ -43,11 +43,11 @@ def test_plan_without_a_measured_rate_says_what_to_run_first(tell):
 def test_plan_of_the_papers_sources_adds_up_gpu_hours_and_call_prices():
     rate = MeasuredRate(images=1_000, images_per_second=50.0, tokens_per_caption=200, dollars_per_image=0.001)
     plan = plan_recaption(rate, gpus=8, measured_on=2, dollars_per_gpu_hour=3.0)
-    assert [one.name for one in plan] == [*RUBICAP_SOURCES, "all"]
+    assert [source.name for source in plan] == [*RUBICAP_SOURCES, "all"]
     whole = plan[-1]
     # 25 images a second on one GPU: 3.5 million take 140,000 seconds.
     assert whole.images == 3_500_000
     assert whole.gpu_hours == pytest.approx(140_000 / 3_600)
     assert whole.hours == pytest.approx(140_000 / 3_600 / 8)
     assert whole.dollars == pytest.approx(140_000 / 3_600 * 3 + 3_500)
-    assert sum(one.dollars for one in plan[:-1]) == pytest.approx(whole.dollars)
+    assert sum(source.dollars for source in plan[:-1]) == pytest.approx(whole.dollars)

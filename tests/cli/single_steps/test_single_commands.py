@@ -132,13 +132,13 @@ def test_grade_shows_the_judge_of_answers_the_prompts_of_a_set_in_its_own_format
     asked = {heard.body["messages"][1]["content"] for heard in server.chats}
     assert len(asked) == len(source)
     for row in source:
-        (text,) = (one for one in asked if f"answer to {row['prompt_id']}" in one)
+        (text,) = (request for request in asked if f"answer to {row['prompt_id']}" in request)
         assert row["prompt"][-1]["content"] in text
     rows = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
     assert [row["response"] for row in rows] == [line["response"] for line in lines]
     # All met: the negative points count too, against the sum of the positive ones (HealthBench, section 4).
-    points = [[one["points"] for one in row["rubrics"]] for row in source]
-    expected = [max(0, sum(some)) / sum(one for one in some if one > 0) for some in points]
+    points = [[rubric["points"] for rubric in row["rubrics"]] for row in source]
+    expected = [max(0, sum(some)) / sum(row for row in some if row > 0) for some in points]
     assert [row["reward"] for row in rows] == pytest.approx(expected)
     assert tell(*arguments, "--subject", "caption", "--out", "c.parquet").code == 0
     assert not any(source[0]["prompt"][-1]["content"] in json.dumps(heard.body) for heard in server.chats[len(asked) :])
@@ -253,7 +253,7 @@ def test_rejected_images_are_told_of_on_the_terminal(tell, images, serve, recwar
     (images / "notes.jpg").write_text("a shopping list")
     result = tell("caption", images, "--model", f"vlm@{serve([say('a scene')]).url}", "--out", "out")
     assert result.code == 0, result
-    (line,) = [text for text in (str(one.message) for one in recwarn) if "rejected" in text]
+    (line,) = [text for text in (str(warning.message) for warning in recwarn) if "rejected" in text]
     assert "1 rejected, 4 images used" in line
     assert "notes.jpg: not an image" in line
 
@@ -332,7 +332,7 @@ def test_images_without_a_rubric_have_a_reason_and_missing_guards_are_told(tell,
     assert written + len(reasons) == 4
     assert "the writer asks nothing" in reasons
     assert any("0 of 2 candidates state it" in reason for reason in reasons)
-    told = "\n".join(str(one.message) for one in recwarn)
+    told = "\n".join(str(warning.message) for warning in recwarn)
     assert f"{len(reasons)} samples got no rubric" in told
     assert f"wrote no guard into {written} of {written} rubrics" in told
 

@@ -122,7 +122,7 @@ def test_images_come_in_order_some_at_a_time_and_what_is_none_says_so(server):
             return await open_images([*results, RejectedEntry(source="list.txt:9", reason="not a URL")], counting)
 
     *items, text, large, medium, rejected = asyncio.run(open_all())
-    assert [item.key for item in items] == [one.key for one in results[:20]]
+    assert [item.key for item in items] == [result.key for result in results[:20]]
     assert [item.image for item in items] == [picture(shade) for shade in range(20)]
     assert {item.references for item in items} == {("caption",)}
     # The server may still count an answer as its own that was already read, so the bound is ours.

@@ -251,7 +251,7 @@ def test_fields_that_are_null_are_not_there(tmp_path):
     criteria = [{"criterion": "c", "weight": 1, "description": None}, {"criterion": "d", "weight": 2, "key": "k"}]
     pq.write_table(pa.Table.from_pylist([{**OWN, "extras": "", "rubric": criteria}]), tmp_path / "a.parquet")
     (entry,) = read_rubric_set(tmp_path / "a.parquet", note=str)
-    assert [(one.description, one.key) for one in entry.rubric.criteria] == [("", ""), ("", "k")]
+    assert [(criterion.description, criterion.key) for criterion in entry.rubric.criteria] == [("", ""), ("", "k")]
     item = {"name": "a", "text": "t", "weight": 1, "choices": None}
     (tmp_path / "a.json").write_text(json.dumps({"criteria": [item]}))
     (entry,) = read_rubric_set(tmp_path / "a.json", note=str)

@@ -38,7 +38,7 @@ def test_our_rubric_survives_its_form_with_the_same_order_of_rewards(tmp_path, n
     (tmp_path / "own.jsonl").write_text(json.dumps({"sample_id": "s", "prompt": "p", "rubric": rubric}))
     write_rubric_set(read(tmp_path / "own.jsonl")[0], tmp_path / "there.jsonl", name, note=str)
     (entry,), _ = read(tmp_path / "there.jsonl")
-    assert [one.criterion for one in entry.rubric.criteria] == ["a", "b"]
+    assert [criterion.criterion for criterion in entry.rubric.criteria] == ["a", "b"]
     assert signed_reward([1, 0], entry.rubric.weights) == pytest.approx(0.75)
 
 
@@ -85,7 +85,7 @@ def test_frontierscience_has_items_with_points_or_an_answer_to_compare_with():
 def test_a_criterion_of_race_weighs_its_share_of_its_dimension_and_that_ones():
     (entry,), notes = read(FILES / "deepresearchbench.jsonl")
     assert entry.rubric.weights == pytest.approx([0.3 * 0.6, 0.3 * 0.4, 0.5, 0.2])
-    assert [one.key for one in entry.rubric.criteria][::3] == ["comprehensiveness", "readability"]
+    assert [criterion.key for criterion in entry.rubric.criteria][::3] == ["comprehensiveness", "readability"]
     assert "beside a reference article" in notes[0]
 
 
@@ -105,8 +105,8 @@ def score_of(node, graded):
     """PaperBench's own score: of a leaf its grade, of a node the mean of those below it by their weights."""
     if not node["sub_tasks"]:
         return graded[node["id"]]
-    total = sum(one["weight"] for one in node["sub_tasks"])
-    return sum(one["weight"] * score_of(one, graded) for one in node["sub_tasks"]) / total
+    total = sum(task["weight"] for task in node["sub_tasks"])
+    return sum(task["weight"] * score_of(task, graded) for task in node["sub_tasks"]) / total
 
 
 @pytest.mark.parametrize("met", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (1, 1, 0, 1)])
@@ -126,11 +126,11 @@ def test_a_tree_comes_back_whole_and_flat_after_a_change(tmp_path):
     write_rubric_set([entry], tmp_path / "back.jsonl", "paperbench", note=str)
     assert rows_of(tmp_path / "back.jsonl") == [json.loads((FILES / "paperbench.json").read_text())]
     changed, notes = entry.with_polarity({}), []
-    criteria = tuple(one.model_copy(update={"weight": 1.0}) for one in changed.rubric.criteria)
+    criteria = tuple(criterion.model_copy(update={"weight": 1.0}) for criterion in changed.rubric.criteria)
     changed = type(changed)("root", type(changed.rubric)(criteria=criteria), extras=changed.extras)
     write_rubric_set([changed], tmp_path / "flat.jsonl", "paperbench", note=notes.append)
     (row,) = rows_of(tmp_path / "flat.jsonl")
-    assert [one["weight"] for one in row["sub_tasks"]] == [1, 1, 1, 1]
+    assert [task["weight"] for task in row["sub_tasks"]] == [1, 1, 1, 1]
     assert any("written flat" in note for note in notes)
 
 
@@ -157,7 +157,7 @@ def test_autorubric_has_a_sample_for_its_rubric_and_for_each_item_with_its_own()
     assert (shared.prompt, shared.reference) == ("A patient describes symptoms.", "Please call an ambulance.")
     assert shared.rubric.criteria[1].evaluation_rule == "Passes at the best level only: Right."
     assert (own.sample_id, own.prompt) == ("triage-1", "A patient asks about a cold.")
-    assert [(one.criterion, one.weight) for one in own.rubric.criteria] == [("Recommends rest", 10)]
+    assert [(criterion.criterion, criterion.weight) for criterion in own.rubric.criteria] == [("Recommends rest", 10)]
     assert any("submissions and their labels" in note for note in notes)
 
 
@@ -180,6 +180,6 @@ def test_a_set_of_autorubric_comes_back_in_meaning(tmp_path):
     entries, _ = read(FILES / "autorubric.json")
     write_rubric_set(entries, tmp_path / "back.jsonl", "autorubric", note=str)
     back, _ = read(tmp_path / "back.jsonl")
-    assert [one.rubric for one in back] == [one.rubric for one in entries]
+    assert [entry.rubric for entry in back] == [entry.rubric for entry in entries]
     options = rows_of(tmp_path / "back.jsonl")[0]["rubric"][1]["options"]
-    assert [one["label"] for one in options] == ["Wrong", "Roughly", "Right", "N/A"]
+    assert [option["label"] for option in options] == ["Wrong", "Roughly", "Right", "N/A"]

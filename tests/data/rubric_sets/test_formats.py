@@ -97,7 +97,7 @@ OWN = [{"criterion": "c", "weight": 1.0, "key": None}, {"criterion": "d", "weigh
 def test_columns_of_any_type_that_arrow_has_for_a_rubric_read_alike(tmp_path, columns):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     (entry,), _ = read(tmp_path / "a.parquet")
-    assert (entry.sample_id, [(one.criterion, one.weight) for one in entry.rubric.criteria]) == (
+    assert (entry.sample_id, [(criterion.criterion, criterion.weight) for criterion in entry.rubric.criteria]) == (
         "a",
         [("c", 1), ("d", 2)],
     )
@@ -119,7 +119,7 @@ def test_healthbench_points_are_weights_and_repeated_criteria_are_told_apart():
     assert first.rubric.essential == [False] * 3
     assert first.prompt.startswith("My neighbour lies")
     assert first.reference.startswith("Call your local")
-    assert [one.criterion for one in second.rubric.criteria][:2] == [
+    assert [criterion.criterion for criterion in second.rubric.criteria][:2] == [
         "Says that 3.9 mmol/L is within the normal range.",
         "Says that 3.9 mmol/L is within the normal range. (2)",
     ]
@@ -134,7 +134,7 @@ def test_researchrubrics_weights_may_be_negative_and_its_axes_stand_aside():
     assert entry.rubric.weights == [5, 2.5, -4]
     assert entry.rubric.essential == [False] * 3
     assert entry.extras["row"]["domain"] == "Transport"
-    assert [one["axis"] for one in entry.extras["criteria"].values()] == [
+    assert [criterion["axis"] for criterion in entry.extras["criteria"].values()] == [
         "Explicit Criteria",
         "Implicit Criteria",
         "Communication Quality",
@@ -143,7 +143,7 @@ def test_researchrubrics_weights_may_be_negative_and_its_axes_stand_aside():
 
 def test_essential_criteria_of_rar_are_must_haves_and_pitfalls_negative():
     (entry,) = read(FILES / "rar.jsonl")[0]
-    assert [(one.criterion, one.weight, one.essential) for one in entry.rubric.criteria] == [
+    assert [(criterion.criterion, criterion.weight, criterion.essential) for criterion in entry.rubric.criteria] == [
         ("Correct Speed", 5, True),
         ("Energy Conservation", 4, False),
         ("Mass Cancels", 1, False),
@@ -178,8 +178,8 @@ def rewardkit_meaning(item):
     """Fields of a criterion with rewardkit 0.2's defaults, as its runner reads them."""
     annotations = item.get("annotations", {})
     negate = item.get("negate", "negative" in annotations.get("type", "").lower())
-    kept = {name: item.get(name) for name in ("id", "description", "points", "levels")}
-    return {**kept, "type": item.get("type", "binary"), "weight": item.get("weight", 1.0), "negate": negate}
+    meaning = {name: item.get(name) for name in ("id", "description", "points", "levels")}
+    return {**meaning, "type": item.get("type", "binary"), "weight": item.get("weight", 1.0), "negate": negate}
 
 
 @pytest.mark.parametrize(("aggregation", "essential"), [("all_pass", True), ("weighted-mean", False)])
@@ -195,7 +195,7 @@ def test_must_haves_of_rewardkit_are_essential():
     assert entry.rubric.essential == [True, False, True]
     (entry,), notes = read(FILES / "rewardkit.toml")
     assert entry.rubric.essential == [False] * 4
-    assert [one.evaluation_rule for one in entry.rubric.criteria] == [
+    assert [criterion.evaluation_rule for criterion in entry.rubric.criteria] == [
         "",
         "Passes at the best level only: 5 of 5.",
         "Passes if the statement does not hold of the response.",
@@ -205,7 +205,10 @@ def test_must_haves_of_rewardkit_are_essential():
 
 
 def must_haves(*essential, pitfall=False):
-    criteria = [Criterion(criterion=f"c{number}", weight=2, essential=one) for number, one in enumerate(essential)]
+    criteria = [
+        Criterion(criterion=f"c{number}", weight=2, essential=is_essential)
+        for number, is_essential in enumerate(essential)
+    ]
     return Rubric(criteria=(*criteria, *[Criterion(criterion="bad", weight=-1, essential=False)] * pitfall))
 
 
@@ -216,7 +219,10 @@ def test_must_haves_beside_weights_are_annotations_in_rewardkit_and_come_back(tm
     document = tomllib.loads((tmp_path / "a.toml").read_text())
     # required-pass would pay 1 or nothing, whatever the weights.
     assert document["scoring"]["aggregation"] == ("weighted-sum" if pitfall else "weighted-mean")
-    assert [one.get("annotations", {}).get("essential") for one in document["criterion"][:2]] == [True, None]
+    assert [criterion.get("annotations", {}).get("essential") for criterion in document["criterion"][:2]] == [
+        True,
+        None,
+    ]
     assert any("has no gate" in note for note in notes)
     assert not any("no place for a criterion's essential" in note for note in notes)
     (entry,), _ = read(tmp_path / "a.toml")
@@ -230,8 +236,8 @@ def test_must_haves_of_rewardkit_that_were_edited_come_back_as_edited(tmp_path, 
         (tmp_path / "a.toml").write_text(text)
         (entry,), _ = read(tmp_path / "a.toml")
         criteria = [
-            one.model_copy(update={"essential": flag})
-            for one, flag in zip(entry.rubric.criteria, essential, strict=True)
+            criterion.model_copy(update={"essential": flag})
+            for criterion, flag in zip(entry.rubric.criteria, essential, strict=True)
         ]
         edited = replace(entry, rubric=Rubric(criteria=tuple(criteria)))
         write_rubric_set([edited], tmp_path / "b.toml", "rewardkit", note=str)
@@ -243,10 +249,10 @@ def test_must_haves_of_rewardkit_that_were_edited_come_back_as_edited(tmp_path, 
 
 def test_a_criterion_that_is_no_longer_negated_is_not_negated_by_its_annotation(tmp_path):
     (entry,), _ = read(FILES / "rewardkit_required.toml")
-    criteria = [one.model_copy(update={"evaluation_rule": ""}) for one in entry.rubric.criteria]
+    criteria = [criterion.model_copy(update={"evaluation_rule": ""}) for criterion in entry.rubric.criteria]
     edited = replace(entry, rubric=Rubric(criteria=tuple(criteria)))
     write_rubric_set([edited], tmp_path / "b.toml", "rewardkit", note=str)
-    assert [one.evaluation_rule for one in read(tmp_path / "b.toml")[0][0].rubric.criteria] == [""] * 3
+    assert [criterion.evaluation_rule for criterion in read(tmp_path / "b.toml")[0][0].rubric.criteria] == [""] * 3
 
 
 def test_pitfalls_in_rewardkit_are_a_weighted_sum_that_gives_our_reward(tmp_path):
@@ -294,7 +300,7 @@ def test_a_table_of_people_is_read_and_written(tmp_path):
 def test_rows_of_a_sample_need_not_stand_together_and_its_prompt_may_stand_in_any(tmp_path):
     (tmp_path / "a.csv").write_text("sample_id,criterion,weight,prompt\na,big,3,\nb,big,3,q\na,small,1,p\nb,red,1,\n")
     entries, _ = read(tmp_path / "a.csv")
-    assert [(one.sample_id, one.rubric.weights, one.prompt) for one in entries] == [
+    assert [(entry.sample_id, entry.rubric.weights, entry.prompt) for entry in entries] == [
         ("a", [3, 1], "p"),
         ("b", [3, 1], "q"),
     ]
@@ -352,7 +358,7 @@ CRITERIA = st.lists(
     min_size=1,
     max_size=5,
     unique_by=lambda criterion: criterion.criterion,
-).filter(lambda criteria: any(one.weight > 0 for one in criteria))
+).filter(lambda criteria: any(criterion.weight > 0 for criterion in criteria))
 
 
 @pytest.mark.parametrize("name", ["back.csv", "back.jsonl", "back.parquet"])
@@ -373,7 +379,9 @@ def test_titles_and_weights_survive_rewardkits_toml_whatever_they_are(tmp_path_f
     write_rubric_set([RubricEntry("s1", rubric)], path, "rewardkit", note=str)
     (entry,), _ = read(path)
     total = sum(weight for weight in rubric.weights if weight > 0) if rubric.has_pitfalls else 1
-    assert [one.criterion for one in entry.rubric.criteria] == [one.criterion for one in criteria]
+    assert [criterion.criterion for criterion in entry.rubric.criteria] == [
+        criterion.criterion for criterion in criteria
+    ]
     assert entry.rubric.weights == pytest.approx([weight / total for weight in rubric.weights])
     names = [item["name"] for item in tomllib.loads(path.read_text())["criterion"]]
     assert len(set(names)) == len(names)

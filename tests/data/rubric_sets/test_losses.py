@@ -108,7 +108,7 @@ def test_a_sample_called_as_a_row_is_keeps_its_name(tmp_path):
     entry = RubricEntry("row-7", ENTRY.rubric, prompt="p")
     for format in ("rar", "rubrichub"):
         path, _ = write(tmp_path, entry, format)
-        assert [one.sample_id for one in read_rubric_set(path, note=str)] == ["row-7"]
+        assert [entry.sample_id for entry in read_rubric_set(path, note=str)] == ["row-7"]
 
 
 def test_a_rubric_that_could_not_be_imported_again_is_noted(tmp_path):
@@ -140,8 +140,8 @@ CRITERIA = st.builds(
     reference=TEXTS,
 )
 RUBRICS = (
-    st.lists(CRITERIA, min_size=1, max_size=4, unique_by=lambda one: one.criterion)
-    .filter(lambda criteria: any(one.weight > 0 for one in criteria))
+    st.lists(CRITERIA, min_size=1, max_size=4, unique_by=lambda criterion: criterion.criterion)
+    .filter(lambda criteria: any(criterion.weight > 0 for criterion in criteria))
     .map(lambda criteria: Rubric(criteria=tuple(criteria)))
 )
 
@@ -157,8 +157,8 @@ def test_what_comes_back_otherwise_was_noted(tmp_path_factory, format, rubric, p
     text = "\n".join(notes)
     for name in ("prompt", "reference"):
         assert getattr(back, name) == getattr(entry, name) or f"a sample's {name}" in text
-    for one, other in zip(rubric.criteria, back.rubric.criteria, strict=True):
-        for name in (name for name in Criterion.model_fields if getattr(one, name) != ""):
+    for criterion, other in zip(rubric.criteria, back.rubric.criteria, strict=True):
+        for name in (name for name in Criterion.model_fields if getattr(criterion, name) != ""):
             noted = f"criterion's {name}" in text or "negated" in text or "no negative weight" in text
             noted = noted or (name == "weight" and "divided" in text)
-            assert getattr(one, name) == getattr(other, name) or noted, name
+            assert getattr(criterion, name) == getattr(other, name) or noted, name

@@ -91,7 +91,7 @@ def test_a_perfect_answer_earns_1_where_rar_names_the_fault(tmp_path, text):
 def test_a_set_of_both_comes_back_from_our_table_as_it_was_and_is_told_apart_there(tmp_path):
     row = rar_row(GOOD[0], BAD[0], UNKNOWN[0])
     entry = read(tmp_path / "rar.jsonl", row)
-    assert [(one.criterion.criterion, one.met) for one in entry.pitfalls] == [
+    assert [(pitfall.criterion.criterion, pitfall.met) for pitfall in entry.pitfalls] == [
         ("Pitfall 0", "good"),
         ("Pitfall 1", "bad"),
         ("Pitfall 2", "unknown"),
@@ -108,7 +108,7 @@ def test_a_set_of_both_comes_back_from_our_table_as_it_was_and_is_told_apart_the
 def test_what_earns_here_earns_in_another_format(tmp_path):
     entry = read(tmp_path / "rar.jsonl", rar_row(GOOD[0], BAD[0]))
     write_rubric_set([entry], tmp_path / "hb.jsonl", "healthbench", note=str)
-    assert [one["points"] for one in json.loads((tmp_path / "hb.jsonl").read_text())["rubrics"]] == [4, 1, -1]
+    assert [rubric["points"] for rubric in json.loads((tmp_path / "hb.jsonl").read_text())["rubrics"]] == [4, 1, -1]
 
 
 ROWS = {
@@ -116,7 +116,7 @@ ROWS = {
     "researchrubrics": lambda *items: {
         "sample_id": "a",
         "prompt": "?",
-        "rubrics": [{"criterion": one["criterion"], "weight": one["points"], "axis": "x"} for one in items],
+        "rubrics": [{"criterion": item["criterion"], "weight": item["points"], "axis": "x"} for item in items],
     },
     "rubrichub": lambda *items: {"question": "?", "id": "a", "rubrics": list(items)},
 }
@@ -133,12 +133,12 @@ def test_what_must_not_be_done_earns_in_every_format_with_signs_and_comes_back(t
     row = ROWS[name](*({"criterion": text, "points": points} for text, points in texts))
     entry = read(tmp_path / "rows.jsonl", row)
     assert entry.rubric.weights == [5, 5, -3, -2]
-    assert [one.met for one in entry.pitfalls] == ["good", "unknown", "bad"]
+    assert [pitfall.met for pitfall in entry.pitfalls] == ["good", "unknown", "bad"]
     write_rubric_set([entry], tmp_path / "back.jsonl", name, note=str)
     (back,) = read_rubric_set(tmp_path / "back.jsonl", note=str)
     assert back.rubric == entry.rubric
     written = json.loads((tmp_path / "back.jsonl").read_text())["rubrics"]
-    assert [one.get("points", one.get("weight")) for one in written] == [5, -5, -3, -2]
+    assert [rubric.get("points", rubric.get("weight")) for rubric in written] == [5, -5, -3, -2]
 
 
 def test_the_sign_that_a_person_wrote_or_a_negation_says_is_kept(tmp_path):
@@ -153,7 +153,7 @@ def test_pitfalls_are_decided_otherwise_and_back(tmp_path):
     entry = read(tmp_path / "rar.jsonl", rar_row(GOOD[0], UNKNOWN[0]))
     turned = entry.with_polarity({"Pitfall 0": "bad", "Pitfall 1": "good"})
     assert turned.rubric.weights == [4, -1, 1]
-    assert [one.met for one in turned.pitfalls] == ["bad", "good"]
+    assert [pitfall.met for pitfall in turned.pitfalls] == ["bad", "good"]
     assert turned.with_polarity({"Pitfall 0": "good", "Pitfall 1": "unknown"}) == entry
     alone = read(tmp_path / "rar.jsonl", {**rar_row(GOOD[0]), "rubric": rar_row(GOOD[0])["rubric"][1:]})
     with pytest.raises(UserError, match="nothing can be earned"):

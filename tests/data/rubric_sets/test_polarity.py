@@ -57,8 +57,8 @@ def test_negated_criteria_alone_say_in_words_that_they_are_and_come_back(tmp_pat
     )
     assert any("negated" in note for note in notes)
     (before,), (after,) = read(tmp_path / "judge.toml"), read(tmp_path / "rows.jsonl")
-    (one,), (other,) = before.rubric.criteria, after.rubric.criteria
-    assert (other.weight, other.evaluation_rule) == (one.weight, one.evaluation_rule)
+    (criteria,), (other,) = before.rubric.criteria, after.rubric.criteria
+    assert (other.weight, other.evaluation_rule) == (criteria.weight, criteria.evaluation_rule)
     write_rubric_set([after], tmp_path / "back.json", "verifiers", note=str)
     (item,) = json.loads((tmp_path / "back.json").read_text())["criteria"]
     assert (item["weight"], item["choices"]) == (1, ["yes", "no"])

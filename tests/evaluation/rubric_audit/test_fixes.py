@@ -27,7 +27,7 @@ def fix(*replace, add=()):
 
 
 def titles(rubric):
-    return [one.criterion for one in rubric.criteria]
+    return [criterion.criterion for criterion in rubric.criteria]
 
 
 def test_edits_replace_split_drop_and_add_and_leave_the_rest_as_it_is():
@@ -66,7 +66,7 @@ def test_a_pitfall_stays_a_pitfall_and_what_is_added_is_no_must_have_where_some_
     pitfall = Criterion(criterion="talks down", weight=-4)
     rubric = Rubric(criteria=(CUP, TOTAL, pitfall))
     edited = apply_fix(rubric, fix((3, [written("talks down to a child", -3)]), add=[written("is short")]))
-    assert [(one.criterion, one.weight, one.essential) for one in edited.criteria[2:]] == [
+    assert [(criterion.criterion, criterion.weight, criterion.essential) for criterion in edited.criteria[2:]] == [
         ("talks down to a child", -3, True),
         ("is short", 1, False),
     ]
@@ -98,10 +98,10 @@ class Models:
             return say(self.answer(text))
         caption = text.split("<caption>\n")[1]
         scores = []
-        for one in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
-            word = one["criterion"].split()[-1]
+        for criterion in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
+            word = criterion["criterion"].split()[-1]
             met = caption.count("&lt;") == 1 if word == "only" else (word if word == "small" else f"{word}>") in caption
-            scores.append({"id": one["id"], "reasoning": "", "score": int(met)})
+            scores.append({"id": criterion["id"], "reasoning": "", "score": int(met)})
         return say(json.dumps({"verdicts": scores}))
 
 
@@ -138,7 +138,7 @@ def test_a_rewrite_with_fewer_flags_is_kept_and_no_other(serve):
     assert fixes.audit.by_flag == {"presence only": 2}
     assert fixes.audit.criteria == 5
     fixed = with_rubrics(ENTRIES, fixes.kept)
-    assert [one.rubric for one in fixed[1:]] == [one.rubric for one in ENTRIES[1:]]
+    assert [rubric.rubric for rubric in fixed[1:]] == [entry.rubric for entry in ENTRIES[1:]]
 
 
 def test_writer_sees_flags_and_responses_that_cannot_close_their_fence(serve):

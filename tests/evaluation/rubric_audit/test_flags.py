@@ -33,9 +33,11 @@ NO_BIRD = criterion("Names a bird that is not there", "bird", -3)
 SOUND = (CUP, TABLE, NO_BIRD)
 
 
-def word_in(one, text):
+def word_in(criterion, text):
     """True if the word that a rule asks for is in the text."""
-    return not one.criterion.startswith("Gives the serial") and one.evaluation_rule.split()[2] in text.lower()
+    return (
+        not criterion.criterion.startswith("Gives the serial") and criterion.evaluation_rule.split()[2] in text.lower()
+    )
 
 
 def read(criteria, joined=(), acts=()):
@@ -43,10 +45,10 @@ def read(criteria, joined=(), acts=()):
     return [
         CriterionReading(
             id=number,
-            assertions=("names the cup", "says that it is red") if one in joined else ("names it",),
-            states_content=one not in acts,
+            assertions=("names the cup", "says that it is red") if criterion in joined else ("names it",),
+            states_content=criterion not in acts,
         )
-        for number, one in enumerate(criteria, start=1)
+        for number, criterion in enumerate(criteria, start=1)
     ]
 
 
@@ -58,10 +60,12 @@ def found(*criteria, judge=None, responses=(BEST,), joined=(), acts=(), is_read=
     cards = []
     for probe in probes:
         verdicts = []
-        for one in probe.rubric.criteria:
-            credit = judge(one, probe.text)
+        for criterion in probe.rubric.criteria:
+            credit = judge(criterion, probe.text)
             error = ErrorClass.TRANSPORT if credit is None else None
-            verdicts.append(Verdict(criterion=one.criterion, credit=None if error else float(credit), error=error))
+            verdicts.append(
+                Verdict(criterion=criterion.criterion, credit=None if error else float(credit), error=error)
+            )
         cards.append(Scorecard(sample_id="s", response=probe.text, judge="j", verdicts=tuple(verdicts)))
     return examine("s", Rubric(criteria=criteria), probes, cards, readings)
 
@@ -81,7 +85,7 @@ def test_a_sound_rubric_has_no_flag():
 
 def test_flags_of_one_count_are_told_in_the_order_in_which_they_were_found():
     names = list(ADVICE)[::-1]
-    finding = found(*SOUND).model_copy(update={"flags": tuple(CriterionFlag(flag=one, reason="") for one in names)})
+    finding = found(*SOUND).model_copy(update={"flags": tuple(CriterionFlag(flag=name, reason="") for name in names)})
     assert list(RubricAudit(judge="j", findings=(finding,), criteria=3, calls=10).by_flag) == names
 
 
@@ -94,7 +98,7 @@ def test_rewards_that_padding_changes_are_a_figure_of_the_set():
     findings = (found(*SOUND), found(*SOUND, by_praise))
     audit = RubricAudit(judge="j", findings=findings, criteria=7, calls=20)
     assert audit.form_changes.value == 0.5
-    unjudged = found(*SOUND, judge=lambda one, text: None)
+    unjudged = found(*SOUND, judge=lambda criterion, text: None)
     assert RubricAudit(judge="j", findings=(unjudged,), criteria=3, calls=10).form_changes is None
 
 
@@ -124,7 +128,9 @@ def test_a_rubric_that_could_not_be_read_is_untested_and_never_sound():
     finding = found(*SOUND, is_read=False)
     assert (flags(finding), set(finding.untested), finding.undecided) == (set(), {"compound", "parroted"}, True)
     # No claim is credited, whatever the criteria ask for.
-    proof = found(*SOUND, judge=lambda one, text: "meets this" not in text and word_in(one, text), is_read=False)
+    proof = found(
+        *SOUND, judge=lambda criterion, text: "meets this" not in text and word_in(criterion, text), is_read=False
+    )
     assert set(proof.untested) == {"compound"}
     assert proof.claimed is None
 
@@ -133,18 +139,23 @@ def test_what_any_text_meets_is_flagged_and_an_error_of_the_judge_does_not_hide_
     extra = criterion("Is a text", "anything", 0.5)
     texts = []
 
-    def judge(one, text):
-        if one is extra:
+    def judge(criterion, text):
+        if criterion is extra:
             texts.append(text)
             return len(texts) != 2  # one probe in the middle is misjudged
-        return word_in(one, text)
+        return word_in(criterion, text)
 
     assert ("always met", "Is a text") in flags(found(*SOUND, extra, judge=judge))
 
 
 def test_two_values_of_one_thing_contradict_if_nothing_meets_both():
     red, blue = criterion("Says that the cup is red", "red"), criterion("Says that the cup is blue", "blue")
-    finding = found(*SOUND, red, blue, judge=lambda one, text: blue_only(text) if one is blue else word_in(one, text))
+    finding = found(
+        *SOUND,
+        red,
+        blue,
+        judge=lambda criterion, text: blue_only(text) if criterion is blue else word_in(criterion, text),
+    )
     assert ("contradicts", blue.criterion) in flags(finding)
 
 
@@ -163,9 +174,9 @@ def word_cup_but_once():
     """A judge that looks for the word, and errs in one verdict of each of two probes."""
     errors = {("A cup is there", ""), ("Names the cup", OTHER)}
 
-    def judge(one, text):
-        met = "cup" in text if "cup" in one.criterion else word_in(one, text)
-        return met != ((one.criterion, text) in errors)
+    def judge(criterion, text):
+        met = "cup" in text if "cup" in criterion.criterion else word_in(criterion, text)
+        return met != ((criterion.criterion, text) in errors)
 
     return judge
 
@@ -173,10 +184,10 @@ def word_cup_but_once():
 def test_one_error_of_the_judge_does_not_hide_a_contradiction():
     red, blue = criterion("Says that the cup is red", "red"), criterion("Says that the cup is blue", "blue")
 
-    def judge(one, text):
-        if one is blue:
+    def judge(criterion, text):
+        if criterion is blue:
             return blue_only(text) or text.endswith("table. There is a blue bird. It sits on a wire.")
-        return word_in(one, text)
+        return word_in(criterion, text)
 
     assert ("contradicts", blue.criterion) in flags(found(*SOUND, red, blue, judge=judge))
 
@@ -218,20 +229,20 @@ def test_generic_and_coarse_rubrics_are_flagged_whole():
 
 
 def test_what_was_not_judged_counts_in_no_flag():
-    finding = found(*SOUND, judge=lambda one, text: None)
+    finding = found(*SOUND, judge=lambda criterion, text: None)
     assert (flags(finding), finding.unjudged, finding.gap) == (set(), 10, None)
     assert finding.undecided
-    partly = found(CUP, TABLE, judge=lambda one, text: None if "bird" in text else word_in(one, text))
+    partly = found(CUP, TABLE, judge=lambda criterion, text: None if "bird" in text else word_in(criterion, text))
     assert not {"presence only", "not about it"} & {flag for flag, _ in flags(partly)}
 
 
 def test_a_judge_that_minds_the_order_or_credits_the_impossible_is_known():
     seen = []
 
-    def judge(one, text):
+    def judge(criterion, text):
         seen.append(text)
         first_of_its_list = len(seen) == 1 or seen[-2] != text or seen.count(text) % 3 == 1
-        return one.criterion.startswith("Gives the serial") or (first_of_its_list and word_in(one, text))
+        return criterion.criterion.startswith("Gives the serial") or (first_of_its_list and word_in(criterion, text))
 
     finding = found(CUP, TABLE, NO_BIRD, judge=judge)
     assert finding.impossible_credited is True
@@ -240,7 +251,7 @@ def test_a_judge_that_minds_the_order_or_credits_the_impossible_is_known():
 
 def all_but(kind_of_text):
     """A judge that fails on one text alone."""
-    return lambda one, text: None if kind_of_text(text) else word_in(one, text)
+    return lambda criterion, text: None if kind_of_text(text) else word_in(criterion, text)
 
 
 def test_one_unjudged_probe_hides_no_fault_that_the_others_show():
@@ -272,17 +283,19 @@ def test_one_unjudged_probe_hides_no_fault_that_the_others_show():
     ],
 )
 def test_a_flag_whose_probe_was_not_judged_is_untested_and_not_sound(lost, criteria, untested):
-    def judge(one, text):
-        return None if lost(text) else one.criterion == "Is a text" or word_in(one, text)
+    def judge(criterion, text):
+        return None if lost(text) else criterion.criterion == "Is a text" or word_in(criterion, text)
 
-    finding = found(*criteria, judge=judge, acts=[one for one in criteria if one.criterion.startswith("Explains")])
+    finding = found(
+        *criteria, judge=judge, acts=[criterion for criterion in criteria if criterion.criterion.startswith("Explains")]
+    )
     assert set(finding.untested) == untested
     assert finding.undecided is not bool(finding.flags)
 
 
 def test_without_any_verdict_all_that_verdicts_decide_is_untested():
     twins = (CUP, criterion("The cup is named", "cup"))
-    finding = found(*twins, judge=lambda one, text: None)
+    finding = found(*twins, judge=lambda criterion, text: None)
     assert {"always met", "never met", "overlaps", "presence only", "not about it", "indifferent"} == set(
         finding.untested
     )
@@ -300,10 +313,10 @@ def test_the_statement_of_an_imported_criterion_is_read_where_its_title_is_a_nam
     )
     assert "Explains how the cup came there" in claim
     shown = reading_messages([act, CUP])[-1]["content"].splitlines()[1]
-    assert [one["text"] for one in json.loads(shown)] == ["Cause: Explains how the cup came there", "Names the cup"]
+    assert [text["text"] for text in json.loads(shown)] == ["Cause: Explains how the cup came there", "Names the cup"]
 
-    def judge(one, text):
-        return "came" in text if one is act else word_in(one, text)
+    def judge(criterion, text):
+        return "came" in text if criterion is act else word_in(criterion, text)
 
     finding = found(*SOUND, act, judge=judge, responses=[f"{BEST} It came by hand."], acts=[act])
     assert ("parroted", "Cause") in flags(finding)
@@ -313,12 +326,12 @@ def test_a_negated_criterion_is_a_guard_and_not_always_met():
     """rewardkit's `negate`: nearly every text meets it, and the rubric needs it."""
     guard = Criterion(criterion="Explains a spoon", evaluation_rule=NEGATED, weight=1)
 
-    def judge(one, text):
-        return "spoon" not in text if one is guard else word_in(one, text)
+    def judge(criterion, text):
+        return "spoon" not in text if criterion is guard else word_in(criterion, text)
 
     finding = found(*SOUND, guard, judge=judge)
     assert not [flag for flag in finding.flags if flag.criterion == guard.criterion]
     same = guard.model_copy(update={"evaluation_rule": ""})
     assert ("always met", same.criterion) in flags(
-        found(*SOUND, same, judge=lambda one, text: True if one is same else word_in(one, text))
+        found(*SOUND, same, judge=lambda criterion, text: True if criterion is same else word_in(criterion, text))
     )

@@ -39,7 +39,8 @@ def found(*criteria, met):
             response=probe.response,
             judge="j",
             verdicts=tuple(
-                Verdict(criterion=one.criterion, credit=float(met(one, probe.kind))) for one in probe.rubric.criteria
+                Verdict(criterion=criterion.criterion, credit=float(met(criterion, probe.kind)))
+                for criterion in probe.rubric.criteria
             ),
         )
         for probe in probes
@@ -69,15 +70,17 @@ def test_changed_images_have_the_size_of_the_first_and_show_what_their_name_says
 
 
 def test_criteria_written_in_the_image_are_parroted_unless_text_is_asked_for():
-    finding = found(SQUARE, SIGN, met=lambda one, kind: kind in ("response", "parroted", "reversed", "impossible"))
+    finding = found(
+        SQUARE, SIGN, met=lambda criterion, kind: kind in ("response", "parroted", "reversed", "impossible")
+    )
     assert ("parroted", SQUARE.criterion) in flags(finding)
     assert ("parroted", SIGN.criterion) not in flags(finding)
     assert finding.claimed == pytest.approx(0.5)
 
 
 def test_what_the_generator_cannot_draw_yet_is_no_fault_of_a_rubric():
-    finding = found(SQUARE, LEFT, met=lambda one, kind: False)
+    finding = found(SQUARE, LEFT, met=lambda criterion, kind: False)
     assert finding.flags == ()
     assert set(finding.untested) == {"presence only", "not about it", "indifferent"}
-    drawn = found(SQUARE, LEFT, met=lambda one, kind: kind in ("response", "everything"))
+    drawn = found(SQUARE, LEFT, met=lambda criterion, kind: kind in ("response", "everything"))
     assert flags(drawn) == {("presence only", "")}

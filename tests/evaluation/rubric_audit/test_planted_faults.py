@@ -46,7 +46,10 @@ def audited(planted, url, cache):
     async def run():
         endpoint = Endpoint(url=url, model="rubric-writer", max_tokens=8192)
         async with ChatClient(url, "judge", cache=cache) as judge, ChatClient(endpoint) as writer:
-            entries, responses = [one.entry for one in planted], {one.entry.sample_id: one.captions for one in planted}
+            entries, responses = (
+                [rubric.entry for rubric in planted],
+                {rubric.entry.sample_id: rubric.captions for rubric in planted},
+            )
             audit = await audit_rubrics(entries, responses, Grader(judge), judge="judge")
             return audit, await fix_rubrics(entries, responses, audit, writer, Grader(judge))
 
@@ -79,21 +82,21 @@ def is_true(flag, title, rubric, captions, others):
 
 def is_fault(planted, at):
     """True if a fault was planted, and is one by the rules: a rubric that naming everything does not pay is none."""
-    one = planted[at]
-    if one.fault in OF_RUBRICS:
-        return is_true(one.fault, "", one.entry.rubric, one.captions, others_of(planted, at))
-    if one.fault == "parroted":
-        titles = [criterion.criterion for criterion in one.entry.rubric.criteria]
+    rubric = planted[at]
+    if rubric.fault in OF_RUBRICS:
+        return is_true(rubric.fault, "", rubric.entry.rubric, rubric.captions, others_of(planted, at))
+    if rubric.fault == "parroted":
+        titles = [criterion.criterion for criterion in rubric.entry.rubric.criteria]
         probes = make_probes(
-            one.entry.rubric, one.captions, others_of(planted, at), [title == one.title for title in titles]
+            rubric.entry.rubric, rubric.captions, others_of(planted, at), [title == rubric.title for title in titles]
         )
         (claims,) = (probe.text for probe in probes if probe.kind == "parroted")
-        return bool(credits(one.entry.rubric, claims)[titles.index(one.title)])
-    return bool(one.fault)
+        return bool(credits(rubric.entry.rubric, claims)[titles.index(rubric.title)])
+    return bool(rubric.fault)
 
 
 def fault_counts(planted):
-    return Counter(one.fault for at, one in enumerate(planted) if is_fault(planted, at))
+    return Counter(rubric.fault for at, rubric in enumerate(planted) if is_fault(planted, at))
 
 
 class Tally(NamedTuple):
@@ -108,9 +111,9 @@ class Tally(NamedTuple):
         return 1 - self.wrong.total() / (self.found.total() + self.right.total() + self.wrong.total())
 
 
-def planted_at(one):
+def planted_at(rubric):
     """The flag that finds a planted fault, with the title of the criterion that was put there, or "" for the rubric."""
-    return one.fault, "" if one.fault in OF_RUBRICS else one.title
+    return rubric.fault, "" if rubric.fault in OF_RUBRICS else rubric.title
 
 
 def others_of(planted, at):
@@ -118,27 +121,29 @@ def others_of(planted, at):
 
 
 def tally(planted, audit):
-    found, right, wrong = Counter(), Counter(), Counter()
-    for at, (one, finding) in enumerate(zip(planted, audit.findings, strict=True)):
+    caught, right, wrong = Counter(), Counter(), Counter()
+    for at, (rubric, finding) in enumerate(zip(planted, audit.findings, strict=True)):
         names = {(flag.flag, flag.criterion) for flag in finding.flags}
-        found[one.fault] += is_fault(planted, at) and planted_at(one) in names
-        for flag, title in names - {planted_at(one)}:
-            true = is_true(flag, title, one.entry.rubric, one.captions, others_of(planted, at))
+        caught[rubric.fault] += is_fault(planted, at) and planted_at(rubric) in names
+        for flag, title in names - {planted_at(rubric)}:
+            true = is_true(flag, title, rubric.entry.rubric, rubric.captions, others_of(planted, at))
             (right if true else wrong)[flag] += 1
-    return Tally(+found, right, wrong)
+    return Tally(+caught, right, wrong)
 
 
 def still_there(planted, fixes):
     """Planted faults that are in the mended set, by its text: the criterion with its rule, or true by the rules."""
-    kept, left = fixes.kept, Counter()
-    for at, one in enumerate(planted):
-        rubric = kept.get(one.entry.sample_id, one.entry.rubric)
-        if one.fault in OF_RUBRICS:
-            left[one.fault] += is_true(one.fault, "", rubric, one.captions, others_of(planted, at))
+    mended, left = fixes.kept, Counter()
+    for at, faulted in enumerate(planted):
+        rubric = mended.get(faulted.entry.sample_id, faulted.entry.rubric)
+        if faulted.fault in OF_RUBRICS:
+            left[faulted.fault] += is_true(faulted.fault, "", rubric, faulted.captions, others_of(planted, at))
         elif is_fault(planted, at):
-            (faulty,) = (criterion for criterion in one.entry.rubric.criteria if criterion.criterion == one.title)
+            (faulty,) = (
+                criterion for criterion in faulted.entry.rubric.criteria if criterion.criterion == faulted.title
+            )
             texts = [(criterion.criterion, criterion.description) for criterion in rubric.criteria]
-            left[one.fault] += (one.title, faulty.description) in texts
+            left[faulted.fault] += (faulted.title, faulty.description) in texts
     return +left
 
 
@@ -181,5 +186,5 @@ def test_most_planted_faults_are_gone_after_the_rewrite(results):
     assert fixes.audit.flagged.value < audit.flagged.value / 3
     assert fixes.audit.gap.value > audit.gap.value
     # What was not flagged is as it was.
-    flagged = {one.sample_id for one in audit.findings if one.flags}
+    flagged = {finding.sample_id for finding in audit.findings if finding.flags}
     assert set(fixes.kept) <= flagged

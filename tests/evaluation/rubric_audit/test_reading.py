@@ -29,12 +29,12 @@ def read_by(url, rubric=RUBRIC, **settings):
 
 
 def contents(reading):
-    return [(len(one.assertions), one.states_content) for one in reading.criteria]
+    return [(len(criterion.assertions), criterion.states_content) for criterion in reading.criteria]
 
 
 def lists(server):
     """Texts of each request, in its order."""
-    return [[one["text"] for one in criteria_to_read(heard.body)] for heard in server.chats]
+    return [[criterion["text"] for criterion in criteria_to_read(heard.body)] for heard in server.chats]
 
 
 def test_what_is_read_as_a_fault_is_asked_again_in_reverse_and_needs_both_answers(serve):
@@ -105,7 +105,9 @@ RESPONSES = {name: [f"The ferry {name} crosses. It is white."] for name in "abc"
 
 def graded(body):
     criteria = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
-    return say(json.dumps({"verdicts": [{"id": one["id"], "reasoning": "", "score": 1} for one in criteria]}))
+    return say(
+        json.dumps({"verdicts": [{"id": criterion["id"], "reasoning": "", "score": 1} for criterion in criteria]})
+    )
 
 
 def audited(url, entries=ENTRIES, **client):
@@ -126,7 +128,7 @@ def test_a_rubric_that_is_not_read_is_untested_beside_others_that_are(serve):
     shorter = RubricEntry("a", Rubric(criteria=RUBRIC.criteria[:2]))
     audit = audited(serve(judge).url, [shorter, *ENTRIES[1:]])
     assert (audit.readings, audit.unread) == (3, 1)
-    assert ["compound" in one.untested for one in audit.findings] == [True, False, False]
+    assert ["compound" in finding.untested for finding in audit.findings] == [True, False, False]
 
 
 def test_without_budget_nothing_is_read_and_nothing_counts_as_sound(serve, tmp_path):
@@ -148,13 +150,13 @@ def test_a_claim_that_earns_credit_is_made_again_alone_and_both_must_earn_it(ser
         listed = json.loads(body["messages"][1]["content"].split("<criteria>\n")[1].split("\n</criteria>")[0])
         is_met = {TITLES[1]: any(words in caption for words in credited) or "white" in caption}
         scores = [
-            {"id": one["id"], "reasoning": "", "score": int(is_met.get(one["criterion"], "ferry" in caption))}
-            for one in listed
+            {"id": text["id"], "reasoning": "", "score": int(is_met.get(text["criterion"], "ferry" in caption))}
+            for text in listed
         ]
         return say(json.dumps({"verdicts": scores}))
 
     audit = audited(serve(judge).url)
     for finding in audit.findings:
-        assert (("parroted", TITLES[1]) in {(one.flag, one.criterion) for one in finding.flags}) is flagged
+        assert (("parroted", TITLES[1]) in {(flag.flag, flag.criterion) for flag in finding.flags}) is flagged
         assert finding.claimed == pytest.approx(1 / 3 if flagged else 0)
     assert audit.calls == 3 * 11

@@ -23,7 +23,9 @@ def judge(met):
         if "<pitfalls_to_read>" in user:
             return fail(400) if met is None else say(json.dumps({"pitfalls": [{"id": 1, "met": met}]}))
         criteria = json.loads(user.split("<criteria>\n")[1].split("\n</criteria>")[0])
-        return say(json.dumps({"verdicts": [{"id": one["id"], "reasoning": "", "score": 0} for one in criteria]}))
+        return say(
+            json.dumps({"verdicts": [{"id": criterion["id"], "reasoning": "", "score": 0} for criterion in criteria]})
+        )
 
     return answer
 

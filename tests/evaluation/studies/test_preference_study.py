@@ -51,19 +51,19 @@ def answer(folder, tasks, protocol, choose, raters=("",)):
 
 
 def index_of(task, model):
-    return next(at for at, one in enumerate(task.images) if one.model == model)
+    return next(at for at, image in enumerate(task.images) if image.model == model)
 
 
 def test_top_rank_shows_every_model_once_in_a_random_order_and_counts_the_picks(tmp_path):
     tasks = preference_tasks(candidates(), "top", 20, seed=1)
     assert len({task.prompt for task in tasks}) == 20
-    assert all(sorted(one.model for one in task.images) == sorted(MODELS) for task in tasks)
+    assert all(sorted(image.model for image in task.images) == sorted(MODELS) for task in tasks)
     firsts = Counter(task.images[0].model for task in tasks)
     assert len(firsts) == 3
     # People prefer rubric in three of four tasks, clip in the rest.
     result = answer(tmp_path, tasks, "top", lambda task: index_of(task, "clip" if task.task[-1] in "05" else "rubric"))
     clip = sum(task.task[-1] in "05" for task in tasks) / 20
-    shares = {one.model: one.share for one in result.models}
+    shares = {model.model: model.share for model in result.models}
     assert {name: share.value for name, share in shares.items()} == {"clip": clip, "rubric": 1 - clip, "sft": 0}
     assert shares["rubric"].low < 1 - clip < shares["rubric"].high
     # The reward always prefers rubric.
@@ -73,18 +73,18 @@ def test_top_rank_shows_every_model_once_in_a_random_order_and_counts_the_picks(
 
 def test_pairs_come_equally_often_and_equal_counts_one_half(tmp_path):
     tasks = preference_tasks(candidates(), "pairs", 30, seed=2)
-    met = Counter(frozenset(one.model for one in task.images) for task in tasks)
+    met = Counter(frozenset(image.model for image in task.images) for task in tasks)
     assert set(met.values()) == {10}
     sides = Counter(task.images[0].model for task in tasks)
     assert all(5 <= count <= 15 for count in sides.values())
 
     def choose(task):
-        models = {one.model for one in task.images}
+        models = {image.model for image in task.images}
         return index_of(task, "rubric") if "rubric" in models else None
 
     result = answer(tmp_path, tasks, "pairs", choose, raters=("ann", "bob"))
     assert (result.answers, result.raters) == (60, 2)
-    assert {one.model: one.share.value for one in result.models} == {"clip": 0.25, "rubric": 1, "sft": 0.25}
+    assert {model.model: model.share.value for model in result.models} == {"clip": 0.25, "rubric": 1, "sft": 0.25}
     assert result.equal.value == pytest.approx(1 / 3)
     assert result.agreement.value == 1
     assert result.agreement.samples == 40
@@ -92,23 +92,23 @@ def test_pairs_come_equally_often_and_equal_counts_one_half(tmp_path):
 
 def test_within_one_model_its_own_reward_is_compared_with_people(tmp_path):
     tasks = preference_tasks(candidates(), "within", 30, seed=3)
-    assert all(len({one.model for one in task.images}) == 1 for task in tasks)
-    assert all(len({one.digest for one in task.images}) == 2 for task in tasks)
+    assert all(len({image.model for image in task.images}) == 1 for task in tasks)
+    assert all(len({image.digest for image in task.images}) == 2 for task in tasks)
 
     def choose(task):
         best = max(range(2), key=lambda at: task.images[at].reward)
         return best if task.images[0].model != "clip" else 1 - best
 
     result = answer(tmp_path, tasks, "within", choose)
-    assert {one.model: one.agreement.value for one in result.models} == {"clip": 0, "rubric": 1, "sft": 1}
-    assert all(one.share is None for one in result.models)
+    assert {model.model: model.agreement.value for model in result.models} == {"clip": 0, "rubric": 1, "sft": 1}
+    assert all(model.share is None for model in result.models)
     assert result.agreement.value == pytest.approx(2 / 3)
 
 
 def test_equal_rewards_and_missing_ones_have_no_agreement(tmp_path):
     tasks = preference_tasks(candidates(), "pairs", 6, seed=2)
     for value in (None, 0.5):
-        same = [task._replace(images=tuple(one._replace(reward=value) for one in task.images)) for task in tasks]
+        same = [task._replace(images=tuple(image._replace(reward=value) for image in task.images)) for task in tasks]
         folder = tmp_path / str(value)
         folder.mkdir()
         assert answer(folder, same, "pairs", lambda _: 0).agreement is None

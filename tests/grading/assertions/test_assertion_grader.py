@@ -69,7 +69,8 @@ def test_any_marks_are_counted_as_by_hand(serve):
     def script(_, body):
         verified, covered, ratings = cases[int(text_of(body).partition("Case ")[2].partition(".")[0])]
         listed = [
-            tuple((f"object{place} is round", mark) for place, mark in enumerate(one)) for one in (verified, covered)
+            tuple((f"object{place} is round", mark) for place, mark in enumerate(verdict))
+            for verdict in (verified, covered)
         ]
         return reply(of_caption=listed[0], of_reference=listed[1], ratings=ratings)
 

@@ -167,8 +167,8 @@ def shades(scores):
 
     def judge(_, body):
         verdicts = [
-            {"id": one["id"], "reasoning": "r", "score": scores[COLOUR_NAMES.index(one["criterion"])]}
-            for one in criteria_in(body)
+            {"id": criterion["id"], "reasoning": "r", "score": scores[COLOUR_NAMES.index(criterion["criterion"])]}
+            for criterion in criteria_in(body)
         ]
         return say(json.dumps({"verdicts": verdicts}))
 

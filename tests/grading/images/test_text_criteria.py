@@ -57,7 +57,11 @@ class StandIn:
 
 
 def judge(_, body):
-    return say(json.dumps({"verdicts": [{"id": one["id"], "reasoning": "r", "score": 1} for one in criteria_in(body)]}))
+    return say(
+        json.dumps(
+            {"verdicts": [{"id": criterion["id"], "reasoning": "r", "score": 1} for criterion in criteria_in(body)]}
+        )
+    )
 
 
 def grade(server, reader, criteria, *, failures=None, **options):
@@ -93,7 +97,7 @@ def test_a_reader_decides_criteria_that_quote_text_and_ask_for_its_presence(text
 
 
 @pytest.mark.parametrize(
-    ("found", "credit"),
+    ("read", "credit"),
     [
         (["OPEN DAILY"], 1),
         (["OPENDAILY"], 1),
@@ -105,8 +109,8 @@ def test_a_reader_decides_criteria_that_quote_text_and_ask_for_its_presence(text
         ([], 0),
     ],
 )
-def test_binary_credit_asks_for_exact_words_ignoring_case_and_punctuation(found, credit):
-    verdict = text_verdict(SIGN, lines(*found))
+def test_binary_credit_asks_for_exact_words_ignoring_case_and_punctuation(read, credit):
+    verdict = text_verdict(SIGN, lines(*read))
     assert verdict.credit == credit
     assert verdict.call.startswith("text_verify(predict=")
 
@@ -125,17 +129,17 @@ def test_lines_are_read_from_the_top_and_each_from_the_left():
         TextRegion("below", (0, 40, 30, 60)),
         TextRegion("hello", (0, 4, 40, 24)),
     ]
-    assert [one.text for one in in_reading_order(regions)] == ["hello", "world", "below"]
+    assert [region.text for region in in_reading_order(regions)] == ["hello", "world", "below"]
 
 
 def test_verdicts_keep_the_rubrics_order_and_the_judge_sees_its_own_only(serve):
     server, reader = serve(judge), StandIn(lines("OPEN"))
     card = grade(server, reader, [SIGN, RED, NEAT])
     assert card.credits == [0, 1, 1]
-    assert [verdict.criterion for verdict in card.verdicts] == [one.criterion for one in (SIGN, RED, NEAT)]
+    assert [verdict.criterion for verdict in card.verdicts] == [criterion.criterion for criterion in (SIGN, RED, NEAT)]
     assert [bool(verdict.call) for verdict in card.verdicts] == [True, False, False]
     assert card.judge == "j + stand-in"
-    asked = [one["criterion"] for chat in server.chats for one in criteria_in(chat.body)]
+    asked = [criterion["criterion"] for chat in server.chats for criterion in criteria_in(chat.body)]
     assert asked == [RED.criterion, NEAT.criterion]
     assert grade(server, reader, [SIGN]).raw == ()
 

@@ -79,7 +79,7 @@ def test_each_claim_compares_runs_that_differ_in_one_thing():
     assert set(ARMS) <= arms.keys()
     equal = arms["full"]
     for arm in set(ARMS) - {"full", "sft", "judge_mini", "judge_strong", "gate_0_3", "gate_05_1", "gate_05_3"}:
-        changed = {field for field, value in (equal | arms[arm]).items() if equal.get(field) != value}
+        changed = {field for field, value in (equal | arms[arm]).items() if equal.get(field, "unset") != value}
         assert len(changed) == 1, arm
     assert {field: value for field, value in arms["gate_05_3"].items() if field not in equal} == {
         "policy.reward.length.upper": 3

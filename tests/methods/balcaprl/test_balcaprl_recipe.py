@@ -237,7 +237,7 @@ def test_exams_must_be_there_for_whoever_reads_them(path):
 
 def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
     text = RECIPE.replace("caption_scores", "rubric")
-    assert "policy.reward.type is rubric: training needs them; add rubrics.committee and rubrics.rubric" in mistake(
+    assert "policy.reward.type is rubric: training needs rubrics; add rubrics.committee and rubrics.rubric" in mistake(
         path, text
     )
     teachers = [f'{{url: "{URL}", model: {name}}}' for name in ("one", "two")]

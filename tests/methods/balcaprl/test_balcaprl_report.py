@@ -154,8 +154,19 @@ def test_curves_show_rewards_lengths_and_shut_gates(tmp_path: Path) -> None:
     assert "from 1.00 to 0.00" in labels[2]
 
 
+JUDGE = {"url": "http://judges:8000/v1", "model": "judge-x"}
+SCORES = {"type": "caption_scores", "judge": JUDGE}
+
+
+def policy(reward: dict, advantages: str = "c-gdpo") -> dict:
+    return {"reward": reward, "algorithm": {"type": "grpo", "advantages": advantages}}
+
+
+EXAM = {"type": "exam", "writer": JUDGE, "taker": JUDGE}
+
+
 def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
-    folder.write_recipe(tmp_path, balcaprl.RECIPE | {"policy": {"reward": "questions"}})
+    folder.write_recipe(tmp_path, balcaprl.RECIPE | {"policy": policy(EXAM)})
     rollouts = [folder.rollout(step, "a cat", 20, step / 10) for step in range(1, 4)]
     folder.write_table(tmp_path / "train_balcaprl" / "rollouts", "rollouts", rollouts)
     text = text_of(write_balcaprl_report(tmp_path)[0])
@@ -164,23 +175,24 @@ def test_training_on_one_number_shows_that_reward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("section", "message"),
     [
-        ({}, "linguistic is 0 unless the caption has 0.5 to 2 times the tokens of its reference"),
-        ({}, "(c-GDPO); weights: precision 0.1, recall 0.3, linguistic 0.3."),
+        (policy(SCORES), "linguistic is 0 unless the caption has 0.5 to 2 times the tokens of its reference"),
+        (policy(SCORES), "Weights: precision 0.1, recall 0.3, linguistic 0.3."),
+        (policy(SCORES), "each reward normalised in its group before they are added by weight (c-GDPO)"),
+        (policy(SCORES, advantages="group"), "GRPO trains on it: loss dr_grpo, rewards normalised in their group."),
+        (policy(SCORES | {"length": {"type": "linear", "upper": 3.0}}), "falls linearly outside 0.5 to 3 times"),
+        (policy(SCORES | {"length": None}), "nothing controls the length"),
+        (policy(SCORES | {"pointability": "off"}), "true of the image, pointable or not"),
+        (policy({"type": "rubric", "judge": JUDGE}), "The reward is the weight of the rubric's criteria"),
         (
-            {"objective": "grpo", "weights": {"precision": 0.3}},
-            "GRPO, the ablation); weights: precision 0.3, recall 0.3",
+            {"reward": None, "algorithm": {"type": "sft"}},
+            "trained on the captions that came with the images (SFT), without any reward",
         ),
-        ({"length": {"control": "linear", "upper": 3.0}}, "falls linearly outside 0.5 to 3 times"),
-        ({"length": {"control": "none"}, "pointability": "off"}, "nothing holds the length"),
-        ({"pointability": "off"}, "true of the image, pointable or not"),
-        ({"reward": "rubrics"}, "The reward is that of RubiCap: how well a caption meets its image's rubric"),
-        ({"method": "sft"}, "trained on the reference captions themselves (SFT)"),
     ],
 )
-def test_method_tells_the_ablation_that_was_run(tmp_path: Path, policy: dict, message: str) -> None:
-    folder.write_recipe(tmp_path, balcaprl.RECIPE | {"policy": policy})
+def test_method_tells_the_ablation_that_was_run(tmp_path: Path, section: dict, message: str) -> None:
+    folder.write_recipe(tmp_path, balcaprl.RECIPE | {"policy": section})
     assert message in text_of(write_balcaprl_report(tmp_path)[0])
 
 
@@ -194,7 +206,7 @@ def test_run_without_anything_says_what_is_missing(tmp_path: Path) -> None:
         "the train_balcaprl stage has not finished",
         "There is no group to show",
         "no held-out responses to show",
-        "what its policy was paid for is not known here",
+        "so its reward is not known here",
     ):
         assert message in text
 

@@ -9,6 +9,7 @@ import pytest
 from asked_questions import prepare_questions, rubrics_table
 from audited import write_stage_table
 from scripted_server import Said, ScriptedServer, fail, say
+from training_configs import grpo_config, sft_config
 
 from rubricworks.data.tables import Sample, read_rows, read_samples
 from rubricworks.errors import UserError
@@ -151,9 +152,9 @@ TRAINING = {
     "student": "tiny_text",
     "start": "sft",
     "tiny": {"hidden": 32, "layers": 1, "heads": 2, "intermediate": 64},
-    "base": {"steps": 2, "batch_size": 4, **FEW},
-    "sft": {"steps": 3, "batch_size": 4, **FEW},
-    "rlvr": {"steps": 3, "group_size": 2, "prompts_per_step": 2, "max_new_tokens": 12, **FEW},
+    "base": sft_config(steps=2, batch_size=4, **FEW).model_dump(mode="json"),
+    "sft": sft_config(steps=3, batch_size=4, **FEW).model_dump(mode="json"),
+    "rlvr": grpo_config(steps=3, group_size=2, prompts_per_step=2, max_new_tokens=12, **FEW).model_dump(mode="json"),
 }
 
 

@@ -376,7 +376,7 @@ def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_call
     )
     assert plain.stage_configs()["offline_filter"].audit is None
     audit = with_gate.stage_configs()["offline_filter"].audit
-    assert (audit.judges, audit.combine) == ((with_gate.policy.reward.judge,), with_gate.policy.combine)
+    assert audit.judges == (with_gate.policy.reward.judge,)
     (calls,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit"]
     assert (calls.stage, calls.count) == ("offline_filter", 100 * 15)
     (reading,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit reading"]

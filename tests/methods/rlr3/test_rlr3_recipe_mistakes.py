@@ -43,8 +43,13 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
         ("name: mine", "name: mine\nworld: {scenes: 9}", "world", "world.questions is 0: RLR³ trains on questions"),
         ("name: mine", "name: mine\nworld: {scenes: 2, questions: 2}", "world", "nothing is left to train on"),
         ("  held_out: 4", "  heldout: 4", "heldout", "data.heldout: no such field; did you mean held_out?"),
-        ("  steps: 20", "  stepps: 20", "stepps", "policy.stepps: no such field; did you mean steps?"),
-        ("  steps: 20", "  steps: 20\n  gatee: no", "gatee", "policy.gatee: no such field; did you mean gate?"),
+        ("  steps: 20", "  stepps: 20", "stepps", "policy.algorithm.stepps: no such field; did you mean steps?"),
+        (
+            "type: checklist",
+            "type: checklist\n    gatee: no",
+            "gatee",
+            "policy.reward.gatee: no such field; did you mean gate?",
+        ),
         (
             "label-2}",
             "label-2, modell: x}",
@@ -58,7 +63,7 @@ def test_another_pipeline_is_answered_with_the_one_that_was_meant(path):
         ("  per_category: 10", "  per_category: 10\n  settings: [words]", "settings", "audit.settings.0"),
         (f'  merger: {{url: "{URL}", model: merger}}\n', "", "checklists:", "2 teachers and no merger"),
         ("genrm:\n", "genrm:\n  base: {steps: 5}\n", "genrm:", "`base` is for student tiny_text"),
-        ("  steps: 20", "  steps: 20\n  beta: 0.1", "policy:", "group_token_mean has no KL penalty"),
+        ("  steps: 20", "  steps: 20\n    beta: 0.1", "loss:", "group_token_mean has no KL penalty"),
     ],
 )
 def test_a_mistake_is_one_line_with_file_line_and_field(path, old, new, line, message):

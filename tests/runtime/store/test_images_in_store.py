@@ -127,20 +127,20 @@ def rollout(step: int, response: Response) -> dict[str, object]:
 
 def test_an_image_that_no_row_names_is_deleted_from_the_store_too(run):
     job, table, images = opened(run)
-    kept, stray = (Response.of_image(drawn(number)) for number in (0, 1))
+    named, stray = (Response.of_image(drawn(number)) for number in (0, 1))
     mirror = mirror_of(run, job)
-    images.add(kept)
+    images.add(named)
     images.add(stray)
-    table.commit_shard(0, [rollout(1, kept)])
+    table.commit_shard(0, [rollout(1, named)])
     mirror.push()
     stored = open_bucket(run)
-    assert {Path(item.key).stem for item in stored.objects("train_policy/images/")} == {kept.digest, stray.digest}
+    assert {Path(item.key).stem for item in stored.objects("train_policy/images/")} == {named.digest, stray.digest}
     table.finish(1)
     close_job(job, 1.0)
     mirror.finish()
-    assert {Path(item.key).stem for item in stored.objects("train_policy/images/")} == {kept.digest}
+    assert {Path(item.key).stem for item in stored.objects("train_policy/images/")} == {named.digest}
     assert [path for path in read_index(stored, "train_policy") if "/images/" in path] == [
-        f"train_policy/images/{kept.digest[:2]}/{kept.digest}.png"
+        f"train_policy/images/{named.digest[:2]}/{named.digest}.png"
     ]
 
 

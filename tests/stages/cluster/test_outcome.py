@@ -165,7 +165,7 @@ def test_the_run_is_closed_in_mlflow_with_the_reason(run, tmp_path, monkeypatch)
     assert runs.info.status == "FAILED"
     assert runs.data.tags["error"] == "warm_up: no images"
     assert runs.data.tags["kubeflow.run"] == JOB
-    assert runs.data.params["policy.algorithm.steps"] == "2"
+    assert runs.data.params["policy.steps"] == "2"
 
 
 def test_mlflow_out_of_reach_spoils_nothing(run):

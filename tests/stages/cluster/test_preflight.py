@@ -46,13 +46,13 @@ def recipe(tmp_path, images, serve, monkeypatch):
 
     def load(*changes: str, endpoint: str | None = None):
         url = endpoint or serve([LISTED]).url
-        one = f"{{url: '{url}', model: m}}"
+        model = f"{{url: '{url}', model: m}}"
         path = tmp_path / "my.yaml"
         path.write_text(
             f"name: mine\ndata: {{source: {images}, held_out: 2}}\nwarm_up: {{student: tiny, sft: {{steps: 4}}}}\n"
-            f"committee: {{teachers: [{one}], captions_each: 2}}\nrubric: {{writer: {one}}}\n"
-            f"policy: {{judge: {one}, steps: 2}}\n"
-            f"evaluation: {{scorers: {{rubric: {{judge: {one}}}, arena: {{judge: {one}}}}}}}\n"
+            f"committee: {{teachers: [{model}], captions_each: 2}}\nrubric: {{writer: {model}}}\n"
+            f"policy: {{reward: {{type: rubric, judge: {model}}}, algorithm: {{type: grpo, steps: 2}}}}\n"
+            f"evaluation: {{scorers: {{rubric: {{judge: {model}}}, arena: {{judge: {model}}}}}}}\n"
             f"cluster: {{storage: 'pvc://runs/all'}}\n"
         )
         return load_recipe(path, changes)
@@ -77,7 +77,7 @@ def test_all_that_is_missing_is_said_at_once_and_nothing_is_begun(recipe, tmp_pa
     assert not (tmp_path / "run" / "recipe.yaml").exists()
     assert json.loads((tmp_path / "run" / "error.json").read_text())["stage"] == "preflight"
     record = json.loads((tmp_path / "run" / "preflight" / "checks.json").read_text())
-    assert [one["name"] for one in record if one["problem"] is None] == ["budget"]
+    assert [check["name"] for check in record if check["problem"] is None] == ["budget"]
 
 
 def test_run_opens_once_complete_and_is_asked_again_in_the_next_attempt(recipe, tmp_path, serve):
@@ -87,7 +87,7 @@ def test_run_opens_once_complete_and_is_asked_again_in_the_next_attempt(recipe, 
     preflight(good, run)
     assert load_recipe(run / "recipe.yaml").policy == good.policy
     assert json.loads((run / "budget.json").read_text())["tokens"] == 1000
-    record = {one["name"]: one["detail"] for one in json.loads((run / "preflight" / "checks.json").read_text())}
+    record = {check["name"]: check["detail"] for check in json.loads((run / "preflight" / "checks.json").read_text())}
     assert record["images"] == "6 images"
     assert record["model warm_up.student"].startswith("built")
 

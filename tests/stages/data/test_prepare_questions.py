@@ -122,12 +122,12 @@ def test_max_train_draws_single_questions_and_leaves_the_other_splits_alone(tmp_
     source = write(tmp_path / "source", many())
     whole = prepare(tmp_path / "whole", source, held_out=10)
     part = prepare(tmp_path / "part", source, held_out=10, max_train=25)
-    ids = {split: {one.sample_id for one in samples(whole, split)} for split in ("train", "held_out")}
-    assert {one.sample_id for one in samples(part, "held_out")} == ids["held_out"]
-    sample_ids = {one.sample_id for one in samples(part, "train")}
+    ids = {split: {sample.sample_id for sample in samples(whole, split)} for split in ("train", "held_out")}
+    assert {sample.sample_id for sample in samples(part, "held_out")} == ids["held_out"]
+    sample_ids = {sample.sample_id for sample in samples(part, "train")}
     assert len(sample_ids) == 25
     assert sample_ids < ids["train"]
-    assert len({image_digest(one.image) for one in samples(part, "train")}) > 25 / 3
+    assert len({image_digest(sample.image) for sample in samples(part, "train")}) > 25 / 3
 
 
 def test_counts_are_those_of_the_rows(tmp_path):
@@ -232,10 +232,10 @@ def test_several_corpora_are_mixed_with_counts_of_each_and_repeats_are_the_first
     keys = [{(row["image"], row["question"], bool(row.get("options"))) for row in part} for part in (first, second)]
     assert by_place == {"a": 24, "ab": len(keys[1] - keys[0]), "c": 5}
     counts = json.loads((out / "data.json").read_text())
-    assert [one["name"] for one in counts["corpora"]] == ["a", "Second", "c"]
-    assert [one["source"] for one in counts["corpora"]] == places
-    assert [one["raw"] for one in counts["corpora"]] == [24, 22, 5]
-    assert [one["deduplicated"] for one in counts["corpora"]] == [by_place["a"], by_place["ab"], by_place["c"]]
+    assert [corpus["name"] for corpus in counts["corpora"]] == ["a", "Second", "c"]
+    assert [corpus["source"] for corpus in counts["corpora"]] == places
+    assert [corpus["raw"] for corpus in counts["corpora"]] == [24, 22, 5]
+    assert [corpus["deduplicated"] for corpus in counts["corpora"]] == [by_place["a"], by_place["ab"], by_place["c"]]
     assert (counts["raw"], counts["deduplicated"]) == (51, len(rows))
     assert counts["splits"] == dict(Counter(row["split"] for row in rows))
     assert counts["tasks"]["what"] == 5

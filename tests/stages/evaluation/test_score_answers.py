@@ -101,14 +101,14 @@ def verdicts(out: Path) -> list[dict[str, Any]]:
 
 
 def open_questions(inputs: dict[str, str]) -> set[str]:
-    return {one.sample_id for one in read_samples(inputs["samples"], "held_out") if one.task == "word"}
+    return {sample.sample_id for sample in read_samples(inputs["samples"], "held_out") if sample.task == "word"}
 
 
 def test_every_model_answers_every_held_out_question_by_rules_or_judge(inputs, serve, tmp_path):
     server = serve(right_if_cat)
     out = score(tmp_path, inputs, server.url)
     rows, responses = verdicts(out), list(read_rows(out / "responses"))
-    held_out = {one.sample_id: one for one in read_samples(inputs["samples"], "held_out")}
+    held_out = {sample.sample_id: sample for sample in read_samples(inputs["samples"], "held_out")}
     models = [("base", None), ("rlvr", 2), ("rlvr", 4), ("rlr3", 2), ("rlr3", 4)]
     expected = [(model, step, name) for model, step in models for name in held_out]
     for table in (rows, responses):
@@ -143,7 +143,7 @@ def test_every_model_answers_every_held_out_question_by_rules_or_judge(inputs, s
 def test_board_is_that_of_the_table_and_model_leads_to_the_best_milestone(inputs, serve, tmp_path):
     out = score(tmp_path, inputs, serve(right_if_cat).url)
     board = board_of(out)
-    tasks = {one.sample_id: one.task for one in read_samples(inputs["samples"], "held_out")}
+    tasks = {sample.sample_id: sample.task for sample in read_samples(inputs["samples"], "held_out")}
     again = summarise_scores(
         read_rows(out), policy=board.candidate, tasks=tasks, by_task=(RIGHT,), select_by=RIGHT, seed=1
     )
@@ -180,7 +180,7 @@ def test_answer_whose_judge_fails_is_missing_not_wrong(inputs, serve, tmp_path):
     letters = list(read_rows(out / "dead_letters"))
     assert Counter(letter["sample_id"] for letter in letters) == Counter(row["sample_id"] for row in failures)
     assert {(letter["stage"], letter["reason"]) for letter in letters} == {("score", row["reason"]) for row in failures}
-    assert sum(one.means[RIGHT].missing for one in board_of(out).models) == len(failures)
+    assert sum(model.means[RIGHT].missing for model in board_of(out).models) == len(failures)
 
 
 def test_when_nothing_could_be_judged_it_says_so_and_begins_anew_the_next_time(inputs, serve, tmp_path):
@@ -203,7 +203,7 @@ def test_reference_that_cannot_be_read_is_missing_with_a_dead_letter(inputs, tmp
     out = score(tmp_path, {"samples": samples, "model": inputs["policy"]}, None, milestones=False)
     failures = {row["sample_id"]: (row["value"], row["reason"]) for row in verdicts(out) if row["reason"]}
     assert failures == {first["sample_id"]: (None, "unverifiable")}
-    letters = [(one["sample_id"], one["reason"]) for one in read_rows(out / "dead_letters")]
+    letters = [(row["sample_id"], row["reason"]) for row in read_rows(out / "dead_letters")]
     assert letters == [(first["sample_id"], "unverifiable")]
 
 

@@ -69,11 +69,11 @@ def captions(out: Path) -> list[dict[str, Any]]:
         }
         for row in read_rows(out / "responses")
     }
-    for one in read_rows(out):
-        figure = figure_name(one["scorer"], one["part"])
-        row = rows[one["sample_id"], one["model"]]
+    for score in read_rows(out):
+        figure = figure_name(score["scorer"], score["part"])
+        row = rows[score["sample_id"], score["model"]]
         assert figure not in row
-        row |= {figure: one["value"], f"{figure} evidence": one["evidence"], f"{figure} reason": one["reason"]}
+        row |= {figure: score["value"], f"{figure} evidence": score["evidence"], f"{figure} reason": score["reason"]}
     return list(rows.values())
 
 
@@ -132,7 +132,7 @@ def test_dc_score_counts_true_facts_and_those_of_the_reference(evaluated):
         assert row["dc_score_precision"] == pytest.approx(len(true) / len(caption_words))
         assert row["dc_score_recall"] == pytest.approx(len(true) / (len(truth) + len(beyond)))
         assert row["dc_score"] == pytest.approx(row["dc_score_f1"])  # every fact is relevant
-        assert [one["fact"] for one in json.loads(row["dc_score evidence"])["caption"]] == caption_words
+        assert [fact["fact"] for fact in json.loads(row["dc_score evidence"])["caption"]] == caption_words
 
 
 def test_exam_is_answered_from_the_caption_and_missing_where_there_is_none(evaluated):
@@ -151,10 +151,10 @@ def test_arena_holds_the_policy_against_the_base_and_a_tie_is_half_a_win(evaluat
     base, policy = by_model(out).values()
     assert not any("arena_win" in row for row in base)
     assert {row["against"] for row in read_rows(out) if row["scorer"] == "arena"} == {BASE}
-    for one, other in zip(policy, base, strict=True):
-        ends = one["text"].endswith("."), other["text"].endswith(".")
-        assert one["arena_win"] == {(True, False): 1, (False, True): 0}.get(ends, 0.5)
-        assert json.loads(one["arena_win evidence"]) == {"reasons": ["r"]}
+    for row, other in zip(policy, base, strict=True):
+        ends = row["text"].endswith("."), other["text"].endswith(".")
+        assert row["arena_win"] == {(True, False): 1, (False, True): 0}.get(ends, 0.5)
+        assert json.loads(row["arena_win evidence"]) == {"reasons": ["r"]}
 
 
 def test_board_has_the_means_of_the_table(evaluated):
@@ -165,8 +165,8 @@ def test_board_has_the_means_of_the_table(evaluated):
             judged = [row[figure] for row in rows if row[figure] is not None]
             assert board.mean(model, figure).value == pytest.approx(fmean(judged))
             assert board.mean(model, figure).missing == len(rows) - len(judged)
-    pairs = [(one["b_capscore"], other["b_capscore"]) for one, other in zip(policy, base, strict=True)]
-    gains = [one - other for one, other in pairs if None not in (one, other)]
+    pairs = [(row["b_capscore"], other["b_capscore"]) for row, other in zip(policy, base, strict=True)]
+    gains = [score - other for score, other in pairs if None not in (score, other)]
     assert board.gain(POLICY, "b_capscore").value == pytest.approx(fmean(gains))
     assert board.gain(POLICY, "b_capscore").low > 0
     assert board.mean(POLICY, "caption_qa").missing == 1

@@ -129,6 +129,7 @@ def test_each_page_tells_the_audit_and_what_was_measured_of_the_judge(stage, aud
 
 SMALL = {"url": "http://gpu/v1", "model": "small"}
 STRONG = {"url": "http://gpu/v1", "model": "strong"}
+CASCADE = {"type": "cascade", "cheap": SMALL, "strong": STRONG}
 OTHER = "Not known to be of this run's judge: the file of agreement"
 
 
@@ -137,42 +138,47 @@ def entry(model: str, **fields) -> PinnedEntry:
 
 
 @pytest.mark.parametrize(
-    ("measured", "policy", "warning"),
+    ("measured", "judge", "warning"),
     [
-        ({"small": (entry("small-7b"),)}, {"judge": SMALL}, ""),
-        ({"small > strong": (entry("small-7b"), entry("big"))}, {"judge": SMALL, "escalate_to": {"judge": STRONG}}, ""),
+        ({"small": (entry("small-7b"),)}, SMALL, ""),
+        (
+            {"small > strong": (entry("small-7b"), entry("big"))},
+            {"type": "cascade", "cheap": SMALL, "strong": STRONG},
+            "",
+        ),
         (
             {"Qwen2.5-7B-Instruct": (entry("Qwen2.5-7B-Instruct"),)},
-            {"judge": SMALL},
+            SMALL,
             "measured Qwen2.5-7B-Instruct, and the judge that grades is small; measure that one.",
         ),
-        ({}, {"judge": SMALL}, "tells no identity of small; measure it on scorecards that lie in their run"),
+        ({}, SMALL, "tells no identity of small; measure it on scorecards that lie in their run"),
         (
             {"small": (entry("small-7b"),)},
-            {"judge": SMALL, "more_judges": [STRONG]},
+            {"type": "panel", "of": [SMALL, STRONG]},
             "measured small, and the judge that grades is small + strong",
         ),
         (
             {"small": (entry("small-7b", revision="r1"),)},
-            {"judge": SMALL},
+            SMALL,
             "measured small of revision r1, and the recipe's judge has (none)",
         ),
         (
             {"small": (entry("small-7b", prompts=("judge-1",)),)},
-            {"judge": SMALL},
+            SMALL,
             "measured small asked by judge-1, and it is asked by judge-2 now",
         ),
         (
             {"small": (entry("small-8b"),)},
-            {"judge": SMALL},
+            SMALL,
             "measured small as small-8b, and it answers as small-7b; measure the model that answers now",
         ),
     ],
 )
 @pytest.mark.parametrize("stage", AUDITED)
-def test_a_page_says_that_figures_of_another_judge_are_not_this_ones(stage, measured, policy, warning, tmp_path):
+def test_a_page_says_that_figures_of_another_judge_are_not_this_ones(stage, measured, judge, warning, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
+    policy = {"reward": {"type": "rubric", "judge": judge}, "algorithm": {"type": "grpo"}}
     (run / "recipe.yaml").write_text(json.dumps({"policy": policy}))
     (run / "identities.json").write_text(json.dumps({f"small {16 * '0'}": entry("small-7b").model_dump()}))
     identities = tuple(JudgeIdentity(rater=name, judge=name, entries=entries) for name, entries in measured.items())
@@ -211,8 +217,8 @@ def test_the_file_is_looked_for_before_a_run(name, tmp_path):
     recipe = load_recipe(recipe_path(name), [f"report.agreement={file}"])
 
     def problems() -> list[str]:
-        found = [one.problem for one in check_machine(recipe, tmp_path) if one.name == "file report.agreement"]
-        return [problem or "" for problem in found]
+        texts = [check.problem for check in check_machine(recipe, tmp_path) if check.name == "file report.agreement"]
+        return [problem or "" for problem in texts]
 
     assert problems() == [f"{file}: no file is there; pods read a place such as s3://bucket/file"]
     file.touch()

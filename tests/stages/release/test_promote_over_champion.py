@@ -63,7 +63,7 @@ def promote(
     **settings,
 ) -> dict:
     """The promote stage of a run with these scores, its training's alarm and its judge's audit."""
-    inputs = {one: home / name / one for one in ("scores", "policy", "samples")}
+    inputs = {stage: home / name / stage for stage in ("scores", "policy", "samples")}
     write_table(inputs["scores"], "scores", rows)
     (inputs["scores"] / "scores.json").write_text(summarise_scores(rows).model_dump_json())
     (inputs["policy"] / "model").mkdir(parents=True)
@@ -81,7 +81,7 @@ def promote(
     for folder in inputs.values():
         (folder / "done.json").write_text(json.dumps({"digest": f"{folder}"}))
     config = json.dumps({"model_name": "captioner", "gate": GATE, **settings})
-    out = launch("promote", config, str(home / "runs" / name), {one: str(folder) for one, folder in inputs.items()})
+    out = launch("promote", config, str(home / "runs" / name), {stage: str(folder) for stage, folder in inputs.items()})
     return json.loads((Path(out) / "promotion.json").read_text())
 
 
@@ -199,8 +199,8 @@ def test_a_policy_that_beats_its_base_but_not_the_champion_is_not_promoted(tmp_p
     promote(tmp_path, "one", score_rows(0.5, 0.75))
     content = promote(tmp_path, "two", score_rows(f1, wins, seed=1))
     assert (content["passed"], content["promoted"], content["version"]) == (False, False, "2")
-    assert any(one.startswith(reason) for one in content["reasons"]), content["reasons"]
-    assert all("over the champion" in one or "is a" in one for one in content["reasons"])
+    assert any(text.startswith(reason) for text in content["reasons"]), content["reasons"]
+    assert all("over the champion" in text or "is a" in text for text in content["reasons"])
     assert champion(tmp_path) == 1
     assert registry.challenger(registered(tmp_path), "captioner") is None
     tags = registry.get_version(registered(tmp_path), "captioner", 2).tags
@@ -249,7 +249,7 @@ def test_the_stage_run_again_leaves_its_champion_and_the_previous_one(tmp_path):
     first = promote(tmp_path, "two", rows)
     out = tmp_path / "runs" / "two" / "promote"
     (out / "done.json").unlink()
-    inputs = {one: str(tmp_path / "two" / one) for one in ("scores", "policy", "samples")}
+    inputs = {name: str(tmp_path / "two" / name) for name in ("scores", "policy", "samples")}
     launch("promote", json.dumps({"model_name": "captioner", "gate": GATE}), str(tmp_path / "runs" / "two"), inputs)
     again = json.loads((out / "promotion.json").read_text())
     assert (first["promoted"], again["promoted"], again["version"]) == (True, True, "2")

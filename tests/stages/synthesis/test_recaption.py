@@ -25,7 +25,7 @@ from rubricworks.runtime.launch import launch
 
 
 def recaption(run: Path, sources: list[object], captioners: list[dict], **fields: object) -> Path:
-    config = {"sources": [str(one) for one in sources], "captioners": captioners, **fields}
+    config = {"sources": [str(source) for source in sources], "captioners": captioners, **fields}
     return Path(launch("recaption", json.dumps(config), str(run), {}))
 
 

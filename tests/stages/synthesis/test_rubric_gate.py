@@ -52,10 +52,10 @@ class Models:
         caption = text.split("<caption>\n")[1]
         things = set(re.findall(r"thing-\w+", caption))
         scores = []
-        for one in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
-            title = one["criterion"]
+        for criterion in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
+            title = criterion["criterion"]
             met = len(things) == 1 if title == ONE_ONLY else title.split()[-1] in caption
-            scores.append({"id": one["id"], "reasoning": "", "score": int(met)})
+            scores.append({"id": criterion["id"], "reasoning": "", "score": int(met)})
         return json.dumps({"verdicts": scores})
 
 
@@ -115,10 +115,10 @@ def test_sound_rubrics_pass_and_the_figures_stand_in_the_ledger(synthesize, tmp_
     audit = RubricAudit.model_validate_json((out / "audit.json").read_text())
     assert audit.by_flag == {}
     # The teacher whom the criteria name as right comes first, though it stands second in the committee.
-    assert {one.rewards["response"] for one in audit.findings} == {1.0}
+    assert {finding.rewards["response"] for finding in audit.findings} == {1.0}
     assert audit.gap.value == pytest.approx(1 / 3)
     splits = {row["sample_id"]: row["split"] for row in read_rows(tmp_path / "prepared" / "prepare")}
-    assert {splits[one.sample_id] for one in audit.findings} == {"train"}
+    assert {splits[finding.sample_id] for finding in audit.findings} == {"train"}
     lines = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     assert lines[-1]["audit"] == {"rubrics": 5, "flagged": 0.0, "gap": pytest.approx(1 / 3)}
 
@@ -172,15 +172,15 @@ def test_a_recipe_takes_the_policys_judge_and_its_plan_counts_the_calls():
     assert gated.stage_configs()["synthesize_rubrics"].audit.judges == (gated.policy.reward.judge,)
     changed = {name for name, text in gated.stage_json().items() if text != plain.stage_json()[name]}
     assert changed - {"promote"} == {"synthesize_rubrics"}
-    (audit,) = [one for one in estimate_calls(gated, 3328) if one.purpose == "audit"]
+    (audit,) = [call for call in estimate_calls(gated, 3328) if call.purpose == "audit"]
     assert (audit.stage, audit.count, audit.endpoint.model) == ("synthesize_rubrics", 100 * 15, "judge")
-    (reading,) = [one for one in estimate_calls(gated, 3328) if one.purpose == "audit reading"]
+    (reading,) = [call for call in estimate_calls(gated, 3328) if call.purpose == "audit reading"]
     assert (reading.stage, reading.count, reading.endpoint.model) == ("synthesize_rubrics", 100 * 2, "judge")
     own = load_recipe(
         recipe_path("quickstart"),
         ["rubric.audit={action: warn, sample: 10, judges: [{url: 'http://other/v1', model: other}]}"],
     )
-    assert [one.model for one in own.stage_configs()["synthesize_rubrics"].audit.judges] == ["other"]
+    assert [judge.model for judge in own.stage_configs()["synthesize_rubrics"].audit.judges] == ["other"]
 
 
 def test_an_action_that_does_not_exist_is_refused():

@@ -37,7 +37,7 @@ def test_held_out_samples_get_an_exam_each_from_their_image(serve, tmp_path):
     server = serve(write_exam)
     out = write(tmp_path / "run", samples, server.url)
     rows = list(read_rows(out))
-    assert [row["sample_id"] for row in rows] == [one.sample_id for one in read_samples(samples, "held_out")]
+    assert [row["sample_id"] for row in rows] == [sample.sample_id for sample in read_samples(samples, "held_out")]
     assert len(rows) == len(server.chats) == 2
     assert all("data:image/png;base64" in chat.text for chat in server.chats)
     assert {row["questions"] for row in rows} == {
@@ -54,7 +54,7 @@ def test_training_samples_get_exams_when_asked_for(serve, tmp_path):
     samples = prepare(tmp_path, 6)
     out = write(tmp_path / "run", samples, serve(write_exam).url, splits=["train", "held_out"])
     assert {row["sample_id"] for row in read_rows(out)} == {
-        one.sample_id for one in read_samples(samples, "train", "held_out")
+        sample.sample_id for sample in read_samples(samples, "train", "held_out")
     }
 
 
@@ -72,7 +72,7 @@ def test_exam_that_stays_unfit_is_a_dead_letter_and_costs_no_other_its_own(serve
     letters = list(read_rows(out / "dead_letters"))
     assert [(letter["purpose"], letter["reason"]) for letter in letters] == [("exam by exam-writer", "malformed")]
     assert "there are 2 options" in letters[0]["message"]
-    everyone = {one.sample_id for one in read_samples(samples, "train", "held_out")}
+    everyone = {sample.sample_id for sample in read_samples(samples, "train", "held_out")}
     assert {row["sample_id"] for row in read_rows(out)} == everyone - {letters[0]["sample_id"]}
 
 

@@ -78,7 +78,10 @@ def load(folder: Path, model: str) -> dict[str, Any]:
         before = _resident_bytes()
     loaded, _ = load_model(model, dtype="bfloat16", on_device=False)  # float32 would stay a mapped file
     grown = _resident_bytes() - before
-    return {"weights": sum(one.numel() * one.element_size() for one in loaded.parameters()), "grown": grown}
+    return {
+        "weights": sum(parameter.numel() * parameter.element_size() for parameter in loaded.parameters()),
+        "grown": grown,
+    }
 
 
 def _resident_bytes() -> int:
@@ -144,7 +147,9 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
         on_step=steps.append,
     )  # fmt: skip
     trained = [
-        sorted({name for name, one in zip(step.sample_ids, step.advantages, strict=True) if one is not None})
+        sorted(
+            {name for name, advantage in zip(step.sample_ids, step.advantages, strict=True) if advantage is not None}
+        )
         for step in steps
     ]
     return {"rewards": [step.reward for step in result.history], "trained": trained}
@@ -205,7 +210,7 @@ class HeldParameters:
         def load_model(*args: Any, **options: Any) -> Any:
             model, processor = self._load(*args, **options)
             self._model = model
-            self.whole = sum(one.numel() * one.element_size() for one in model.parameters())
+            self.whole = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
             self.most = 0
             return model, processor
 
@@ -217,7 +222,7 @@ class HeldParameters:
     def _count(self, module: Any, *_: Any) -> None:
         if self._model is None:  # a trainer that loads its model by itself
             return
-        parts = [getattr(one, "_local_tensor", one) for one in self._model.parameters()]
+        parts = [getattr(parameter, "_local_tensor", parameter) for parameter in self._model.parameters()]
         self.most = max(self.most, sum(part.numel() * part.element_size() for part in parts))
 
 

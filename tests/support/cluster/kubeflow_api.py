@@ -100,8 +100,8 @@ class FakeKubeflow:
         self._server.server_close()
 
     def only(self, kind: str) -> dict[str, Any]:
-        (one,) = self.kept[kind].values()
-        return one
+        (resource,) = self.kept[kind].values()
+        return resource
 
     def end(
         self,
@@ -184,7 +184,7 @@ class FakeKubeflow:
         if path == "/pipelines/upload_version":
             return self._take_version(query, headers, body)
         if match := re.fullmatch(r"/pipelines/([^/]+)/versions(?:/([^/]+))?", path):
-            of_pipeline = [one for one in self.kept["versions"].values() if one["pipeline_id"] == match[1]]
+            of_pipeline = [version for version in self.kept["versions"].values() if version["pipeline_id"] == match[1]]
             return self._one("versions", match[2]) if match[2] else self._page("pipeline_versions", of_pipeline, query)
         if not (match := re.fullmatch(r"/(\w+)(?:/([^/:]+)(?::(\w+))?)?", path)) or match[1] not in self.kept:
             raise Refusal(404, 5, f"Not Found: {path}")
@@ -193,16 +193,16 @@ class FakeKubeflow:
             return self._make(kind, content)
         if key is None:
             return self._page("recurringRuns" if kind == "recurringruns" else kind, self._of(kind, query), query)
-        one = self._one(kind, key)
+        resource = self._one(kind, key)
         if method == "DELETE":
             del self.kept[kind][key]
             return {}
-        return self._act(kind, one, action) if action else one
+        return self._act(kind, resource, action) if action else resource
 
     def _make(self, kind: str, content: dict[str, Any]) -> dict[str, Any]:
         if kind == "runs":
             return self._make_run(content)
-        if kind == "pipelines" and any(one["name"] == content["name"] for one in self.kept[kind].values()):
+        if kind == "pipelines" and any(resource["name"] == content["name"] for resource in self.kept[kind].values()):
             raise Refusal(409, 6, f"Failed to create a pipeline: Already exist error: {content['name']}")
         if kind == "recurringruns" and not 1 <= int(content["max_concurrency"]) <= 10:
             raise Refusal(400, 3, "max_concurrency is not between 1 and 10")
@@ -227,23 +227,25 @@ class FakeKubeflow:
         self.kept["runs"][key] = run | {"finished_at": LONG_AGO, "scheduled_at": self._now()}
         return self.kept["runs"][key]
 
-    def _act(self, kind: str, one: dict[str, Any], action: str) -> dict[str, Any]:
+    def _act(self, kind: str, row: dict[str, Any], action: str) -> dict[str, Any]:
         if action in ("enable", "disable"):
-            one["status"] = f"{action.upper()}D"
+            row["status"] = f"{action.upper()}D"
         elif action == "terminate":
-            one["state"] = "CANCELING"
-        elif action == "retry" and one["state"] in ("FAILED", "CANCELED"):
-            one |= {"state": "RUNNING", "finished_at": LONG_AGO}
+            row["state"] = "CANCELING"
+        elif action == "retry" and row["state"] in ("FAILED", "CANCELED"):
+            row |= {"state": "RUNNING", "finished_at": LONG_AGO}
         elif action == "archive":
-            one["storage_state"] = "ARCHIVED"
+            row["storage_state"] = "ARCHIVED"
         else:
-            raise Refusal(400, 3, f"Failed to {action} {kind}: Bad request: it is {one.get('state')}")
+            raise Refusal(400, 3, f"Failed to {action} {kind}: Bad request: it is {row.get('state')}")
         return {}
 
     def _take_version(self, query: dict[str, str], headers: Message, body: bytes) -> dict[str, Any]:
         self._one("pipelines", query.get("pipelineid", ""))
-        of_same = [one for one in self.kept["versions"].values() if one["pipeline_id"] == query["pipelineid"]]
-        if any(one["display_name"] == query["name"] for one in of_same):
+        of_same = [
+            version for version in self.kept["versions"].values() if version["pipeline_id"] == query["pipelineid"]
+        ]
+        if any(version["display_name"] == query["name"] for version in of_same):
             raise Refusal(409, 6, f"Failed to create a pipeline version: Already exist error: {query['name']}")
         whole = b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body
         (part,) = email.message_from_bytes(whole, policy=email.policy.HTTP).iter_parts()  # type: ignore[attr-defined]
@@ -277,18 +279,18 @@ class FakeKubeflow:
             except ValueError:
                 raise Refusal(400, 3, "Invalid input error: Invalid package token") from None
             # A list of values is of another type once the token is read again, so it never equals the one that came.
-            is_same = {one: known[one] for one in asked} == asked and '"IN"' not in asked["filter"]
+            is_same = {request: known[request] for request in asked} == asked and '"IN"' not in asked["filter"]
             if any(asked.values()) and not is_same:
                 raise Refusal(
                     400, 3, "Invalid input error: page token does not match the supplied sort by and/or filter"
                 )
-            begin, asked = known["begin"], {one: known[one] for one in asked}
-        for one in json.loads(asked["filter"] or "{}").get("predicates", []):
-            if name == "runs" and one["key"] not in RUN_FIELDS:
+            begin, asked = known["begin"], {request: known[request] for request in asked}
+        for predicate in json.loads(asked["filter"] or "{}").get("predicates", []):
+            if name == "runs" and predicate["key"] not in RUN_FIELDS:
                 raise Refusal(
-                    400, 3, f"Invalid input error: no support for filtering on unrecognized field {one['key']}"
+                    400, 3, f"Invalid input error: no support for filtering on unrecognized field {predicate['key']}"
                 )
-            items = [have for have in items if _holds(one, have)]
+            items = [have for have in items if _holds(predicate, have)]
         if asked["sort"] == "created_at desc":
             items = sorted(items, key=lambda have: have["created_at"], reverse=True)
         size = min(int(query.get("page_size") or PAGE_SIZES[0]), PAGE_SIZES[1], self.page_size)
@@ -323,7 +325,7 @@ def _holds(predicate: dict[str, Any], item: dict[str, Any]) -> bool:
         case "NOT_EQUALS" | 2:
             return have != text
         case "IN":
-            return have in [one.lower() for one in predicate["string_values"]["values"]]
+            return have in [value.lower() for value in predicate["string_values"]["values"]]
         case "IS_SUBSTRING":  # by LIKE, whose wildcards are not escaped
             return re.search(re.escape(text).replace("%", ".*").replace("_", "."), have) is not None
         case other:

@@ -102,8 +102,8 @@ class BackendRun:
         return {task.name: task.phase for task in self.tasks}
 
     def task(self, name: str) -> TaskRun:
-        (one,) = (task for task in self.tasks if task.name == name)
-        return one
+        (named,) = (task for task in self.tasks if task.name == name)
+        return named
 
 
 @dataclass
@@ -165,7 +165,7 @@ class KubeflowBackend:
         if phase not in {"OnFailure": ("Failed",), "OnError": ("Error",), "Always": ("Failed", "Error")}[policy]:
             return False
         expression = self.template_defaults.get("expression")
-        return expression is None or any(_holds_retry(one, phase, exit_code) for one in expression.split("||"))
+        return expression is None or any(_holds_retry(part, phase, exit_code) for part in expression.split("||"))
 
     def retry(self, run: BackendRun) -> BackendRun:
         """Run the tasks again that did not succeed, each from its first attempt, and the exit task."""
@@ -210,7 +210,7 @@ class _Workflow:
         while waiting:
             ready = [name for name, task in waiting.items() if not _dependencies(task) & waiting.keys()]
             # The drivers of all that is ready run at once: a branch is known to be skipped before another one ends.
-            name = next((one for one in ready if self._is_skipped(one, waiting[one], dag)), ready[0])
+            name = next((name for name in ready if self._is_skipped(name, waiting[name], dag)), ready[0])
             task = waiting.pop(name)
             is_exit_task = task.trigger_policy.strategy == _ENDS_ALWAYS
             phases = dag.phases.values()
@@ -225,12 +225,12 @@ class _Workflow:
     def _is_skipped(self, name: str, task: PipelineTaskSpec, dag: _Dag) -> bool:
         if not task.trigger_policy.condition or not _all_succeeded(task, dag):
             return False
-        inputs = {key: self._resolve(one, name, task, dag) for key, one in task.inputs.parameters.items()}
+        inputs = {key: self._resolve(parameter, name, task, dag) for key, parameter in task.inputs.parameters.items()}
         return not _holds(task.trigger_policy.condition, inputs)
 
     def _run_task(self, name: str, task: PipelineTaskSpec, dag: _Dag) -> Phase:
         component = self._spec.components[task.component_ref.name]
-        inputs = {key: self._resolve(one, name, task, dag) for key, one in task.inputs.parameters.items()}
+        inputs = {key: self._resolve(parameter, name, task, dag) for key, parameter in task.inputs.parameters.items()}
         if component.executor_label:
             return self._run_container(name, task, component, inputs, dag)
         group = dag.children[name] = _Dag(component, inputs, dag)
@@ -343,11 +343,13 @@ class _Workflow:
             "metadata.annotations['workflows.argoproj.io/node-name']": node_name,
         }
         environment = {entry["name"]: entry["value"] for entry in container.get("env", [])}
-        environment |= {one["name"]: fields[one["fieldPath"]] for one in settings.get("fieldPathAsEnv", [])}
+        environment |= {
+            variable["name"]: fields[variable["fieldPath"]] for variable in settings.get("fieldPathAsEnv", [])
+        }
         for kind in ("secret", "configMap"):
-            for one in settings.get(f"{kind}AsEnv", []):
-                values = self._backend.secrets[one[f"{kind}Name"]]
-                environment |= {pair["envVar"]: values[pair[f"{kind}Key"]] for pair in one["keyToEnv"]}
+            for variable in settings.get(f"{kind}AsEnv", []):
+                values = self._backend.secrets[variable[f"{kind}Name"]]
+                environment |= {pair["envVar"]: values[pair[f"{kind}Key"]] for pair in variable["keyToEnv"]}
         return environment
 
     def _update(self, dag: _Dag) -> None:
@@ -391,12 +393,16 @@ class MlflowPlugin:
 def _dependencies(task: PipelineTaskSpec) -> set[str]:
     """Tasks that must be done before: the named ones and those whose outputs it takes."""
     inputs = task.inputs.parameters.values()
-    producers = {one.task_output_parameter.producer_task for one in inputs if one.HasField("task_output_parameter")}
+    producers = {
+        parameter.task_output_parameter.producer_task
+        for parameter in inputs
+        if parameter.HasField("task_output_parameter")
+    }
     return {*task.dependent_tasks, *producers}
 
 
 def _all_succeeded(task: PipelineTaskSpec, dag: _Dag) -> bool:
-    return all(dag.phases[one] == "Succeeded" for one in _dependencies(task))
+    return all(dag.phases[dependency] == "Succeeded" for dependency in _dependencies(task))
 
 
 def _holds_retry(clause: str, phase: Phase, exit_code: int) -> bool:
@@ -416,8 +422,10 @@ def _fingerprint(component: ComponentSpec, container: Mapping[str, Any], inputs:
     outputs = component.output_definitions
     key = {
         "inputParameterValues": inputs,
-        "outputArtifactsSpec": {name: one.artifact_type.schema_title for name, one in outputs.artifacts.items()},
-        "outputParametersSpec": {name: one.parameter_type for name, one in outputs.parameters.items()},
+        "outputArtifactsSpec": {
+            name: artifact.artifact_type.schema_title for name, artifact in outputs.artifacts.items()
+        },
+        "outputParametersSpec": {name: parameter.parameter_type for name, parameter in outputs.parameters.items()},
         "containerSpec": [container["image"], container["command"], container["args"]],
     }
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
@@ -430,13 +438,13 @@ def _executor_input(component: ComponentSpec, inputs: Mapping[str, Any], folder:
             "artifacts": [
                 {
                     "name": name,
-                    "type": json_format.MessageToDict(one.artifact_type),
+                    "type": json_format.MessageToDict(artifact.artifact_type),
                     "uri": str(folder / name),
                     "metadata": {},
                 }
             ]
         }
-        for name, one in outputs.artifacts.items()
+        for name, artifact in outputs.artifacts.items()
     }
     return {
         "inputs": {"parameterValues": dict(inputs)},

@@ -67,7 +67,7 @@ BALCAPRL = {
     "warm_up": {"samples": "prepare"},
     "write_exams": {"samples": "prepare"},
     "peer_rubrics": {"samples": "prepare", "model": "warm_up"},
-    "train_balcaprl": {"samples": "recap", "model": "warm_up", "exams": "write_exams", "rubrics": "peer_rubrics"},
+    "train_balcaprl": {"samples": "recap", "model": "warm_up", "rubrics": "peer_rubrics"},
     "score": {
         "samples": "recap",
         "exams": "write_exams",

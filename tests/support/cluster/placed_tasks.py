@@ -107,19 +107,19 @@ def table_of(spec: PipelineSpec, platform: PlatformSpec) -> dict[str, dict[str, 
 
 def short_table_of(table: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Task → what it waits for, and what it may take; for a retraining, whose stages are told whole in other tables."""
-    return {task: _short(one) for task, one in table.items()}
+    return {task: _short(row) for task, row in table.items()}
 
 
-def _short(one: dict[str, Any]) -> str:
-    resources = one["resources"]
+def _short(row: dict[str, Any]) -> str:
+    resources = row["resources"]
     gpus = (
         f"{resources['accelerator']['resourceCount']} of {resources['accelerator']['resourceType']}, "
         if "accelerator" in resources
         else ""
     )
-    pool = ",".join(one["kubernetes"]["nodeSelector"]["labels"].values())
-    again = f"{one['retries']} retries{', cached' if one['cached'] else ''}"
-    return f"on {pool}: {gpus}{resources['resourceMemoryLimit']}, {again}; after {', '.join(one['after']) or 'none'}"
+    pool = ",".join(row["kubernetes"]["nodeSelector"]["labels"].values())
+    again = f"{row['retries']} retries{', cached' if row['cached'] else ''}"
+    return f"on {pool}: {gpus}{resources['resourceMemoryLimit']}, {again}; after {', '.join(row['after']) or 'none'}"
 
 
 def tasks_of(spec: PipelineSpec) -> dict[str, Any]:

@@ -118,8 +118,8 @@ def _board(macros: Mapping[str, Any]) -> Scoreboard:
 
 def _scorecard(step: int, credits: tuple[float | None, float | None]) -> dict[str, Any]:
     verdicts = tuple(
-        Verdict(criterion=one.criterion, credit=credit, error=ErrorClass.MALFORMED if credit is None else None)
-        for one, credit in zip(RUBRIC.criteria, credits, strict=True)
+        Verdict(criterion=criterion.criterion, credit=credit, error=ErrorClass.MALFORMED if credit is None else None)
+        for criterion, credit in zip(RUBRIC.criteria, credits, strict=True)
     )
     card = Scorecard(sample_id="s", response="r", judge="scorer", verdicts=verdicts)
     row = {"step": step, "sample_id": "s", "response": "r", "judge": "scorer", "reward": None}

@@ -15,8 +15,8 @@ def write_odd_run(folder: Path) -> None:
     (run / "outcome.json").unlink()
     (run / "error.json").write_text(json.dumps({"stage": "judge", "message": "read \0 bytes, half of \ud83d"}))
     rollouts = [rollout(1, "a", "text", [1.0, 0.0, 1.0]), rollout(1, "s" * 300, "text", [1.0, 0.0, 1.0])]
-    for one in rollouts:
-        one["verdicts"][0]["criterion"] = "Names\0it"
+    for drawn in rollouts:
+        drawn["verdicts"][0]["criterion"] = "Names\0it"
     write_shard(run, 0, rollouts)
     write_run(folder, _LAST)
 
@@ -27,6 +27,6 @@ def check_odd_run(api: str) -> None:
     run = ask(f"{api}/runs/{_RUN}")[1]
     assert (run["recipe"], run["message"]) == ("r" * 200, "judge: read \ufffd bytes, half of ?")
     groups = ask(f"{api}/runs/{_RUN}/stages/{STAGE}/groups?step=1")[1]["items"]
-    assert [one["sample_id"] for one in groups] == ["a"], "no page could name the other sample"
-    criteria = [one["criterion"] for one in ask(f"{api}/runs/{_RUN}/stages/{STAGE}/criteria")[1]["items"]]
+    assert [group["sample_id"] for group in groups] == ["a"], "no page could name the other sample"
+    criteria = [item["criterion"] for item in ask(f"{api}/runs/{_RUN}/stages/{STAGE}/criteria")[1]["items"]]
     assert sorted(criteria) == sorted([NAMES[0], "Names\ufffdit", *NAMES[1:]])

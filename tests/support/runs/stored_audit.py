@@ -14,7 +14,7 @@ RUBRIC = Rubric(criteria=(Criterion(criterion="Answer <i>3</i>", weight=3), Crit
 
 def audit_row(sample: str, mode: str, credits: tuple[float, ...]) -> dict[str, Any]:
     """A response judged by two criteria, neither of which it meets."""
-    names = [one.criterion for one in RUBRIC.criteria]
+    names = [criterion.criterion for criterion in RUBRIC.criteria]
     verdicts = tuple(
         Verdict(criterion=name, credit=credit, reasoning="because") for name, credit in zip(names, credits, strict=True)
     )

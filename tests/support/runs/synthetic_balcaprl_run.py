@@ -19,7 +19,11 @@ RECIPE: dict[str, Any] = {
     "pipeline": "balcaprl",
     "description": "Captions, looked at by hand.",
     "warm_up": {"student": "some/student"},
-    "policy": {"judge": {"url": "http://user:secret@judges:8000/v1", "model": "assertion-judge-x"}},
+    "policy": {
+        "reward": {"type": "caption_scores", "judge": {"url": "http://judges:8000/v1", "model": "assertion-judge-x"}},
+        "algorithm": {"type": "grpo", "advantages": "c-gdpo"},
+    },
+    "tracking": {"uri": "http://user:secret@mlflow:5000"},
 }
 IMAGES = 30
 GROUP = 6

@@ -24,7 +24,11 @@ RECIPE: dict[str, Any] = {
     "description": "Questions, looked at by hand.",
     "warm_up": {"student": "some/student"},
     "genrm": {"student": "some/text-model"},
-    "policy": {"judge": {"url": "http://user:secret@judges:8000/v1", "model": "scorer-x"}},
+    "policy": {
+        "reward": {"type": "checklist", "judge": {"url": "http://judges:8000/v1", "model": "scorer-x"}},
+        "algorithm": {"type": "grpo"},
+    },
+    "tracking": {"uri": "http://user:secret@mlflow:5000"},
 }
 RUBRIC = Rubric(
     criteria=(
@@ -159,7 +163,7 @@ def write_genrm(run: Path) -> dict[str, Any]:
         for number in range(count)
         for task in [TASKS[number % 2]]
     ]
-    statistics = {split: one.model_dump() for split, one in data_statistics(rows).items()}
+    statistics = {split: statistic.model_dump() for split, statistic in data_statistics(rows).items()}
     folder.write_json(run / "genrm_data" / "statistics.json", statistics)
     nothing = ScoredItem(criterion=RUBRIC.criteria[1].criterion, rationale="not said", credit=0)
     wrong = LABEL.model_copy(update={"additional": (nothing,)})

@@ -44,17 +44,17 @@ def write_shard(
 ) -> None:
     """Commit a shard of rollouts and of the scorecards of those that were graded, by default all."""
     columns = ("step", "sample_id", "response", "reward")
-    rows = [{key: one[key] for key in columns} for one in rollouts]
+    rows = [{key: rollout[key] for key in columns} for rollout in rollouts]
     cards = [
-        {key: one[key] for key in columns}
+        {key: rollout[key] for key in columns}
         | {
             "judge": "judge",
             "scorecard": json.dumps(
-                {key: one[key] for key in ("sample_id", "response", "verdicts")}
-                | {"judge": "judge", "raw": one.get("raw", ["{}"])}
+                {key: rollout[key] for key in ("sample_id", "response", "verdicts")}
+                | {"judge": "judge", "raw": rollout.get("raw", ["{}"])}
             ),
         }
-        for one in (rollouts if graded is None else graded)
+        for rollout in (rollouts if graded is None else graded)
     ]
     advantages = [row | {"tokens": 7, "advantage": 0.5} for row in rows]
     for table, of_table in (("rollouts", advantages), ("scorecards", cards)):
@@ -130,7 +130,7 @@ def finish_tables(run: Path) -> None:
     """Write the manifests of the training's tables."""
     for table in ("rollouts", "scorecards"):
         shards = sorted((run / STAGE / table).glob("part-*"))
-        listed = [{"name": one.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, one in enumerate(shards)]
+        listed = [{"name": shard.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, shard in enumerate(shards)]
         manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
         (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
 

@@ -110,7 +110,7 @@ class BatchServer:
     def _finish(self, number: int, batch: dict[str, Any]) -> None:
         rows = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
         outcomes = [(row["custom_id"], self.outcome(number, row["body"])) for row in rows]
-        lines = [json.dumps({"id": "r", "custom_id": one, **outcome}) for one, outcome in outcomes[::-1] if outcome]
+        lines = [json.dumps({"id": "r", "custom_id": line, **outcome}) for line, outcome in outcomes[::-1] if outcome]
         good = [line for line in lines if '"status_code": 200' in line]
         bad = [line for line in lines if line not in good]
         for field, part in (("output_file_id", good), ("error_file_id", bad)):

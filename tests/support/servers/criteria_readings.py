@@ -27,11 +27,11 @@ def say_readings(criteria: list[dict[str, Any]], *, joined: Collection[str] = ()
     """
     readings = [
         {
-            "id": one["id"],
-            "assertions": ["the one", "the other"] if one["text"] in joined else [one["text"]],
-            "states_content": one["text"] not in acts,
+            "id": criterion["id"],
+            "assertions": ["the one", "the other"] if criterion["text"] in joined else [criterion["text"]],
+            "states_content": criterion["text"] not in acts,
         }
-        for one in criteria
+        for criterion in criteria
     ]
     return say(json.dumps({"readings": readings}))
 

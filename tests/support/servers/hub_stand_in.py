@@ -107,18 +107,18 @@ class WritableHub(Hub):
             return self.answer(200, {"errors": [], "warnings": []})
         if path.endswith("/org/mine.git/info/lfs/objects/batch"):
             objects = [
-                {**one, "actions": {"upload": {"href": f"{self.address}/blobs/{one['oid']}"}}}
-                for one in json.loads(body)["objects"]
+                {**item, "actions": {"upload": {"href": f"{self.address}/blobs/{item['oid']}"}}}
+                for item in json.loads(body)["objects"]
             ]
             return self.answer(200, {"transfer": "basic", "objects": objects})
         if "/org/mine/preupload/" in path:
             files = [
                 {
-                    "path": one["path"],
-                    "uploadMode": "lfs" if one["path"].endswith(".safetensors") else "regular",
+                    "path": file["path"],
+                    "uploadMode": "lfs" if file["path"].endswith(".safetensors") else "regular",
                     "shouldIgnore": False,
                 }
-                for one in json.loads(body)["files"]
+                for file in json.loads(body)["files"]
             ]
             return self.answer(200, {"files": files})
         assert "/org/mine/commit/" in path, path

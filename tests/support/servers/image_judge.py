@@ -55,7 +55,7 @@ def colour_judge(_: int, body: dict[str, Any]) -> Said:
     """Meets a criterion when the last image of the request has the colour of its title."""
     colour = main_colour(images_in(body)[-1])
     verdicts = [
-        {"id": one["id"], "reasoning": f"it is {colour}", "score": int(one["criterion"] == colour)}
-        for one in criteria_in(body)
+        {"id": criterion["id"], "reasoning": f"it is {colour}", "score": int(criterion["criterion"] == colour)}
+        for criterion in criteria_in(body)
     ]
     return say(json.dumps({"verdicts": verdicts}))

@@ -59,8 +59,8 @@ def main() -> None:
         "n-samples": {task: {"original": len(docs), "effective": len(docs)}},
     }
     (place / "20261123_000000_results.json").write_text(json.dumps(results))
-    kept = lines[:-1] if fault == "truncated" else lines
-    (place / f"20261123_000000_samples_{task}.jsonl").write_text("\n".join(json.dumps(line) for line in kept))
+    written = lines[:-1] if fault == "truncated" else lines
+    (place / f"20261123_000000_samples_{task}.jsonl").write_text("\n".join(json.dumps(line) for line in written))
 
 
 def ask(model: dict, doc: dict) -> str:

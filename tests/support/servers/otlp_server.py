@@ -70,4 +70,6 @@ class OtlpServer:
 
 
 def attributes_of(holder: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in holder.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value")) for attribute in holder.attributes
+    }

@@ -27,7 +27,9 @@ def make_inputs(folder: Path) -> dict[str, str]:
     from rubricworks.training.tiny.student import build_student
 
     texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
-    untrained = build_student(texts, folder / "untrained", config=SMALL, images=[one[0] for one in squares()], seed=1)
+    untrained = build_student(
+        texts, folder / "untrained", config=SMALL, images=[square[0] for square in squares()], seed=1
+    )
     configs = {"model": sft_config(steps=1, learning_rate=1e-6, save_every=1000), "policy": sft_config(steps=120)}
     models = {}
     for name, config in configs.items():

@@ -35,11 +35,14 @@ audit:
     - {{url: "{URL}", model: quality-2}}
   per_category: 10
 policy:
-  judge: *judge
-  more_judges:
-    - {{url: "{URL}", model: second}}
-  steps: 20
-  milestone_every: 10
+  reward:
+    type: checklist
+    judge: {{type: panel, of: [*judge, {{url: "{URL}", model: second}}], combine: median}}
+  algorithm:
+    type: grpo
+    loss: group_token_mean
+    steps: 20
+    milestone_every: 10
 evaluation:
   scorers:
     answers: {{judge: {{url: "{URL}", model: answers}}}}

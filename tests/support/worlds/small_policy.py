@@ -42,9 +42,9 @@ def make_inputs(folder: Path) -> dict[str, str]:
     train = list(read_samples(samples, "train"))
     return {
         "samples": samples,
-        "rubrics": str(rubrics_table(folder / "made", {one.sample_id: rubric_of(one) for one in train})),
+        "rubrics": str(rubrics_table(folder / "made", {sample.sample_id: rubric_of(sample) for sample in train})),
         "filtered": str(
-            write_stage_table(folder / "filtered", "filtered", [_filtered(*one) for one in enumerate(train)])
+            write_stage_table(folder / "filtered", "filtered", [_filtered(*row) for row in enumerate(train)])
         ),
         "model": str(_student(folder / "made", list(read_samples(samples)))),
     }
@@ -98,7 +98,7 @@ def _student(run: Path, samples: list[Sample]) -> Path:
     from rubricworks.training.sft import train_sft
     from rubricworks.training.tiny.student import build_student
 
-    examples = [(one.image, one.prompt, text) for one in samples for text in TAUGHT[one.task or ""]]
+    examples = [(sample.image, sample.prompt, text) for sample in samples for text in TAUGHT[sample.task or ""]]
     untrained = build_student(
         [text for _, prompt, answer in examples for text in (prompt, answer)],
         run / "untrained",

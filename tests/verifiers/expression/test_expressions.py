@@ -36,8 +36,8 @@ def test_pair_is_the_same_or_not(line):
 @pytest.mark.parametrize("line", EVERYDAY)
 def test_everyday_pair_is_the_same_or_not_whichever_side_is_the_target(line):
     equal = " == " in line
-    one, other = line.split(" == " if equal else " <> ")
-    assert score(other, one) == score(one, other) == equal
+    left, other = line.split(" == " if equal else " <> ")
+    assert score(other, left) == score(left, other) == equal
 
 
 def score(answer: str, target: str) -> float:

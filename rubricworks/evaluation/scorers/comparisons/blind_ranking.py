@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import LETTERS
 
@@ -73,7 +73,7 @@ class BlindRankingScorer(Scorer):
             order = shuffled(captions, seed=context.seed, sample_id=item.sample.sample_id)
 
             def check(answer: Assessments) -> None:
-                if [one.caption for one in answer.assessments] != list(LETTERS[: len(order)]):
+                if [assessment.caption for assessment in answer.assessments] != list(LETTERS[: len(order)]):
                     raise ValueError(f"give one entry for each of the captions {', '.join(LETTERS[: len(order)])}")
 
             reply = await judge.chat(
@@ -138,17 +138,14 @@ def shuffled(names: Mapping[str, object], *, seed: int, sample_id: str) -> list[
 
 def placings(assessments: Mapping[str, Assessment]) -> dict[str, Placing]:
     """Totals and ranks from the four scores of each caption."""
-    totals = {name: one.total for name, one in assessments.items()}
+    totals = {name: assessment.total for name, assessment in assessments.items()}
     return {
-        name: Placing(one, totals[name], 1 + sum(total > totals[name] for total in totals.values()))
-        for name, one in assessments.items()
+        name: Placing(assessment, totals[name], 1 + sum(total > totals[name] for total in totals.values()))
+        for name, assessment in assessments.items()
     }
 
 
-def ranking_messages(image: bytes, captions: list[str]) -> list[dict[str, Any]]:
+def ranking_messages(image: bytes, captions: list[str]) -> list[Message]:
     """Messages that ask the judge to assess all captions."""
     texts = [fence(f"caption_{letter.lower()}", caption) for letter, caption in zip(LETTERS, captions, strict=False)]
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": [image_part(image), text_part("\n\n".join(texts))]},
-    ]
+    return conversation(_SYSTEM, [image_part(image), text_part("\n\n".join(texts))])

@@ -60,9 +60,9 @@ class CapArenaScorer(Scorer):
             result = await compare(judge, item.image, item.text, opponent.caption, order=self.order, seed=context.seed)
             tally.add(result)
             evidence = (
-                {"judgments": [one.model_dump() for one in result.judgments]}
+                {"judgments": [judgment.model_dump() for judgment in result.judgments]}
                 if self.order == "both"
-                else {"reasons": [one.reason for one in result.judgments]}
+                else {"reasons": [judgment.reason for judgment in result.judgments]}
             )
             return [
                 Score(

@@ -21,7 +21,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatClient, ImageEndpoint
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 
 Order = Literal["random", "both"]
@@ -99,13 +99,10 @@ async def compare(
     return PairwiseResult(1 - _WIN_OF_A[judgment.judgment], (judgment,), (False,))
 
 
-def pairwise_messages(image: bytes, caption_a: str, caption_b: str) -> list[dict[str, Any]]:
+def pairwise_messages(image: bytes, caption_a: str, caption_b: str) -> list[Message]:
     """Messages that ask the judge to compare the captions in positions A and B."""
     text = f"{fence('caption_a', caption_a)}\n\n{fence('caption_b', caption_b)}"
-    return [
-        {"role": "system", "content": PAIRWISE_SYSTEM},
-        {"role": "user", "content": [image_part(image), text_part(text)]},
-    ]
+    return conversation(PAIRWISE_SYSTEM, [image_part(image), text_part(text)])
 
 
 async def _ask(client: ChatClient, image: bytes, caption_a: str, caption_b: str) -> PairwiseJudgment:

@@ -28,7 +28,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
-from rubricworks.llm.messages import fence, image_part, text_part
+from rubricworks.llm.messages import Part, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import dpg_score
 from rubricworks.rubrics import ErrorClass, Response
@@ -101,8 +101,8 @@ class DpgScorer(Scorer):
 
 async def _ask(judge: ChatClient, response: Response, question: str) -> str:
     assert response.image is not None
-    content = [text_part(fence("question", question)), image_part(response.image)]
-    reply = await judge.chat([{"role": "system", "content": _SYSTEM}, {"role": "user", "content": content}], _Answer)
+    content: list[Part] = [text_part(fence("question", question)), image_part(response.image)]
+    reply = await judge.chat(conversation(_SYSTEM, content), _Answer)
     return reply.value.answer
 
 
@@ -123,7 +123,7 @@ def read_dpg_questions(path: str) -> Mapping[str, PromptQuestions]:
                 entry = by_prompt.setdefault(_key(row["text"]), PromptQuestions({}, {}, {}))
                 try:
                     number = int(row["proposition_id"])
-                    entry.dependency[number] = tuple(int(one) for one in row["dependency"].split(","))
+                    entry.dependency[number] = tuple(int(part) for part in row["dependency"].split(","))
                 except (ValueError, AttributeError):
                     raise UserError(
                         f"{path}: line {rows.line_num}: proposition_id or dependency is no number"

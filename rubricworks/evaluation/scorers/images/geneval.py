@@ -73,7 +73,9 @@ def _detections(body: str, url: str) -> dict[str, list[dict[str, Any]]]:
         by_class = _Detections.model_validate_json(body).detections
     except ValidationError as error:
         raise UserError(f"{_FIELD} {url} answered something else than detections: {body[:200]}") from error
-    return {name: [one.model_dump(exclude_none=True) for one in objects] for name, objects in by_class.items()}
+    return {
+        name: [detection.model_dump(exclude_none=True) for detection in objects] for name, objects in by_class.items()
+    }
 
 
 def _metadata(item: Item) -> dict[str, Any]:

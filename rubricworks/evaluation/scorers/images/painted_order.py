@@ -109,7 +109,7 @@ class PaintedOrderScorer(Scorer):
         evidence: str | None = json.dumps(rewards)
         for part, name in zip(self.figure_parts(), (PAINTED, MASKED), strict=False):
             rises = [rise(row, name) for row in rewards.values()]
-            present = [one for one in rises if one is not None]
+            present = [rise for rise in rises if rise is not None]
             complete = len(present) == len(rises)
             scores.append(
                 Score(

@@ -12,6 +12,7 @@ from pydantic import Field
 from rubricworks.data.tables import count_rows, count_samples, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatError, ImageEndpoint, image_part, text_part
+from rubricworks.llm.messages import user_message
 from rubricworks.runtime.call_table import Answers, Row, ask_all, caption_row, dead_letter
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
@@ -43,7 +44,7 @@ def run(config: Config, job: Job) -> None:
         if captioner is None or row["split"] not in config.splits:
             reference = next((text for text in row["references"] if text.strip()), "")
             return answers(row, reference)
-        request = [{"role": "user", "content": [image_part(row["image"]), text_part(config.prompt or row["prompt"])]}]
+        request = [user_message([image_part(row["image"]), text_part(config.prompt or row["prompt"])])]
         try:
             reply = await captioner.chat(request, seed=config.seed)
         except ChatError as error:

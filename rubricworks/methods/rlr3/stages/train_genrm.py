@@ -127,7 +127,8 @@ def _write_card(config: Config, job: Job, reports: Mapping[Model, GenrmReport]) 
 def _instance(row: Row, instructions: bool) -> Instance:
     sample = Sample(sample_id=row["sample_id"], question=row["question"])
     request = scoring_request(sample, row["response"], Rubric.model_validate_json(row["rubric"]))
-    return Instance(row, scoring_messages(request) if instructions else scoring_text(request))
+    messages = [dict(message) for message in scoring_messages(request)]
+    return Instance(row, messages if instructions else scoring_text(request))
 
 
 def _examples(instances: Sequence[Instance]) -> list[tuple[None, Any, str]]:
