@@ -5,12 +5,14 @@ no secrets. `recipe.files` reads recipes from YAML.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
 from rubricworks.recipe.cluster import ClusterConfig
@@ -82,6 +84,28 @@ class Price(BaseModel):
     price_out: float = Field(ge=0)
     price_cached: float | None = Field(default=None, ge=0)
     """Of prompt tokens that the provider had cached; by default `price_in`."""
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """Requests of one kind to one model."""
+
+    stage: str
+    purpose: str
+    endpoint: Endpoint
+    count: int
+    tokens_in: int
+    """Tokens per call, as `tokens_out`."""
+    tokens_out: int
+
+    @classmethod
+    def of(cls, stage: str, planned: PlannedCalls) -> "CallEstimate":
+        """Planned calls of a stage."""
+        return cls(stage, planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
+
+    @property
+    def dollars(self) -> float:
+        return self.endpoint.cost(self.count * self.tokens_in, self.count * self.tokens_out)
 
 
 class Recipe(BaseModel):
@@ -185,6 +209,14 @@ class Recipe(BaseModel):
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → configuration, in the order of the pipeline."""
+        raise NotImplementedError
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        """Estimate every kind of call of a run.
+
+        Args:
+            items: images in the source, or questions, or prompts.
+        """
         raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:
