@@ -92,9 +92,11 @@ def reward_path(folder: Path) -> list[str]:
 
 
 def walk_files() -> set[str]:
-    """Files of the walk in docs/architecture.md."""
+    """Files that the walk in docs/architecture.md names."""
     page = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    return set(re.findall(r"(?m)^\| \[`([^`]+)`\]", page))
+    walk = page.split("\n## A rollout's walk\n")[1].split("\n## ")[0]
+    names = re.findall(r"`((?:\w+/)*\w+\.py)`", walk)
+    return {name if (_ROOT / name).is_file() else f"rubricworks/{name}" for name in names}
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"^(?P<indent> *)```yaml\n(?P<body>.*?)^(?P=indent)```$", re
 _CODE = re.compile(r"`([^`\n]+)`")
 _FIELD = re.compile(r"(?P<field>[a-z_]+(?:\.[\w-]+)+)(?:: (?P<value>\S.*))?")
 _SET = re.compile(r"--set (?P<change>'[^']+'|[\w.-]+=(?:'[^']+'|[^\s`.,]+(?:[.,][^\s`.,]+)*))")
-_FILE = re.compile(r".*\.(json|html)")
+_FILE = re.compile(r".*\.(json|html|py)")
 NO_RECIPE = {"data": {"workflowDefaults"}}
 """Sections of other files that are called as a recipe's, by what they hold there."""
 
