@@ -102,8 +102,8 @@ def test_policies_are_among_the_excerpts_of_most_pages_that_are_about_them():
 
 
 def named_fields(page: Path) -> Iterator[tuple[str, str | None]]:
-    """(field, its value as YAML) of the code in a page's text and of its `--set`."""
-    text = page.read_text(encoding="utf-8")
+    """(field, its value as YAML) of the code in a page's text and of its `--set`, without what tutorials add."""
+    text = page.read_text(encoding="utf-8").split("\n## Add a ")[0]
     for code in _CODE.findall(re.sub(r"(?ms)^ *```.*?^ *```$", "", text)):
         if (match := _FIELD.fullmatch(code)) and not _FILE.fullmatch(code) and code not in NO_FIELDS:
             yield match["field"], match["value"]
