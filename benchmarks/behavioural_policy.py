@@ -28,8 +28,8 @@ from rubricworks.synthesis import add_pitfalls
 from rubricworks.synthesis.pitfalls import PitfallDraft, pitfall_faults, pitfall_messages
 from rubricworks.training.policy.refill import has_signal
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
-from rubricworks.world.models.judge import judge_criterion
-from rubricworks.world.models.pitfall_writer import pitfalls_reply
+from rubricworks.world.models.judges import judge_criterion
+from rubricworks.world.models.rubric_fixer import pitfalls_reply
 from rubricworks.world.models.writer import WriterTask, write_rubric
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.render import render_png

@@ -28,7 +28,7 @@ from rubricworks.rubrics import Scorecard
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.rules import holds, parse_rule
 
-CHEAP, STRONG = {"price_in": 0.15, "price_out": 0.6}, {"price_in": 2.5, "price_out": 10.0}
+CHEAP, STRONG = {"prices": (0.15, 0.6)}, {"prices": (2.5, 10.0)}
 LIMITS = (0.6, 0.7, 0.8, 0.9, 0.95)
 DRAWS = (1, 8, 200)
 SERVER = (

@@ -154,7 +154,7 @@ def _endpoint(
         raise UserError("--judge asks about responses by their rubrics: name them by --rubrics")
     fields: dict[str, float | str] = {"temperature": temperature, "revision": revision}
     if prices:
-        fields |= parse_prices(prices)
+        fields["prices"] = parse_prices(prices)
     return parse_endpoint(judge, api_key_env).model_copy(update=fields)
 
 

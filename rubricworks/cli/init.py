@@ -134,6 +134,6 @@ def _only_model(endpoint: Endpoint) -> str:
     served = asyncio.run(list_models(endpoint))
     if len(served) != 1:
         raise UserError(
-            f"{endpoint.url} serves {', '.join(served) or 'no models that it lists'}; choose one with --model"
+            f"{endpoint.urls[0]} serves {', '.join(served) or 'no models that it lists'}; choose one with --model"
         )
     return served[0]

@@ -66,8 +66,8 @@ def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024
         ) from None
 
 
-def parse_prices(text: str) -> dict[str, float]:
-    """Prices of an endpoint, by the names of its fields.
+def parse_prices(text: str) -> list[float]:
+    """Prices of an endpoint.
 
     Raises:
         UserError: the text is not two or three numbers.
@@ -78,4 +78,4 @@ def parse_prices(text: str) -> dict[str, float]:
         values = []
     if len(values) not in (2, 3) or not all(0 <= value < float("inf") for value in values):
         raise UserError(f"--prices is {text!r}; write two or three numbers, such as 0.15,0.6 or 0.15,0.6,0.075")
-    return dict(zip(("price_in", "price_out", "price_cached"), values, strict=False))
+    return values

@@ -8,16 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Rule = Literal["any", "essential", "all"]
 """Filter rule: keep samples of which some rollout has no credit on any criterion, on an essential one, or keep all."""
 
 
-class SourceCounts(BaseModel):
+class SourceCounts(BaseModel, extra="forbid", frozen=True):
     """Counts of a source over all its splits, before filtering."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     source: str = Field(default="", exclude=True)
@@ -86,10 +84,8 @@ class GradedSample(NamedTuple):
         return self.initial_reward is not None and (rule == "all" or (self.any if rule == "any" else self.essential))
 
 
-class CorpusStatistics(BaseModel):
+class CorpusStatistics(BaseModel, extra="forbid", frozen=True):
     """Row of Table 1. A ratio or mean over no samples is None, as are the source's counts if the source is unknown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     raw: int | None

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.evaluation.ratings import CAPARENA, COMPARISONS, RATING_TITLES, TOURNAMENT, ratings
 from rubricworks.evaluation.scoreboard import figure_name
@@ -36,10 +36,8 @@ class Instrument(NamedTuple):
     """The opponent of a comparison, with its revision."""
 
 
-class Cell(BaseModel):
+class Cell(BaseModel, extra="forbid", frozen=True):
     """A model's figure in one column."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mean: Interval
     """Mean over all samples that the model was scored on."""
@@ -56,10 +54,8 @@ class Cell(BaseModel):
         return "+" if self.difference.value > 0 else "-"
 
 
-class Row(BaseModel):
+class Row(BaseModel, extra="forbid", frozen=True):
     """One model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = Field(examples=["policy"])
     revision: str = Field(examples=["3f5a9c"])
@@ -79,10 +75,8 @@ class Row(BaseModel):
         return _label(self.model, self.step, self.decoding)
 
 
-class Column(BaseModel):
+class Column(BaseModel, extra="forbid", frozen=True):
     """A figure by one instrument."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     figure: str = Field(examples=["oracle_f1"])
     title: str = Field(examples=["F1 of the oracle"])
@@ -94,20 +88,16 @@ class Column(BaseModel):
     """All values lie in [0, 1]."""
 
 
-class RankDistribution(BaseModel):
+class RankDistribution(BaseModel, extra="forbid", frozen=True):
     """Ranks of the models in a blind ranking."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     judge: str = Field(examples=["judge@1"])
     counts: dict[str, dict[int, int]] = Field(examples=[{"policy": {"1": 30, "2": 10}}])
     """Model → rank → number of samples, the best mean rank first."""
 
 
-class Leaderboard(BaseModel):
+class Leaderboard(BaseModel, extra="forbid", frozen=True):
     """Models against scorers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     against: str = Field(examples=["base"])
     """Model that the others are compared with."""

@@ -3,17 +3,15 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from rubricworks.llm import ImageEndpoint
 
 Decoding = Literal["greedy", "sampled"]
 
 
-class ModelSource(BaseModel):
+class ModelSource(BaseModel, extra="forbid", frozen=True):
     """Origin of a model's responses: one of `folder`, `endpoint` and `responses`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: str | None = None
     """Model directory, or a name on the Hub, with its commit: org/name@COMMIT."""
@@ -35,10 +33,8 @@ class ModelSource(BaseModel):
         return self
 
 
-class EvaluatedModel(BaseModel):
+class EvaluatedModel(BaseModel, extra="forbid", frozen=True):
     """One row's worth of a scoreboard: a model, at one step of its training, with one decoding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1)
     source: ModelSource

@@ -4,7 +4,7 @@ Generators that are trained on long captions draw terse prompts badly (RubricRL,
 the prompt out; scorers still judge by the original and its requirements.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.llm import ChatClient
 from rubricworks.llm.messages import Message, conversation, fence
@@ -24,10 +24,8 @@ Answer with one JSON object and no other text: {"prompt": "<the rewritten prompt
 """
 
 
-class RewrittenPrompt(BaseModel):
+class RewrittenPrompt(BaseModel, extra="ignore", frozen=True, str_strip_whitespace=True):
     """Answer of the rewriter."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
 
     prompt: str = Field(min_length=1, max_length=4_000)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.ratings import (
@@ -39,10 +39,8 @@ def figure_name(scorer: str, part: str) -> str:
     return scorer if part == "score" else f"{scorer}_{part}"
 
 
-class ModelScores(BaseModel):
+class ModelScores(BaseModel, extra="forbid", frozen=True):
     """Scores of one model with one decoding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
     step: int | None = None
@@ -56,10 +54,8 @@ class ModelScores(BaseModel):
     """Figure → task → mean, of scorers that average by task."""
 
 
-class Scoreboard(BaseModel):
+class Scoreboard(BaseModel, extra="forbid", frozen=True):
     """Scores of all models of an evaluation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: str
     policy: str | None = None

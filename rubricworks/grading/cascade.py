@@ -100,5 +100,5 @@ async def check_gives_logprobs(judge: Endpoint) -> None:
     Raises:
         UserError: it gives none, or refuses the question.
     """
-    async with ChatClient(judge.model_copy(update={"attempts": 1, "patience_s": 15.0})) as client:
+    async with ChatClient(judge, attempts=1, patience_s=15.0) as client:
         await require_logprobs(client)

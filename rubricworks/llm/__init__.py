@@ -2,9 +2,8 @@
 
 from rubricworks.llm.client import ChatClient
 from rubricworks.llm.endpoint import Endpoint, GivesLogprobs, ImageEndpoint, SeesImages
-from rubricworks.llm.image_check import check_sees_images
 from rubricworks.llm.messages import fence, image_part, text_part
-from rubricworks.llm.preflight import check_endpoint, list_models
+from rubricworks.llm.preflight import check_endpoint, check_sees_images, list_models
 from rubricworks.llm.question import ChatError, NoLogprobs, Reply
 from rubricworks.llm.spending import Budget, Spending, read_budget, read_spending, write_budget
 from rubricworks.llm.usage import Totals, Usage

@@ -17,15 +17,17 @@ from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
 from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
-from rubricworks.llm.answers.errors import find_error
+from rubricworks.llm.answers.payload import find_error
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.question import ChatError
-from rubricworks.llm.transport import Completion, Transport
+from rubricworks.llm.transport import PATIENCE_S, Completion, Transport
 from rubricworks.rubrics import ErrorClass
 from rubricworks.storage import write_atomic
 
 STATE_FOLDER = "batches"
 """Folder beside the run's cache: a file for each batch, with the ids of its rows."""
+POLL_S = 30.0
+"""Time between two looks at a batch."""
 _QUIET_S = 1.0
 """Time without a new call after which a batch is sent."""
 _MAX_ROWS = 50_000
@@ -58,12 +60,12 @@ class _Failure(NamedTuple):
 class BatchTransport(Transport):
     """Sender of requests to one endpoint in batches, from one event loop at a time."""
 
-    def __init__(self, endpoint: Endpoint, state: Path | None) -> None:
+    def __init__(self, endpoint: Endpoint, state: Path | None, patience_s: float = PATIENCE_S) -> None:
         """
         Args:
             state: folder for the ids of batches; without one a killed run sends its requests again.
         """
-        super().__init__(endpoint)
+        super().__init__(endpoint, patience_s=patience_s)
         self._state = state
         self._waiting: dict[str, tuple[bytes, asyncio.Future[Completion]]] = {}
         self._last_call = 0.0
@@ -212,9 +214,9 @@ class BatchTransport(Transport):
                     return _Results(batch.status, _read_rows(texts), f": {errors}" if errors else "")
             except (openai.APIConnectionError, openai.InternalServerError, openai.RateLimitError):
                 failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > self._endpoint.patience_s:
+                if time.monotonic() - failing_since > self._patience_s:
                     raise
-            if self._closed.wait(self._endpoint.batch_poll_s):
+            if self._closed.wait(POLL_S):
                 raise UserError(f"stopped while batch {batch_id} was on its way; it is waited for when the run goes on")
 
     def _sent(self, custom_ids: Iterable[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
-from rubricworks.llm.answers.finish_reasons import Ending
+from rubricworks.llm.answers.completion import Ending
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
@@ -32,7 +32,7 @@ from rubricworks.llm.logprobs import REQUEST_FIELDS, field_probabilities
 from rubricworks.llm.question import REPAIR_TURNS, ChatError, Messages, NoLogprobs, Question, Reply, T
 from rubricworks.llm.request import BYTES_PER_TOKEN, Request, RequestFrame
 from rubricworks.llm.spending import BudgetReached, Spending
-from rubricworks.llm.transport import Transport
+from rubricworks.llm.transport import ATTEMPTS, PATIENCE_S, Transport
 from rubricworks.llm.usage import Totals, Usage
 from rubricworks.rubrics import ErrorClass
 
@@ -55,6 +55,8 @@ class ChatClient:
         purpose: str = "",
         spending: Spending | None = None,
         on_failure: OnFailure | None = None,
+        attempts: int = ATTEMPTS,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """
         Args:
@@ -64,16 +66,23 @@ class ChatClient:
             purpose: purpose of the calls in error messages and the ledger ("judge", "writer", …).
             spending: the run's ledger and budget; a call beyond the budget fails with the class budget.
             on_failure: callback for every failed call, before its error is raised; may raise another error instead.
+            attempts: attempts of one request when the server is unreachable or fails; a 429 is no failure.
+            patience_s: time in which the server may answer only 429 before calls fail.
         """
         if isinstance(endpoint, str):
             if model is None:
                 raise UserError(f"{purpose or 'chat client'}: no model named for the endpoint {endpoint}; name one")
             endpoint = Endpoint(url=endpoint, model=model)
-        self.endpoint = endpoint.with_model(model)
+        self.endpoint = endpoint if model is None else endpoint.model_copy(update={"model": model})
         self.purpose = purpose
         self.totals = Totals()
         state = Path(cache).parent / STATE_FOLDER if cache is not None else None
-        self._transport = BatchTransport(self.endpoint, state) if self.endpoint.batch else Transport(self.endpoint)
+        self._retries = {"attempts": attempts, "patience_s": patience_s}
+        self._transport = (
+            BatchTransport(self.endpoint, state, patience_s)
+            if self.endpoint.batch
+            else Transport(self.endpoint, attempts, patience_s)
+        )
         self._cache_file = cache
         self._cache = AnswerCache(Path(cache)) if cache is not None else None
         self._identity = IdentityPin(self.endpoint, purpose, Path(cache).parent if cache is not None else None)
@@ -99,7 +108,8 @@ class ChatClient:
         if self._spending is not None or self._on_failure is not None:
             own = "a ledger (spending)" if self._spending is not None else "a callback (on_failure)"
             raise PicklingError(f"{self!r} has {own} of this process; make the client in the process that asks")
-        return partial(ChatClient, self.endpoint, cache=self._cache_file, purpose=self.purpose), ()
+        settings: dict[str, Any] = {"cache": self._cache_file, "purpose": self.purpose, **self._retries}
+        return partial(ChatClient, self.endpoint, **settings), ()
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,94 +6,82 @@ on connecting. So an endpoint can be printed, hashed and stored next to a table.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, Field, JsonValue, field_validator
 from yarl import URL
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
 from rubricworks.redaction import find_secret
 
+Prices = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=2, max_length=3)]
 
-class Endpoint(BaseModel):
+
+class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True):
     """One model behind an OpenAI-compatible server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-    url: str = Field(min_length=1)
+    url: str | tuple[str, ...] = Field(min_length=1)
     """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`, and a
-    query that goes with every request, such as Azure's `?api-version=2024-10-21`."""
-    replicas: tuple[str, ...] = ()
-    """Base URLs of further servers of the same model; requests go to the one with the fewest in flight."""
+    query that goes with every request, such as Azure's `?api-version=2024-10-21`. A list names several servers of the
+    model: each request goes to the one with the fewest in flight."""
     model: str = Field(min_length=1)
     api_key_env: str | None = None
     """Name of the environment variable that holds the API key."""
     temperature: float = Field(default=0.0, ge=0)
-    top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int = Field(default=1024, ge=1)
     concurrency: int = Field(default=128, ge=1)
     """Maximal number of requests in flight. The limiter starts at 32 and adapts to the server."""
     timeout_s: float = Field(default=120.0, gt=0)
-    """Limit for one request, from sending to the last byte of the answer."""
-    read_timeout_s: float | None = Field(default=None, gt=0)
-    """Longest silence between two pieces of an answer. A reasoning model may be silent while it thinks."""
-    attempts: int = Field(default=8, ge=1)
-    """Attempts of one request when the server is unreachable or fails. A 429 does not count as a failure."""
-    patience_s: float = Field(default=600.0, gt=0)
-    """Time in which the server may answer only 429 before calls fail."""
+    """Limit for one request, from sending to the last byte of the answer; raise it for models that think for long."""
     revision: str = ""
     """Distinguishes versions of a model served under the same name; part of the cache key."""
-    price_in: float = Field(default=0.0, ge=0)
-    price_out: float = Field(default=0.0, ge=0)
-    """Dollars per million tokens."""
-    price_cached: float | None = Field(default=None, ge=0)
-    """The same for prompt tokens that the provider had cached, as `usage` reports them; by default `price_in`."""
+    prices: Prices = (0.0, 0.0)
+    """Dollars per million tokens of prompts and of answers; a third number is that of prompt tokens that the provider
+    had cached, as `usage` reports them."""
     on_change: Literal["warn", "refuse"] = "warn"
     """Consequence of an answer by another model than the run's first one was by (`model`, `system_fingerprint`)."""
-    guided: bool = True
-    """Send the JSON schema of structured answers, for servers with guided decoding."""
     batch: bool = False
     """Send the calls by OpenAI's Batch API: at half the price, answered within a day. For what nobody waits for: a
     committee, rubrics, the judges of an evaluation, recaptions."""
-    batch_poll_s: float = Field(default=30.0, gt=0)
-    """Seconds between two looks at a batch."""
     extra_body: dict[str, JsonValue] = {}
-    """Extra fields of the request; null removes a default field, as for models without `temperature`."""
-
-    @field_validator("replicas")
-    @classmethod
-    def _urls_without_secrets(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(cls._url_without_secrets(url) for url in urls)
+    """Extra fields of the request, such as `top_p`; null removes a default field: `temperature` for models without it,
+    `response_format` for servers that cannot guide decoding by a schema."""
 
     @field_validator("url")
     @classmethod
-    def _url_without_secrets(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://", "${")):
-            raise ValueError("must start with http:// or https://, as in http://localhost:8000/v1")
-        if "@" in url.split("//", 1)[-1].split("/", 1)[0] or find_secret(url):
-            raise ValueError(
-                "holds a user or password; put the key in an environment variable and name it in api_key_env"
-            )
+    def _urls_without_secrets(cls, url: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for server in (url,) if isinstance(url, str) else url:
+            if not server.startswith(("http://", "https://", "${")):
+                raise ValueError("must start with http:// or https://, as in http://localhost:8000/v1")
+            if "@" in server.split("//", 1)[-1].split("/", 1)[0] or find_secret(server):
+                raise ValueError(
+                    "holds a user or password; put the key in an environment variable and name it in api_key_env"
+                )
         return url
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Base URL of every server, as configured."""
+        return (self.url,) if isinstance(self.url, str) else tuple(dict.fromkeys(self.url))
 
     @property
     def label(self) -> str:
         """Name of this endpoint in messages."""
-        return f"{self.model} at {self.url}"
+        return f"{self.model} at {self.urls[0]}"
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Servers, model and key: endpoints with the same one differ in the settings of their requests alone."""
-        return (self.url, self.replicas, self.model, self.api_key_env)
+        return (self.urls, self.model, self.api_key_env)
 
     def connect_urls(self) -> list[URL]:
-        """Base URLs of the endpoint and its replicas, with variables expanded.
+        """Base URL of every server, with variables expanded.
 
         Raises:
             UserError: a variable is not set, or the result is not a URL.
         """
-        return [self._connect_url(url) for url in dict.fromkeys((self.url, *self.replicas))]
+        return [self._connect_url(url) for url in self.urls]
 
     def _connect_url(self, template: str) -> URL:
         expanded = fill(template, f"the URL of {self.label}")
@@ -115,13 +103,15 @@ class Endpoint(BaseModel):
         Args:
             cached_tokens: those of the prompt that the provider had cached.
         """
-        dollars = (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
-        if cached_tokens and self.price_cached is not None:
-            dollars += cached_tokens * (self.price_cached - self.price_in) / 1e6
+        price_in, price_out, price_cached = (*self.prices, self.prices[0])[:3]
+        new_tokens = prompt_tokens - cached_tokens
+        dollars = (new_tokens * price_in + cached_tokens * price_cached + completion_tokens * price_out) / 1e6
         return dollars / 2 if self.batch else dollars
 
-    def with_model(self, model: str | None) -> Self:
-        return self if model is None else self.model_copy(update={"model": model})
+    @property
+    def is_priced(self) -> bool:
+        """Return True if its calls cost anything, as far as is known."""
+        return any(self.prices)
 
 
 def append_path(url: URL, path: str) -> URL:

@@ -159,7 +159,7 @@ class Limiter:
 
 def shared_limiter(endpoint: Endpoint) -> Limiter:
     """Limiter of an endpoint and model, shared in this process; its cap is the largest `concurrency` requested."""
-    key = (endpoint.url, endpoint.replicas, endpoint.model)
+    key = (endpoint.urls, endpoint.model)
     with _shared_lock:
         if (limiter := _shared.get(key)) is None:
             limiter = _shared[key] = Limiter(endpoint.concurrency)

@@ -1,14 +1,23 @@
-"""Endpoint check before a run: the server answers and serves the model."""
+"""Endpoint checks before a run: the server answers and serves the model, and a model that is shown images sees them.
 
+A model is asked for the colour of a plain picture, which only the picture tells. A text model behind a server that
+drops images would describe, or judge, what it never saw. vLLM refuses images for such a model; other servers ignore
+them, and the model names a colour by chance or says that it sees nothing. An answer with no colour at all passes: a
+model that is trained for one task may not answer others.
+"""
+
+import io
 import json
+import re
 from typing import Any
 
 from yarl import URL
 
 from rubricworks.errors import UserError
-from rubricworks.llm.answers import read_answer
+from rubricworks.llm.answers import read_answer, split_thought
 from rubricworks.llm.endpoint import Endpoint
 from rubricworks.llm.http.connections import Connections, LoopPool, RequestFailed
+from rubricworks.llm.messages import image_part, text_part, user_message
 from rubricworks.llm.request import RequestFrame
 
 _TIMEOUT_S = 15.0
@@ -57,7 +66,7 @@ async def list_models(endpoint: Endpoint) -> list[str]:
     try:
         names = _names(await _request(endpoint, "GET", "models", timeout_s=_TIMEOUT_S))
     except RequestFailed as error:
-        raise UserError(f"{endpoint.url} lists no models: {error}; test it with: {_curl(endpoint)}") from None
+        raise UserError(f"{endpoint.urls[0]} lists no models: {error}; test it with: {_curl(endpoint)}") from None
     return sorted({name.removeprefix("models/") for name in names or ()})
 
 
@@ -123,7 +132,64 @@ def _check_context(endpoint: Endpoint, payload: bytes) -> None:
 def _curl(endpoint: Endpoint) -> str:
     """Equivalent curl command; variables are not expanded, so that it holds no key."""
     key = f' -H "Authorization: Bearer ${endpoint.api_key_env}"' if endpoint.api_key_env else ""
-    url, mark, query = endpoint.url.partition("?")
+    url, mark, query = endpoint.urls[0].partition("?")
     url = url.rstrip("/")
     path = "/models" if url.count("/") > 2 or url.startswith("${") else "/v1/models"
     return f'curl -sS "{url}{path}{mark}{query}"{key}'
+
+
+QUESTION = "What colour is this picture? Answer with the name of one colour."
+_SIDE = 64
+_PURPLE = (160, 40, 190)
+_RIGHT = re.compile(r"\b(purple|violet|magenta|lilac|mauve|fuchsia|orchid|indigo|plum|lavender|pink)", re.IGNORECASE)
+_WRONG = re.compile(
+    r"\b(red|green|blue|yellow|black|white|gr[ae]y|orange|brown|beige|teal|cyan|turquoise)\b", re.IGNORECASE
+)
+_BLIND = re.compile(
+    r"\b(can.?t|cannot|can not|unable to|not able to|don.?t|do not) (directly )?(see|view|access|have)\b"
+    r"|\bno (image|picture|photo)|text-based|\b(attach|upload|provide|share) (an?|the|your) (image|picture|photo)",
+    re.IGNORECASE,
+)
+_REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
+_MAX_QUOTE = 120
+
+
+async def check_sees_images(endpoint: Endpoint) -> None:
+    """Send one request with a picture.
+
+    Raises:
+        UserError: the server refuses the picture, or the model answers without having seen it.
+    """
+    question = user_message([image_part(_picture()), text_part(QUESTION)])
+    body = RequestFrame(endpoint, None).encode([question], 0).body
+    connections = Connections(endpoint)
+    try:
+        pool = connections.pool()
+        payload = await connections.exchange(pool, "POST", pool.replicas[0].chat_url, body)
+    except RequestFailed as error:
+        # A server that is busy or failing says nothing about its model; one that fails at images often names them.
+        if error.status in _REFUSALS and (error.status < 500 or "image" in str(error)):
+            raise UserError(
+                f"{endpoint.label} takes no images, and is shown some: {error}; give a model that sees"
+            ) from None
+        return
+    finally:
+        await connections.close()
+    try:
+        answer = split_thought(read_answer(payload).text or "").answer.strip()
+    except ValueError:
+        return
+    if not _RIGHT.search(answer) and (_WRONG.search(answer) or _BLIND.search(answer)):
+        quote = answer if len(answer) <= _MAX_QUOTE else f"{answer[:_MAX_QUOTE]}…"
+        raise UserError(
+            f"{endpoint.label} is shown images and does not see them: asked for the colour of a purple picture, it "
+            f"answers {quote!r}; give a model that sees"
+        )
+
+
+def _picture() -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (_SIDE, _SIDE), _PURPLE).save(file, "PNG")
+    return file.getvalue()

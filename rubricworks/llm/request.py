@@ -47,10 +47,9 @@ class RequestFrame:
         fields: dict[str, Any] = {
             "model": endpoint.model,
             "temperature": endpoint.temperature,
-            "top_p": endpoint.top_p,
             "max_tokens": endpoint.max_tokens,
         }
-        if response is not None and endpoint.guided:
+        if response is not None:
             json_schema = {"name": response.__name__, "schema": schema, "strict": True}
             fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         fields |= more or {}

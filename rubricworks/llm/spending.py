@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm.usage import Totals, Usage
@@ -40,14 +40,12 @@ _TABLES = (
 )
 
 
-class Budget(BaseModel):
+class Budget(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Caps on a run's spending, over all stages and attempts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
-    """Requires prices: `price_in` and `price_out` of the endpoints, or the recipe's price table."""
+    """Requires prices: `prices` of the endpoints, or the recipe's table of them."""
 
 
 def read_budget(run: Path) -> Budget:

@@ -74,7 +74,7 @@ def register_client(client: MonitoredClient) -> None:
 def count_throttled(endpoint: Endpoint) -> None:
     """Count a throttled request."""
     with _lock:
-        _throttled[endpoint.model, endpoint.url] += 1
+        _throttled[endpoint.model, endpoint.urls[0]] += 1
 
 
 def _fold_finalized() -> None:
@@ -135,7 +135,7 @@ def _snapshot() -> tuple[dict[tuple[str, str], Totals], dict[tuple[str, str], se
             endpoint = record.endpoint
             totals[record.purpose, endpoint.model].add(record.totals)
             if (limiter := record.limiter()) is not None:
-                limiters[endpoint.model, endpoint.url].add(limiter)
+                limiters[endpoint.model, endpoint.urls[0]].add(limiter)
         return totals, limiters, _throttled.copy()
 
 
@@ -286,7 +286,7 @@ def _attributes(endpoint: Endpoint, purpose: str) -> dict[str, str | int | float
         "gen_ai.request.temperature": endpoint.temperature,
         "rubricworks.purpose": purpose,
     }
-    if endpoint.replicas or "${" in endpoint.url:  # values of the environment are not exported
+    if len(endpoint.urls) > 1 or "${" in endpoint.urls[0]:  # values of the environment are not exported
         return attributes
     url = endpoint.connect_urls()[0]
     return {**attributes, "server.address": url.host or "", "server.port": url.port or 0}

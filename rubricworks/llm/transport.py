@@ -3,7 +3,7 @@
 stamina retries failed and broken connections, timeouts, 408, 425, 5xx, bodies that violate the protocol and answers
 that the server ended early; other statuses are final. An error in the body of a 200 has the status that its code means.
 A 429 is not a failure: the request waits for the limiter and is sent again, until the server has
-answered nothing else for `patience_s`. Then all waiting requests fail, and one at a time probes the server.
+answered nothing else for ten minutes. Then all waiting requests fail, and one at a time probes the server.
 """
 
 import time
@@ -22,6 +22,9 @@ from rubricworks.rubrics import ErrorClass
 if TYPE_CHECKING:
     import stamina
 
+ATTEMPTS = 8
+PATIENCE_S = 600.0
+"""Time of 429s alone after which calls fail."""
 _QUOTA_EXCEEDED = "insufficient_quota"
 """Code of OpenAI's 429 for an account without credit, which is final."""
 
@@ -39,8 +42,8 @@ class Completion(NamedTuple):
 class Transport:
     """Sender of requests to one endpoint, from any event loop."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, attempts: int = ATTEMPTS, patience_s: float = PATIENCE_S) -> None:
+        self._endpoint, self._attempts, self._patience_s = endpoint, attempts, patience_s
         self.limiter = shared_limiter(endpoint)
         self.connections = Connections(endpoint)
 
@@ -88,7 +91,7 @@ class Transport:
         limiter, connections, requests = self.limiter, self.connections, 0
         pool = connections.pool()  # first: it raises if the key is not set, and an acquired slot would be lost
         while True:
-            if not limiter.try_acquire() and not await limiter.acquire(self._endpoint.patience_s):
+            if not limiter.try_acquire() and not await limiter.acquire(self._patience_s):
                 raise self._patience_exceeded("not sent", "", requests)
             requests += 1
             sent_at, answered = time.monotonic(), False
@@ -126,12 +129,12 @@ class Transport:
         if _QUOTA_EXCEEDED in error.raw:
             error.retry = False
             raise error
-        if throttled_s > self._endpoint.patience_s:
+        if throttled_s > self._patience_s:
             raise self._patience_exceeded(str(error), error.raw, error.requests)
 
     def _patience_exceeded(self, prefix: str, raw: str, requests: int) -> RequestFailed:
-        explanation = f"the server has asked for patience and answered nothing else for {self._endpoint.patience_s:g} s"
-        error = RequestFailed(f"{prefix}; {explanation} (patience_s)", raw, status=429)
+        explanation = f"the server has asked for patience and answered nothing else for {self._patience_s:g} s"
+        error = RequestFailed(f"{prefix}; {explanation}", raw, status=429)
         error.requests = requests
         return error
 
@@ -140,7 +143,7 @@ class Transport:
 
         return stamina.retry_context(
             on=_backoff,
-            attempts=self._endpoint.attempts,
+            attempts=self._attempts,
             timeout=max(60.0, 2 * self._endpoint.timeout_s),
             wait_initial=0.2,
             wait_max=20.0,

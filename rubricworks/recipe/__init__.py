@@ -2,6 +2,6 @@
 
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.methods import DEFAULT_METHOD, METHODS, recipe_class
-from rubricworks.recipe.recipe import Price, Recipe, WorldConfig
+from rubricworks.recipe.recipe import Recipe, WorldConfig
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "ClusterConfig", "Price", "Recipe", "WorldConfig", "recipe_class"]
+__all__ = ["DEFAULT_METHOD", "METHODS", "ClusterConfig", "Recipe", "WorldConfig", "recipe_class"]

@@ -177,11 +177,11 @@ def plan_text(recipe: Recipe) -> str:
             lines.append(f"{stage:<20} {'-':>9}")
         for call in kinds:
             tokens = f"{call.count * call.tokens_in:>11,} {call.count * call.tokens_out:>11,}"
-            dollars = f"{call.dollars:>9.2f}" if call.endpoint.price_in or call.endpoint.price_out else f"{'-':>9}"
+            dollars = f"{call.dollars:>9.2f}" if call.endpoint.is_priced else f"{'-':>9}"
             lines.append(
                 f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {dollars}"
             )
-    free = {call.endpoint.model for call in calls if not call.endpoint.price_in and not call.endpoint.price_out}
+    free = {call.endpoint.model for call in calls if not call.endpoint.is_priced}
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
     if free and not recipe.world:
         lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.llm.endpoint import Prices
 from rubricworks.llm.token_estimates import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
@@ -124,8 +125,8 @@ class Recipe(BaseModel):
     tracking: TrackingConfig = TrackingConfig()
     budget: Budget = Budget()
     """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
-    prices: dict[str, Price] = {}
-    """Model → price, for endpoints that state none of their own."""
+    prices: dict[str, Prices] = {}
+    """Model → prices, for endpoints that state none of their own."""
     arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
@@ -162,9 +163,7 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":
         if self.budget.dollars is not None:
-            free = {
-                endpoint.model for _, endpoint in self.endpoints() if not endpoint.price_in and not endpoint.price_out
-            }
+            free = {endpoint.model for _, endpoint in self.endpoints() if not endpoint.is_priced}
             if unpriced := free - set(self.prices):
                 raise ValueError(
                     f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
@@ -342,4 +341,4 @@ def _with_prices(data: Any, prices: dict[str, Any]) -> Any:
         return data
     data = {name: _with_prices(value, prices) if name != "prices" else value for name, value in data.items()}
     price = prices.get(data.get("model")) if "url" in data and isinstance(data.get("model"), str) else None
-    return {**price, **data} if isinstance(price, dict) else data
+    return data if price is None else {"prices": price, **data}

@@ -5,9 +5,15 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
-from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.summary import AuditRow, is_undeserved
-from rubricworks.evaluation.audit.values import ATTACK_NAMES, CREDIT_THRESHOLD, MODE_NAMES, SETTING_NAMES, SETTINGS
+from rubricworks.evaluation.audit.values import (
+    ATTACK_NAMES,
+    CREDIT_THRESHOLD,
+    MODE_NAMES,
+    SETTING_NAMES,
+    SETTINGS,
+    Annotation,
+)
 from rubricworks.reports.samples import data_uri
 from rubricworks.rubrics import Criterion, Verdict
 

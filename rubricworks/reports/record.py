@@ -21,7 +21,7 @@ from rubricworks.tracking.connection import TrackingConfig, tracking_uri
 
 _TIMES = (
     "Time is that of attempts that finished; calls and cost are those of all attempts. Cached there: prompt tokens "
-    "that the provider had cached, as it reports them, at their own price where price_cached gives one."
+    "that the provider had cached, as it reports them, at their own price where `prices` gives one."
 )
 CALL_COLUMNS = ("Model", "Purpose", "Calls", "From cache", "Failed", "Tokens in", "Cached there", "Tokens out", "Cost")
 
@@ -171,8 +171,9 @@ def recipe_models(recipe: dict[str, Any]) -> list[tuple[str, str, str]]:
 def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Yield (role, model, URL) of every endpoint below a node."""
     if isinstance(node, dict):
-        if isinstance(node.get("model"), str) and isinstance(node.get("url"), str):
-            yield " ".join(path).replace("_", " "), node["model"], redact(node["url"])
+        if isinstance(node.get("model"), str) and node.get("url"):
+            urls = node["url"] if isinstance(node["url"], list) else [node["url"]]
+            yield " ".join(path).replace("_", " "), node["model"], redact(", ".join(map(str, urls)))
             return
         for name, child in node.items():
             yield from _endpoints(child, (*path, str(name)))

@@ -114,7 +114,7 @@ def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]
         "model": client.endpoint.model,
         "revision": client.endpoint.revision,
         "prompt_version": CAPTION_PROMPT_VERSION,
-        "endpoint": client.endpoint.url,
+        "endpoint": client.endpoint.urls[0],
         "seed": seed,
         "caption": str(reply.value).strip(),
         "prompt_tokens": reply.usage.prompt_tokens,

@@ -122,7 +122,7 @@ def require_endpoint(endpoint: Endpoint, *, sees_images: bool = False, logprobs_
         asyncio.run(check_sees_images(endpoint))
     if logprobs_of:
         _require_logprobs(logprobs_of)
-    if endpoint.api_key_env or names_in(endpoint.url):
+    if endpoint.api_key_env or any(map(names_in, endpoint.urls)):
         return f"{endpoint.label} answers, with what the environment holds"
     return f"{endpoint.label} answers"
 
@@ -131,7 +131,7 @@ def _require_logprobs(judge: Endpoint) -> None:
     try:
         asyncio.run(check_gives_logprobs(judge))
     except UserError as error:
-        own = "the scene world's " if judge.url in SCENE_WORLD else ""
+        own = "the scene world's " if judge.urls[0] in SCENE_WORLD else ""
         raise UserError(f"{own}{error}") from None
 
 

@@ -30,7 +30,7 @@ class Reach(StrEnum):
 
 
 _NAMES = {
-    Reach.ADDRESS: ("url", "replicas", "uri"),
+    Reach.ADDRESS: ("url", "uri"),
     Reach.VARIABLE: ("api_key_env",),
     Reach.HOST: ("allowed_hosts",),
     Reach.FUNCTION: ("function",),

@@ -24,25 +24,96 @@ from aiohttp import web
 from PIL import Image
 
 from rubricworks.errors import UserError
-from rubricworks.llm.image_check import QUESTION
+from rubricworks.llm.preflight import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
-from rubricworks.world.models.captioners import TEACHERS, teacher_caption
-from rubricworks.world.models.cheap_judge import cheap_judge_logprobs, cheap_judge_reply
+from rubricworks.world.models.abnormal import (
+    QUALITY_JUDGES,
+    abnormal_writer_reply,
+    quality_judge_reply,
+    red_teamer_reply,
+)
+from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, assertion_judge_reply
+from rubricworks.world.models.caption_metrics import (
+    exam_taker_reply,
+    exam_writer_reply,
+    fact_judge_reply,
+    graph_parser_reply,
+)
+from rubricworks.world.models.captioners import (
+    PRETRAINING_CAPTIONERS,
+    TEACHERS,
+    pretraining_caption,
+    recaptioner_reply,
+    teacher_caption,
+)
+from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checklist_merger_reply, checklist_writer_reply
 from rubricworks.world.models.criteria_reader import asks_for_reading, reading_reply
-from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
-from rubricworks.world.models.judge import judge_reply
-from rubricworks.world.models.pitfall_writer import asks_for_pitfalls, pitfalls_reply
-from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
-from rubricworks.world.models.rubric_fixer import writer_reply
-from rubricworks.world.models.scorers import SCORERS
-from rubricworks.world.models.uneven_judge import uneven_judge_reply
-from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
+from rubricworks.world.models.image_judges import (
+    arena_judge_reply,
+    likert_judge_reply,
+    pairwise_judge_reply,
+    ranking_judge_reply,
+)
+from rubricworks.world.models.judges import (
+    cheap_judge_logprobs,
+    cheap_judge_reply,
+    gullible_judge_reply,
+    image_reading_judge_reply,
+    judge_reply,
+    master_key_judge_reply,
+    uneven_judge_reply,
+)
+from rubricworks.world.models.question_models import answer_judge_reply, question_rewriter_reply
+from rubricworks.world.models.rubric_fixer import asks_for_pitfalls, pitfalls_reply, writer_reply
+from rubricworks.world.models.scorers import SCORERS, scorer_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
 from rubricworks.world.pictures.drawing import colour_of, read_pixels
+from rubricworks.world.pictures.picture_judge import (
+    PICTURE_JUDGES,
+    picture_judge_reply,
+    picture_questions_reply,
+    picture_reader_reply,
+)
+from rubricworks.world.pictures.picture_scorers import PICTURE_SCORERS, picture_score_reply
+from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import Scene
 from rubricworks.world.scene.scene_index import SceneIndex, UnknownImage, read_scene_index
+
+Reply = Callable[[ChatRequest, Scene | None, int], str]
+"""A model: its reply to a request, given the scene of the request's image (None without one) and the world's seed."""
+
+BALCAPRL_MODELS: Mapping[str, Reply] = {
+    "recaptioner": recaptioner_reply,
+    **dict.fromkeys(ASSERTION_JUDGES, assertion_judge_reply),
+    "arena-judge": arena_judge_reply,
+    "exam-writer": exam_writer_reply,
+    "exam-taker": exam_taker_reply,
+    "fact-judge": fact_judge_reply,
+    "graph-parser": graph_parser_reply,
+    "ranking-judge": ranking_judge_reply,
+}
+RLR3_MODELS: Mapping[str, Reply] = {
+    **dict.fromkeys(CHECKLIST_WRITERS, checklist_writer_reply),
+    "checklist-merger": checklist_merger_reply,
+    **dict.fromkeys(SCORERS, scorer_reply),
+    "question-opener": question_rewriter_reply,
+    "abnormal-writer": abnormal_writer_reply,
+    **dict.fromkeys(QUALITY_JUDGES, quality_judge_reply),
+    "red-teamer": red_teamer_reply,
+    "answer-judge": answer_judge_reply,
+}
+PRETRAINING_MODELS: Mapping[str, Reply] = dict.fromkeys(PRETRAINING_CAPTIONERS, pretraining_caption)
+PICTURE_MODELS: Mapping[str, Callable[[ChatRequest, int], str]] = {
+    "prompt-rubric-writer": prompt_rubric_writer_reply,
+    **dict.fromkeys(PICTURE_JUDGES, picture_judge_reply),
+    "picture-reader": picture_reader_reply,
+    "picture-answerer": picture_questions_reply,
+    **dict.fromkeys(PICTURE_SCORERS, picture_score_reply),
+}
+"""Models for text-to-image; a generated picture is none of the world's images, so they get the request and the seed."""
+
 
 MODELS = (
     *TEACHERS, "rubric-writer", "lenient-rubric-writer", "judge", "pairwise-judge", "likert-judge",

@@ -39,7 +39,7 @@ async def at_once(rewards, captions, columns):
 def served(server, captions, columns, **options):
     async def run():
         grades = []
-        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="j"), attempts=1) as client:
             settings = {"count_tokens": COUNT, "sink": grades.extend, **options}
             rewards = CaptionRewards(AssertionGrader(client), **settings)
             return await at_once(rewards, captions, columns), grades

@@ -21,7 +21,7 @@ def reward_of(servers, completions, *, weights=None, failures=None):
     async def run():
         async with AsyncExitStack() as stack:
             clients = [
-                await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model=f"scorer-{at}", attempts=1)))
+                await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model=f"scorer-{at}"), attempts=1))
                 for at, server in enumerate(servers)
             ]
             reward = ImageScoreReward(

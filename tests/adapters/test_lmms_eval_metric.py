@@ -16,7 +16,7 @@ from rubricworks.llm import ChatClient, Endpoint
 
 @pytest.fixture
 def judged(serve):
-    return RubricMetric(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j", attempts=1))))
+    return RubricMetric(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j"), attempts=1)))
 
 
 def items(metric, *responses):
@@ -56,7 +56,7 @@ def test_what_a_document_gives_can_be_written_as_a_sample(judged):
 )
 def test_a_judge_of_answers_is_shown_the_documents_reference_answer(serve, fields, shown):
     server = serve([say(json.dumps({"verdicts": [{"id": 1, "reasoning": "", "score": 1}]}))])
-    grader = Grader(ChatClient(Endpoint(url=server.url, model="j", attempts=1)), subject="answer")
+    grader = Grader(ChatClient(Endpoint(url=server.url, model="j"), attempts=1), subject="answer")
     metric = RubricMetric(grader)
     doc = {"question": "Which?", "rubric": [{"criterion": "is right", "weight": 1}], **fields}
     assert metric.aggregate([metric.process_results(doc, ["That one."])["rubric"]]) == 1

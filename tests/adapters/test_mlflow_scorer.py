@@ -24,7 +24,7 @@ CAPTIONS = ["a red circle", "one circle", "outage"]
 def scorer(serve):
     from rubricworks.adapters.mlflow import RubricScorer
 
-    return RubricScorer(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j", attempts=1))))
+    return RubricScorer(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j"), attempts=1)))
 
 
 def test_a_row_has_its_reward_and_a_feedback_for_each_criterion(scorer):

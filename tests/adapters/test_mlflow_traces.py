@@ -40,7 +40,7 @@ def traces(tmp_path, monkeypatch):
 def grader(serve):
     from rubricworks.adapters.mlflow_traces import TracedGrader
 
-    return TracedGrader(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j", attempts=1))))
+    return TracedGrader(Grader(ChatClient(Endpoint(url=serve(word_judge).url, model="j"), attempts=1)))
 
 
 def assessments(trace):

@@ -18,7 +18,7 @@ CAPTIONS = ["a red circle", "one circle", "outage"]
 
 
 def reward_of(server, tmp_path, **options):
-    judge = ChatClient(Endpoint(url=server.url, model="j", attempts=1), cache=tmp_path / "answers.sqlite")
+    judge = ChatClient(Endpoint(url=server.url, model="j"), cache=tmp_path / "answers.sqlite", attempts=1)
     return RubricReward(Grader(judge, call_per="criterion"), **options)
 
 

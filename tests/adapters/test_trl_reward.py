@@ -41,7 +41,7 @@ def word_judge(_, body):
 
 def reward_rows(server, completions, columns, *, exposure="text", **options):
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="j"), attempts=1) as client:
             reward = RubricReward(Grader(client, exposure=exposure), **options)
             return await reward.score(["p"] * len(completions), completions, **columns)
 
@@ -74,7 +74,7 @@ def test_called_by_a_trainer_it_returns_numbers_and_hands_the_scorecards_to_its_
     server, scorecards = serve(word_judge), []
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="j"), attempts=1) as client:
             reward = RubricReward(Grader(client), sink=scorecards.append)
             first = await reward(prompts=["p"] * 2, completions=["a red circle", "outage"], rubric=[RUBRIC] * 2)
             second = await reward(prompts=["p"], completions=["one circle"], rubric=[RUBRIC])
@@ -268,7 +268,7 @@ def test_the_judge_of_an_answer_reads_the_whole_conversation_and_the_reference(s
     prompt = [*turns, {"role": "user", "content": [{"type": "text", "text": "Apples."}]}]
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="j", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="j"), attempts=1) as client:
             reward = RubricReward(Grader(client, subject="answer"))
             return await reward([prompt], ["Four."], rubric=[OTHER.model_dump_json()], answer=["4"])
 

@@ -26,7 +26,7 @@ PIXELS = torch.tensor([1.0, 0.0, 0.25]).view(3, 1, 1).expand(3, 16, 24)
 def call(server, image=PIXELS, extra=None, **options):
     """MultiVisualRewardManager's call; the manager adds the router's address and other keywords of its own."""
     assert inspect.iscoroutinefunction(compute_score)
-    given = {"judges": [{"url": server.url, "model": "m", "attempts": 1}], "tries": 1, "pause": 0.0, **options}
+    given = {"judges": [{"url": server.url, "model": "m"}], "tries": 1, "pause": 0.0, **options}
     return asyncio.run(
         compute_score(
             data_source="prompts",

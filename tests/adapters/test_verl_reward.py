@@ -76,7 +76,7 @@ def manager(monkeypatch):
     monkeypatch.setattr(verl, "_MISSING", None)
 
     def make(server, **options):
-        settings = {"judges": [{"url": server.url, "model": "judge", "attempts": 1}], "pause": 0, **options}
+        settings = {"judges": [{"url": server.url, "model": "judge"}], "pause": 0, **options}
         config = Section(reward=Section(reward_kwargs={"rubricworks": settings}))
         return There(config=config, tokenizer=Tokenizer(), compute_score=None, reward_router_address=None)
 

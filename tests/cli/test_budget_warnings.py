@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.recipe.estimate import budget_warning, estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 
-PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "price_in": 1.0, "price_out": 10.0}
+PRICED = {"url": "http://127.0.0.1:9/v1", "model": "teacher", "prices": [1.0, 10.0]}
 FREE = {"url": "http://127.0.0.1:9/v1", "model": "ours"}
 DOLLARS = "warning: the plan comes to about $0.12, and budget.dollars is 0.05: the run would stop there"
 
@@ -31,7 +31,7 @@ def recipe(tell, tmp_path):
         "rubric": {"writer": FREE},
         "policy": rubric_policy(FREE, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {"scorers": {"rubric": {"judge": FREE}, "arena": {"judge": FREE}}},
-        "prices": {"ours": {"price_in": 0, "price_out": 0}},
+        "prices": {"ours": [0, 0]},
     }
     path.write_text(yaml.safe_dump(content))
     return path

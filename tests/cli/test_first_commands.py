@@ -217,7 +217,7 @@ def recipe(tmp_path, images, serve):
         "name": "mine",
         "data": {"source": str(images), "held_out": 4},
         "warm_up": {"student": "tiny", "sft": {"steps": 2}},
-        "committee": {"teachers": [{**endpoint, "price_in": 1.0, "price_out": 10.0}], "captions_each": 3},
+        "committee": {"teachers": [{**endpoint, "prices": [1.0, 10.0]}], "captions_each": 3},
         "rubric": {"writer": endpoint},
         "policy": rubric_policy(endpoint, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {

@@ -311,7 +311,7 @@ def test_anchors_aliases_and_merges_are_read_as_before(tmp_path):
         ("  steps: 2", "  steps: 2\n    optimizer: {betas: [0.9, true]}", "19: policy.algorithm.optimizer.betas.1: "),
         ("model: writer", "model: writer, max_tokens: True", "13: rubric.writer.max_tokens: "),
         ("name: mine", "name: mine\nbudget: {tokens: true}", "2: budget.tokens: "),
-        ("name: mine", "name: mine\nprices: {judge: {price_in: true, price_out: 1}}", "2: prices.judge.price_in: "),
+        ("name: mine", "name: mine\nprices: {judge: [true, 1]}", "2: prices.judge.0: "),
     ],
 )
 def test_a_boolean_is_no_number(tmp_path, old, new, where):

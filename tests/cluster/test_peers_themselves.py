@@ -328,7 +328,7 @@ from omegaconf import OmegaConf
 from rubricworks.adapters.nemo_gym import RubricResourcesServer, RubricServerConfig
 
 config = RubricServerConfig(name="rubric", host="127.0.0.1", port=1, entrypoint="app.py",
-    judges=[{"url": os.environ["JUDGE_URL"], "model": "judge", "attempts": 1}])
+    judges=[{"url": os.environ["JUDGE_URL"], "model": "judge"}])
 client = ServerClient(head_server_config=BaseServerConfig(host="127.0.0.1", port=2),
     global_config_dict=OmegaConf.create({}))
 server = RubricResourcesServer(config=config, server_client=client)

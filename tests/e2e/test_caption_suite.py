@@ -56,9 +56,8 @@ def suite(tmp_path_factory) -> Suite:
             url,
             coco={},
             capture={"judge": {"url": f"{url}/v1", "model": "graph-parser"}, "encoder": None, "synonyms": False},
-            tournament={"judge": judge},
+            arena={"judge": judge, "against": ["models"], "baselines": str(folder / "caparena_auto_600.json")},
             blind_ranking="ranking-judge",
-            caparena={"judge": judge, "baselines": str(folder / "caparena_auto_600.json")},
             specs={"encoder": str(folder / "no-such-model")},
         )
         files = write_responses(folder, names, texts)

@@ -73,7 +73,7 @@ def test_clip_endpoint_gives_clipscore_and_refuses_malformed_requests(folder):
 
             async def run():
                 await check_endpoint(Endpoint(url=url, model="clip"))
-                async with ChatClient(Endpoint(url=url, model="clip", attempts=1)) as client:
+                async with ChatClient(Endpoint(url=url, model="clip"), attempts=1) as client:
                     reward = ImageScoreReward([(client, 1.0)])
                     responses = [*map(Response.of_image, images), Response.of_image(b"\x89PNG\r\n\x1a\nbroken")]
                     return await reward([PROMPT] * 4, responses)

@@ -15,7 +15,7 @@ from scripted_server import ScriptedServer
 from stub_models import OneModel
 
 from rubricworks.data.tables import read_rows
-from rubricworks.llm.image_check import QUESTION
+from rubricworks.llm.preflight import QUESTION
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from rubricworks.data.tables import count_rows, read_rows, read_samples
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import FAILURE_MODES, SETTINGS
 from rubricworks.evaluation.scoreboard import read_scoreboard, summarise_scores
-from rubricworks.llm.image_check import QUESTION
+from rubricworks.llm.preflight import QUESTION
 from rubricworks.methods.rlr3.accuracy import RIGHT, read_accuracies
 from rubricworks.recipe.files import load_recipe
 from rubricworks.rubrics import Rubric, Scorecard

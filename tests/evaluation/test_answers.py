@@ -36,7 +36,7 @@ def boxed(answer: str) -> str:
 
 def ask(url: str, of: Sample, response: str) -> bool:
     async def run() -> bool:
-        async with ChatClient(Endpoint(url=url, model="answer-judge", attempts=1)) as judge:
+        async with ChatClient(Endpoint(url=url, model="answer-judge"), attempts=1) as judge:
             return await check_with_judge(judge, of, response)
 
     return asyncio.run(run())

@@ -12,7 +12,7 @@ from rubricworks.evaluation.audit.prompts import INSTRUCTIONS
 from rubricworks.evaluation.audit.red_team import search_patterns
 from rubricworks.evaluation.audit.values import Case, Failure
 from rubricworks.grading import Grader
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Criterion, Rubric
 
 RUBRIC = Rubric(
@@ -37,8 +37,7 @@ def review(consistent=True, matches=True):
 
 
 def clients(url, stack, *names):
-    endpoints = [Endpoint(url=url, model=name, attempts=1) for name in names]
-    return [stack.enter_async_context(ChatClient(endpoint, purpose=endpoint.model)) for endpoint in endpoints]
+    return [stack.enter_async_context(ChatClient(url, name, purpose=name, attempts=1)) for name in names]
 
 
 def make(server, failure=WRONG):

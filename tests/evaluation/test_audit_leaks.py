@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.leaks import find_leak, mentions_target, stated_answers
-from rubricworks.evaluation.audit.values import ATTACKS, Failure
+from rubricworks.evaluation.audit.candidates import find_leak, mentions_target, stated_answers
+from rubricworks.evaluation.audit.values import ATTACKS, Annotation, Failure
 from rubricworks.rubrics import Criterion, Rubric
 
 COUNT = Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from rubricworks.evaluation.audit.annotations import Annotation, annotate, label_annotations, predict_call
 from rubricworks.evaluation.audit.summary import (
     AuditRow,
     Share,
@@ -11,6 +10,7 @@ from rubricworks.evaluation.audit.summary import (
     outcome_cell,
     table_cells,
 )
+from rubricworks.evaluation.audit.values import Annotation, annotate, label_annotations, predict_call
 from rubricworks.rubrics import Criterion, ErrorClass, Rubric, Scorecard, Verdict
 
 NUMBER = Criterion(criterion="Gives the number.", reference="expr_verify(target='3')", weight=3)

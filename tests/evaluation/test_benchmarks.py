@@ -14,11 +14,11 @@ from synthetic_run import picture, sample
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scoreboard import read_scoreboard
-from rubricworks.evaluation.scorers.scorer_table import Scorers
+from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
 from rubricworks.evaluation.suites.task_sets import TASK_SETS
 from rubricworks.evaluation.suites.vlmeval import VLMEVAL
 from rubricworks.metrics import mean_interval
-from rubricworks.stages.evaluation import score
+from rubricworks.stages.evaluation.score_config import AnswerEvaluation
 from rubricworks.stages.release.promote import gate_figures
 from rubricworks.tracking import Gate
 from rubricworks.world.scene.benchmarks_export import BENCHMARKS, export_benchmarks
@@ -150,7 +150,9 @@ def test_what_lmms_eval_lacks_is_measured_by_the_harness_of_the_paper():
         "rubicap-9": ["A-OKVQA"],
     }
     assert [len(sets) for sets in TASK_SETS.values()] == [10, 9, 9, 10, 15, 5]
-    versions = [Scorers.model_validate({"benchmarks": [{"set": name}]}).benchmarks[0].version for name in TASK_SETS]
+    versions = [
+        AnswerScorers.model_validate({"benchmarks": [{"set": name}]}).benchmarks[0].version for name in TASK_SETS
+    ]
     assert versions == [*["lmms-eval 0.7.3, ms-vlmeval 0.0.20"] * 2, *["lmms-eval 0.7.3"] * 4]
 
 
@@ -164,12 +166,11 @@ def test_what_lmms_eval_lacks_is_measured_by_the_harness_of_the_paper():
 )
 def test_what_is_wrong_in_a_recipe(benchmark, message):
     with pytest.raises(ValidationError, match=message):
-        Scorers.model_validate({"benchmarks": [benchmark]})
+        AnswerScorers.model_validate({"benchmarks": [benchmark]})
 
 
 def test_a_checkpoint_is_chosen_by_another_set_than_the_reported_one():
     scorers = {"benchmarks": [{"set": "rubicap-9"}, {"set": "pretrain-9"}]}
-    config = {"scorers": scorers, "milestones": True}
     with pytest.raises(ValidationError, match="is the set that is reported"):
-        score.Config.model_validate({**config, "select_by": "benchmark_rubicap-9"})
-    assert score.Config.model_validate({**config, "select_by": "benchmark_pretrain-9"})
+        AnswerEvaluation.model_validate({"scorers": scorers, "select_by": "benchmark_rubicap-9"})
+    assert AnswerEvaluation.model_validate({"scorers": scorers, "select_by": "benchmark_pretrain-9"})

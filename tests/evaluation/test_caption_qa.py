@@ -24,7 +24,7 @@ CAPTION = "A blue boat </caption> and a dog."
 
 def take(url: str, *, caption: str = CAPTION, sample_id: str = "s1", seed: int = 0) -> ExamResult:
     async def run() -> ExamResult:
-        async with ChatClient(Endpoint(url=url, model="exam-taker", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model="exam-taker"), attempts=1) as client:
             return await ExamTaker(client, seed=seed).take(sample_id, caption, EXAM)
 
     return asyncio.run(run())

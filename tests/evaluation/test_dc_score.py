@@ -52,7 +52,7 @@ def answer(_: int, body: dict) -> Said:
 
 def judge(url: str, caption: str = CAPTION, reference: str = REFERENCE, image: bytes = PNG) -> FactJudgment:
     async def run() -> FactJudgment:
-        async with ChatClient(Endpoint(url=url, model="fact-judge", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model="fact-judge"), attempts=1) as client:
             return await FactJudge(client).judge(image, caption, reference)
 
     return asyncio.run(run())

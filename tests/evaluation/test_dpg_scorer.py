@@ -19,10 +19,9 @@ from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response
 from rubricworks.world.chat import ChatRequest, section
-from rubricworks.world.pictures.dpg_questions import COLUMNS, check_of, questions_of, write_questions
+from rubricworks.world.pictures.criteria import DPG_COLUMNS, check_of, questions_of, write_questions
 from rubricworks.world.pictures.drawing import draw
-from rubricworks.world.pictures.picture_judge import holds
-from rubricworks.world.pictures.picture_questions import ERROR_RATE, picture_questions_reply
+from rubricworks.world.pictures.picture_judge import ERROR_RATE, holds, picture_questions_reply
 from rubricworks.world.pictures.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.prompts import TASKS, picture_of, wishes
 
@@ -36,7 +35,7 @@ ROWS = [
 ]
 
 
-def write(path, rows=ROWS, columns=COLUMNS):
+def write(path, rows=ROWS, columns=DPG_COLUMNS):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
@@ -50,7 +49,7 @@ def write(path, rows=ROWS, columns=COLUMNS):
 
 
 def score(server, path, response=IMAGE, prompt=PROMPT):
-    scorer = DpgScorer(judge={"url": server.url, "model": "vqa", "attempts": 1}, questions=str(path))
+    scorer = DpgScorer(judge={"url": server.url, "model": "vqa"}, questions=str(path))
 
     async def run():
         async with AsyncExitStack() as stack:
@@ -109,11 +108,11 @@ def test_a_prompt_without_questions_has_no_value_and_a_failed_answer_no_number(s
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        (ROWS, [name for name in COLUMNS if name != "tuple"], "no column tuple"),
-        ([("x", "0", "t", "q")], COLUMNS, "line 2: proposition_id or dependency is no number"),
-        ([(1, "", "t", "q")], COLUMNS, "line 2: proposition_id or dependency is no number"),
-        ([(1, "0", "t", " ")], COLUMNS, "line 2: the question is empty"),
-        ([(1, "7", "t", "q")], COLUMNS, "question 1 depends on question 7, which is not there"),
+        (ROWS, [name for name in DPG_COLUMNS if name != "tuple"], "no column tuple"),
+        ([("x", "0", "t", "q")], DPG_COLUMNS, "line 2: proposition_id or dependency is no number"),
+        ([(1, "", "t", "q")], DPG_COLUMNS, "line 2: proposition_id or dependency is no number"),
+        ([(1, "0", "t", " ")], DPG_COLUMNS, "line 2: the question is empty"),
+        ([(1, "7", "t", "q")], DPG_COLUMNS, "question 1 depends on question 7, which is not there"),
     ],
 )
 def test_a_file_of_another_form_is_one_line(tmp_path, rows, columns, message):

@@ -19,7 +19,7 @@ from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient
 from rubricworks.rubrics import Criterion, Response, Rubric
 from rubricworks.world.pictures.drawing import Thing, draw, read_pixels
-from rubricworks.world.pictures.lettering import find_lettering
+from rubricworks.world.pictures.picture_reading import find_lettering
 
 RUBRIC = Rubric(criteria=tuple(Criterion(criterion=f"c{at}", weight=1) for at in range(4)))
 PICTURE = png_bytes(draw([Thing("circle", "red", 2, 0)]))
@@ -46,10 +46,10 @@ def reader(_, body):
 
 
 def score(servers, text_reader=None, *, image=PICTURE, every=1, rubrics=True, sample_id="s1"):
-    endpoints = [{"url": server.url, "model": f"j{at}", "attempts": 1} for at, server in enumerate(servers)]
+    endpoints = [{"url": server.url, "model": f"j{at}"} for at, server in enumerate(servers)]
     settings = {"judge": endpoints[0], "more_judges": endpoints[1:], "every": every}
     if text_reader is not None:
-        settings["text_reader"] = {"url": text_reader.url, "model": "reader", "attempts": 1}
+        settings["text_reader"] = {"url": text_reader.url, "model": "reader"}
     scorer = PaintedOrderScorer.model_validate(settings)
     failures = []
 

@@ -41,7 +41,7 @@ def grade(*urls, response="There are four.", rubric=RUBRIC, sample=SAMPLE, **opt
     """The scorecard of these judges."""
 
     async def run():
-        clients = [ChatClient(Endpoint(url=url, model=f"m{n}", attempts=1)) for n, url in enumerate(urls)]
+        clients = [ChatClient(Endpoint(url=url, model=f"m{n}"), attempts=1) for n, url in enumerate(urls)]
         try:
             return await Grader(clients, **options).grade(sample, response, rubric)
         finally:

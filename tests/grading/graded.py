@@ -39,6 +39,8 @@ class Graded:
         models: tuple[str, ...] = ("j",),
         call_per: str = "response",
         cache: Path | None = None,
+        attempts: int = 8,
+        patience_s: float = 600.0,
         **options: Any,
     ) -> None:
         self.table, self.models, self.call_per = list(table), models, call_per
@@ -47,7 +49,8 @@ class Graded:
 
         async def run() -> None:
             async with AsyncExitStack() as stack:
-                self.clients = [ChatClient(endpoint, purpose="judge", cache=cache) for endpoint in endpoints]
+                settings: dict[str, Any] = {"cache": cache, "attempts": attempts, "patience_s": patience_s}
+                self.clients = [ChatClient(endpoint, purpose="judge", **settings) for endpoint in endpoints]
                 for client in self.clients:
                     await stack.enter_async_context(client)
                 grader = Grader(self.clients, call_per=call_per, on_error=self.letters.append)

@@ -12,8 +12,13 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Cascade, Grader, require_logprobs
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
-from rubricworks.world.models.cheap_judge import ERROR_RATE, cheap_judge_logprobs, cheap_judge_reply
-from rubricworks.world.models.judge import judge_criterion, read_task
+from rubricworks.world.models.judges import (
+    ERROR_RATE,
+    cheap_judge_logprobs,
+    cheap_judge_reply,
+    judge_criterion,
+    read_task,
+)
 
 RUBRIC = Rubric(criteria=tuple(Criterion(criterion=name, weight=1) for name in ("red", "round", "big")))
 SAMPLE = Sample(sample_id="s")
@@ -47,7 +52,7 @@ def grade(server, make, *, models=("cheap", "strong"), rubric=RUBRIC, **fields) 
     """Grade one text by the grader that `make` builds from the clients."""
 
     async def run():
-        clients = [ChatClient(Endpoint(url=server.url, model=model, attempts=1, **fields)) for model in models]
+        clients = [ChatClient(Endpoint(url=server.url, model=model, **fields), attempts=1) for model in models]
         try:
             return await make(*clients).grade(SAMPLE, "a text", rubric)
         finally:
@@ -145,7 +150,7 @@ def test_an_endpoint_without_log_probabilities_is_found_by_one_question(serve):
 
 def require_of(server):
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="cheap", attempts=1, patience_s=0.1)) as judge:
+        async with ChatClient(Endpoint(url=server.url, model="cheap"), attempts=1, patience_s=0.1) as judge:
             await require_logprobs(judge)
 
     asyncio.run(run())

@@ -15,7 +15,7 @@ GRADING = """
 import asyncio, sys
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Cascade, Grader
-from rubricworks.llm import ChatClient, Endpoint, telemetry
+from rubricworks.llm import ChatClient, telemetry
 from rubricworks.rubrics import Criterion, Rubric
 
 telemetry.start_from_environment()
@@ -25,7 +25,7 @@ RUBRIC = Rubric(criteria=tuple(
 ))
 
 def client(model):
-    return ChatClient(Endpoint(url=sys.argv[1], model=model, attempts=1))
+    return ChatClient(sys.argv[1], model, attempts=1)
 
 async def grade(grader, *texts):
     return [await grader.grade(Sample(sample_id=f"s{at}"), text, RUBRIC) for at, text in enumerate(texts)]

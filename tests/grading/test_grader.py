@@ -47,7 +47,7 @@ def caption_of(body):
 
 def grade(server, response="a red circle", rubric=RUBRIC, attempts=1, **options):
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="judge-7b", attempts=attempts)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="judge-7b"), attempts=attempts) as client:
             return await Grader(client, **options).grade(SAMPLE, response, rubric)
 
     return asyncio.run(run())
@@ -228,7 +228,7 @@ def several(serve, *answers, **options):
         async with AsyncExitStack() as stack:
             judges = [
                 await stack.enter_async_context(
-                    ChatClient(Endpoint(url=serve([answer]).url, model=f"judge-{number}", attempts=1))
+                    ChatClient(Endpoint(url=serve([answer]).url, model=f"judge-{number}"), attempts=1)
                 )
                 for number, answer in enumerate(answers)
             ]

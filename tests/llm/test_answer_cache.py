@@ -46,8 +46,8 @@ def ask(path, url, *, messages=None, response=Answer, seed=0, **options):
 def test_the_same_question_is_asked_once_also_after_the_server_moved(serve, tmp_path):
     first, second = serve(counting), serve([fail(500)])
     cache = tmp_path / "deep" / "cache.sqlite"
-    fresh, _ = ask(cache, first.url, price_in=2.0)
-    cached, totals = ask(cache, second.url, price_in=2.0)
+    fresh, _ = ask(cache, first.url, prices=(2.0, 0.0))
+    cached, totals = ask(cache, second.url, prices=(2.0, 0.0))
     assert (fresh.cached, cached.cached) == (False, True)
     assert (cached.value, cached.raw, cached.usage) == (fresh.value, fresh.raw, fresh.usage)
     assert cached.usage.cost == pytest.approx(200e-6)
@@ -61,12 +61,12 @@ def test_the_same_question_is_asked_once_also_after_the_server_moved(serve, tmp_
         {"model": "n"},
         {"revision": "2"},
         {"temperature": 0.5},
-        {"top_p": 0.5},
+        {"extra_body": {"top_p": 0.5}},
         {"max_tokens": 7},
         {"seed": 1},
         {"response": OtherAnswer},
         {"response": None},
-        {"guided": False},
+        {"extra_body": {"response_format": None}},
         {"extra_body": {"min_p": 0.1}},
         {"messages": question("how few?")},
         {"messages": question(image=b"\xff\xd8\xff2")},

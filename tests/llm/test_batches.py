@@ -44,6 +44,11 @@ def question_of(body: dict) -> str:
     return body["messages"][0]["content"]
 
 
+@pytest.fixture(autouse=True)
+def _short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rubricworks.llm.batches.POLL_S", 0.05)
+
+
 def ask(endpoint: Endpoint, questions: list[str], cache: Path | None = None) -> list:
     async def run() -> list:
         async with ChatClient(endpoint, cache=cache) as client:
@@ -54,12 +59,12 @@ def ask(endpoint: Endpoint, questions: list[str], cache: Path | None = None) -> 
 
 
 def endpoint_of(server: BatchServer, **fields: object) -> Endpoint:
-    return Endpoint(url=server.url, model="m", batch=True, batch_poll_s=0.05, **fields)
+    return Endpoint(url=server.url, model="m", batch=True, **fields)
 
 
 def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches, tmp_path):
     server = batches(lambda _, body: answered(f"re: {question_of(body)}"))
-    endpoint = endpoint_of(server, price_in=1.0, price_out=10.0)
+    endpoint = endpoint_of(server, prices=(1.0, 10.0))
     questions = [f"question {number}" for number in range(20)]
     replies = ask(endpoint, [*questions, questions[0]], tmp_path / "cache.sqlite")
     assert [reply.raw for reply in replies] == [f"re: {question}" for question in [*questions, questions[0]]]
@@ -73,7 +78,7 @@ def test_each_call_gets_the_row_of_its_id_in_one_batch_at_half_the_price(batches
 
 def test_a_query_of_the_url_goes_with_the_requests_of_a_batch(batches):
     server = batches(lambda _, body: answered(question_of(body)))
-    endpoint = Endpoint(url=f"{server.url}?api-version=2024-10-21", model="m", batch=True, batch_poll_s=0.05)
+    endpoint = Endpoint(url=f"{server.url}?api-version=2024-10-21", model="m", batch=True)
     assert [reply.value for reply in ask(endpoint, ["q"])] == ["q"]
     assert {query.partition("&")[0] for query in server.queries} == {"api-version=2024-10-21"}
 
@@ -124,7 +129,7 @@ def test_failed_rows_are_sent_again_and_fail_as_calls_never_as_answers(batches):
 
 def test_refused_key_and_server_without_batches_fail_the_calls(serve):
     for status in (401, 404):
-        endpoint = Endpoint(url=serve([fail(status, "no")]).url, model="m", batch=True, batch_poll_s=0.05)
+        endpoint = Endpoint(url=serve([fail(status, "no")]).url, model="m", batch=True)
         replies = ask(endpoint, ["one", "two"])
         assert [(type(reply), reply.status) for reply in replies] == [(ChatError, status)] * 2
 
@@ -141,7 +146,7 @@ import asyncio, sys
 from pathlib import Path
 from rubricworks.llm import ChatClient, Endpoint
 async def run():
-    endpoint = Endpoint(url=sys.argv[1], model="m", batch=True, batch_poll_s=0.05)
+    endpoint = Endpoint(url=sys.argv[1], model="m", batch=True)
     async with ChatClient(endpoint, cache=Path(sys.argv[2])) as c:
         calls = [c.chat([{"role": "user", "content": f"q{n}"}]) for n in range(5)]
         print([reply.raw for reply in await asyncio.gather(*calls)])

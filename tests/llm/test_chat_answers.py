@@ -48,7 +48,7 @@ def test_plain_text_comes_back_with_its_usage(serve):
 
 def test_cost_follows_the_price_per_million_tokens(serve):
     server = serve([say(GOOD, tokens=(1_000_000, 500_000))])
-    endpoint = Endpoint(url=server.url, model="m", price_in=3.0, price_out=10.0)
+    endpoint = Endpoint(url=server.url, model="m", prices=(3.0, 10.0))
 
     async def run():
         async with ChatClient(endpoint) as client:
@@ -60,19 +60,19 @@ def test_cost_follows_the_price_per_million_tokens(serve):
 @pytest.mark.parametrize(
     ("details", "prices", "dollars"),
     [
-        ({"cached_tokens": 600_000}, {"price_cached": 0.5}, 0.4 * 3 + 0.6 * 0.5 + 5),
+        ({"cached_tokens": 600_000}, (0.5,), 0.4 * 3 + 0.6 * 0.5 + 5),
         ({"cached_tokens": 600_000}, {}, 8.0),
-        ({"cached_tokens": 9_000_000}, {"price_cached": 0.0}, 5.0),  # never more than the prompt has
-        ({"cached_tokens": None}, {"price_cached": 0.5}, 8.0),
-        ("none", {"price_cached": 0.5}, 8.0),
-        (None, {"price_cached": 0.5}, 8.0),
+        ({"cached_tokens": 9_000_000}, (0.0,), 5.0),  # never more than the prompt has
+        ({"cached_tokens": None}, (0.5,), 8.0),
+        ("none", (0.5,), 8.0),
+        (None, (0.5,), 8.0),
     ],
 )
 def test_prompt_tokens_that_the_provider_had_cached_have_their_own_price(serve, details, prices, dollars):
     body = json.loads(say(GOOD, tokens=(1_000_000, 500_000)).body)
     body["usage"]["prompt_tokens_details"] = details
     server = serve([Said(json.dumps(body).encode())])
-    endpoint = Endpoint(url=server.url, model="m", price_in=3.0, price_out=10.0, **prices)
+    endpoint = Endpoint(url=server.url, model="m", prices=(3.0, 10.0, *prices))
 
     async def run():
         async with ChatClient(endpoint) as client:
@@ -178,9 +178,8 @@ def test_a_refusal_is_refused_and_not_asked_again(serve, answer):
 
 def test_the_schema_and_the_sampling_settings_are_sent(serve):
     server = serve([say(GOOD)])
-    endpoint = Endpoint(
-        url=server.url, model="m", temperature=0.7, top_p=0.9, max_tokens=77, extra_body={"max_tokens": None, "k": [1]}
-    )
+    extra_body = {"max_tokens": None, "top_p": 0.9, "k": [1]}
+    endpoint = Endpoint(url=server.url, model="m", temperature=0.7, max_tokens=77, extra_body=extra_body)
 
     async def run():
         async with ChatClient(endpoint) as client:
@@ -212,7 +211,7 @@ def test_a_server_that_guides_nothing_is_sent_no_schema(serve):
     server = serve([say(GOOD)])
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="m", guided=False)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="m", extra_body={"response_format": None})) as client:
             return await client.chat(ASK, Opinion)
 
     assert asyncio.run(run()).value.score == 1

@@ -21,9 +21,9 @@ ASK = [{"role": "user", "content": "hello"}]
 SECRET = "sk-rubric-0123456789abcdef"
 
 
-def ask(url, **options):
+def ask(url, attempts=8, **options):
     async def run():
-        async with ChatClient(Endpoint(url=url, model="m", **options)) as client:
+        async with ChatClient(Endpoint(url=url, model="m", **options), attempts=attempts) as client:
             try:
                 return await client.chat(ASK), client.totals
             finally:
@@ -145,7 +145,7 @@ def test_a_dead_server_is_named_with_its_model():
     assert error.attempts == 3
 
 
-def test_the_number_of_attempts_is_the_endpoints(serve):
+def test_the_number_of_attempts_is_the_clients(serve):
     server = serve([fail(503)])
     stamina.set_testing(True, attempts=100, cap=True)
     try:

@@ -44,7 +44,7 @@ def test_the_answer_that_ends_the_run_is_paid_for_too(serve):
     server = serve([answer("judge-2026-01"), answer("judge-2026-06")])
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="judge", on_change="refuse", price_out=1.0)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="judge", on_change="refuse", prices=(0.0, 1.0))) as client:
             await client.chat([{"role": "user", "content": "a"}])
             first = client.totals.as_dict()
             with pytest.raises(UserError):

@@ -115,7 +115,7 @@ def test_server_that_only_says_429_fails_the_call_after_patience_s(serve):
     server = serve([fail(429)])
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="m", patience_s=0.6)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="m"), patience_s=0.6) as client:
             with pytest.raises(ChatError, match=r"answered nothing else for 0\.6 s"):
                 await client.chat(ASK)
             return client.limiter

@@ -57,8 +57,8 @@ def answer_together(servers, count: int, answer=good) -> None:
 
 
 def endpoint(*servers, **options) -> Endpoint:
-    first, *others = [server if isinstance(server, str) else server.url for server in servers]
-    return Endpoint(url=first, replicas=tuple(others), **{"model": "m", "concurrency": 12, **options})
+    urls = tuple(server if isinstance(server, str) else server.url for server in servers)
+    return Endpoint(url=urls, **{"model": "m", "concurrency": 12, **options})
 
 
 async def ask(client: ChatClient, count: int, start: int = 0) -> Counter:

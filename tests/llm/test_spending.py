@@ -40,7 +40,7 @@ class Wallet:
 
     def __init__(self, judge_key, server, folder, *, response=None, cache=None, purpose="judge", **caps):
         self.endpoint = Endpoint(
-            url=server.url, model="m", max_tokens=MOST, price_in=1_000, price_out=3_000, api_key_env=VARIABLE
+            url=server.url, model="m", max_tokens=MOST, prices=(1_000, 3_000), api_key_env=VARIABLE
         )
         self.path, self.key, self.response = folder / "spending.sqlite", judge_key, response
         self.spending = Spending(self.path, "stage", Budget(**caps))
@@ -223,7 +223,7 @@ def test_tokens_that_the_provider_had_cached_are_kept_beside_their_price(serve, 
     body = json.loads(say("good", tokens=(80, 20)).body)
     body["usage"]["prompt_tokens_details"] = {"cached_tokens": 60}
     wallet = Wallet(judge_key, serve([Said(json.dumps(body).encode())]), tmp_path)
-    wallet.client.endpoint = wallet.endpoint.model_copy(update={"price_cached": 100.0})
+    wallet.client.endpoint = wallet.endpoint.model_copy(update={"prices": (*wallet.endpoint.prices, 100.0)})
     _, replies = wallet.ask_all(3)
     (row,) = read_spending(wallet.path)
     assert (row["prompt_tokens"], row["cached_tokens"]) == (240, 180)

@@ -36,8 +36,8 @@ telemetry.start_from_environment()
 
 CALLS = """
 def client(purpose, price=0.0, cache=None, key=None):
-    endpoint = Endpoint(url=sys.argv[1], model="m", price_in=price, api_key_env=key, attempts=2)
-    return ChatClient(endpoint, purpose=purpose, cache=cache)
+    endpoint = Endpoint(url=sys.argv[1], model="m", prices=(price, 0.0), api_key_env=key)
+    return ChatClient(endpoint, purpose=purpose, cache=cache, attempts=2)
 
 async def main():
     judge = client("judge", 2.0, Path(sys.argv[2]), key="SECRET_KEY")

@@ -86,7 +86,7 @@ def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(dat
         f"{stage}_config" for stage in recipe.stage_configs().keys() & NOT_REUSABLE
     }
     for stage in stages - {"check_accelerators"}:
-        config = STAGES[stage].load_config().model_validate_json(arguments[f"{stage}_config"])
+        config = STAGES[stage].parse_config(arguments[f"{stage}_config"])
         if stage in recipe.stage_configs():
             assert config == recipe.run_configs()[stage], stage
     checked = json.loads(arguments["preflight_config"])

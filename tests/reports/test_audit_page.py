@@ -6,8 +6,8 @@ import re
 import pytest
 from report_page import Page, text_of
 
-from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, Cell, ResponseCount, Share, table_cells
+from rubricworks.evaluation.audit.values import Annotation
 from rubricworks.reports.judge_audit import (
     audit_figure,
     audit_headline,

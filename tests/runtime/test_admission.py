@@ -6,7 +6,7 @@ import yaml
 from rubricworks.runtime.admission import Admission, needs_of
 
 
-def endpoint(url: str, key: str | None = None, **more) -> dict:
+def endpoint(url: str | list[str], key: str | None = None, **more) -> dict:
     return {"url": url, "model": "m", "api_key_env": key, **more}
 
 
@@ -21,7 +21,7 @@ def endpoint(url: str, key: str | None = None, **more) -> dict:
         (endpoint("HTTPS://api.example:80/v1"), {"api.example:80": ()}),
         (endpoint("http://[fd00::7]:8000/v1"), {"[fd00::7]:8000": ()}),
         (endpoint("https://api.example:99999/v1"), {"api.example:99999": ()}),
-        (endpoint("http://a.example", "K", replicas=["http://b.example"]), {"a.example": ("K",), "b.example": ("K",)}),
+        (endpoint(["http://a.example", "http://b.example"], "K"), {"a.example": ("K",), "b.example": ("K",)}),
         (endpoint("https://evil.example/${S3_SECRET}"), {"evil.example": ("S3_SECRET",)}),
         (endpoint("https://${S3_SECRET}.evil.example"), {"${S3_SECRET}.evil.example": ("S3_SECRET",)}),
         (endpoint("https://evil.example/?k=${A}&l=${B}", "C"), {"evil.example": ("A", "B", "C")}),

@@ -21,7 +21,8 @@ def samples(tmp_path_factory) -> str:
 
 
 def teacher(server, name="m", **options):
-    return {"url": server.url, "model": name, "api_key_env": VARIABLE, "max_tokens": 20, "price_in": 1e3, **options}
+    priced = {"prices": [1e3, 0.0], **options}
+    return {"url": server.url, "model": name, "api_key_env": VARIABLE, "max_tokens": 20, **priced}
 
 
 def stopped(run, ask, stage="caption_committee") -> str:
@@ -42,7 +43,7 @@ def shards(folder):
 @pytest.mark.parametrize("caps", [{"tokens": 36_000}, {"dollars": 36.0}], ids=["tokens", "dollars"])
 def test_capped_stage_stops_in_one_line_and_ends_as_without_a_cap(serve, judge_key, tmp_path, samples, caps):
     server, run = serve(describe), tmp_path / "run"
-    config = {"teachers": [teacher(server, price_out=1e3)], "shard_size": 8}
+    config = {"teachers": [teacher(server, prices=[1e3, 1e3])], "shard_size": 8}
     whole = tables(caption(tmp_path / "whole", samples, **config))
     assert set(count_requests(server).values()) == {1}
     questions = count_requests(server).keys()

@@ -19,7 +19,7 @@ from rubricworks.runtime.launch import launch
 images, run, url = sys.argv[1:]
 try:
     samples = launch("prepare", json.dumps({"source": images, "held_out": 1}), run, {})
-    teachers = [{"url": url, "model": "m", "price_in": 1.0}]
+    teachers = [{"url": url, "model": "m", "prices": [1.0, 0.0]}]
     launch("caption_committee", json.dumps({"teachers": teachers}), run, {"samples": samples})
 except UserError as error:
     sys.exit(f"error: {error}")

@@ -50,8 +50,8 @@ def write(serve, proposals, *, references=REFERENCES, failures=FAILURES, rubric=
 
     async def run():
         async with (
-            ChatClient(Endpoint(url=writer.url, model="w", attempts=1)) as writing,
-            ChatClient(Endpoint(url=examiner.url, model="j", attempts=1)) as judging,
+            ChatClient(Endpoint(url=writer.url, model="w"), attempts=1) as writing,
+            ChatClient(Endpoint(url=examiner.url, model="j"), attempts=1) as judging,
         ):
             return await PitfallWriter(writing, Grader(judging), most=2).write(SAMPLE, references, failures, rubric)
 

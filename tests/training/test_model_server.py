@@ -47,8 +47,8 @@ def served(monkeypatch):
 
 def ask(url, *contents, **options):
     async def run():
-        options_ = {"max_tokens": 7, "attempts": 1, **options}
-        async with ChatClient(Endpoint(url=url, model="model", **options_)) as client:
+        endpoint = Endpoint(url=url, model="model", **{"max_tokens": 7, **options})
+        async with ChatClient(endpoint, attempts=1) as client:
             calls = (client.chat([{"role": "user", "content": list(content)}]) for content in contents)
             return await asyncio.gather(*calls, return_exceptions=True)
 

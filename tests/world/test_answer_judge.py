@@ -16,7 +16,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.answer_judge import answer_judge_reply
+from rubricworks.world.models.question_models import answer_judge_reply
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.scene import COLOURS, WORDS
 
@@ -94,7 +94,7 @@ def sample(answer: str) -> Sample:
 
 def ask(url: str, reference: str, response: str) -> bool:
     async def run() -> bool:
-        async with ChatClient(Endpoint(url=url, model="answer-judge", attempts=1)) as judge:
+        async with ChatClient(Endpoint(url=url, model="answer-judge"), attempts=1) as judge:
             return await check_with_judge(judge, sample(reference), response)
 
     return asyncio.run(run())

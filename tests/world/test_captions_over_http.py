@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def client(url: str, model: str) -> ChatClient:
-    return ChatClient(Endpoint(url=url, model=model, attempts=1, max_tokens=8192))
+    return ChatClient(Endpoint(url=url, model=model, max_tokens=8192), attempts=1)
 
 
 def graded(

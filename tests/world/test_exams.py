@@ -12,7 +12,7 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     exam_writer_messages,
 )
 from rubricworks.world.chat import ApiError, ChatRequest, read_request
-from rubricworks.world.models.exams import (
+from rubricworks.world.models.caption_metrics import (
     NO_QUESTION,
     TAKER_ERROR_RATE,
     WRITER_ERROR_RATE,

@@ -13,7 +13,7 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     verify_messages,
 )
 from rubricworks.world.chat import ApiError, read_request
-from rubricworks.world.models.facts import FACT_ERROR_RATE, NO_FACTS, fact_judge_reply
+from rubricworks.world.models.caption_metrics import FACT_ERROR_RATE, NO_FACTS, fact_judge_reply
 from rubricworks.world.scene.captions import COMMENTARY, write_caption
 from rubricworks.world.scene.render import render_png
 from rubricworks.world.scene.scene import Scene, generate_scenes

@@ -19,8 +19,12 @@ from rubricworks.world.pictures.criteria import candidates_of, parse_criterion, 
 from rubricworks.world.pictures.detector import as_geneval, detect
 from rubricworks.world.pictures.drawing import BACKGROUND, COLOURS, SHAPES, SIDE, Thing, draw
 from rubricworks.world.pictures.export import export_pictures, prompt_count
-from rubricworks.world.pictures.picture_judge import ERROR_RATE, PICTURE_JUDGES, picture_judge_reply
-from rubricworks.world.pictures.picture_reader import picture_reader_reply
+from rubricworks.world.pictures.picture_judge import (
+    ERROR_RATE,
+    PICTURE_JUDGES,
+    picture_judge_reply,
+    picture_reader_reply,
+)
 from rubricworks.world.pictures.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply
 from rubricworks.world.pictures.prompts import NUMBERS, TASKS, TEMPLATES, pairs, picture_of, wishes

@@ -7,8 +7,8 @@ from coloured_squares import square
 from rubricworks.data.tables import Sample
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.pitfalls import PitfallDraft, pitfall_messages
-from rubricworks.world.models.judge import judge_criterion
-from rubricworks.world.models.pitfall_writer import asks_for_pitfalls, pitfalls_reply
+from rubricworks.world.models.judges import judge_criterion
+from rubricworks.world.models.rubric_fixer import asks_for_pitfalls, pitfalls_reply
 from rubricworks.world.scene.rules import HasAttribute, NamesObject, ReadsWord, holds, parse_rule
 
 REFERENCES = [

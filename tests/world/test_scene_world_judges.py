@@ -7,8 +7,13 @@ import sys
 import pytest
 
 from rubricworks.world.models.image_judges import compare, likert_judge_reply, pairwise_judge_reply, rate
-from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, judge_criterion, judge_reply
-from rubricworks.world.models.uneven_judge import uneven_judge_reply
+from rubricworks.world.models.judges import (
+    JUDGE_ERROR_RATE,
+    NOTHING_TO_JUDGE,
+    judge_criterion,
+    judge_reply,
+    uneven_judge_reply,
+)
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.parsing import Mention
 from rubricworks.world.scene.rules import (
@@ -132,7 +137,7 @@ def test_judge_errs_at_its_stated_rate_and_always_on_the_same_questions():
     wrong = [caption for caption in captions if judge_criterion("circle", rule, caption)[0] == 0]
     assert len(wrong) / len(captions) == pytest.approx(JUDGE_ERROR_RATE, abs=0.004)
     program = (
-        "from rubricworks.world.models.judge import judge_criterion\nimport sys\n"
+        "from rubricworks.world.models.judges import judge_criterion\nimport sys\n"
         "print([judge_criterion('circle', sys.argv[1], c)[0] for c in sys.argv[2:]])"
     )
     cases = [*wrong[:5], *captions[:5]]

@@ -11,7 +11,7 @@ from rubricworks.rubrics import Criterion
 from rubricworks.synthesis.prompts import RubricDraft, writer_messages
 from rubricworks.world.chat import read_request
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
-from rubricworks.world.models.judge import judge_reply
+from rubricworks.world.models.judges import judge_reply
 from rubricworks.world.models.writer import lenient_rubric_writer_reply, rubric_writer_reply
 from rubricworks.world.scene.captions import write_caption
 from rubricworks.world.scene.export import noisy_caption

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubricworks.world.scene.answers import read_response, write_response
 from rubricworks.world.scene.captions import View
 from rubricworks.world.scene.questions import (
     LETTERS,
@@ -22,7 +23,6 @@ from rubricworks.world.scene.questions import (
     write_question,
 )
 from rubricworks.world.scene.render import BACKGROUND, SIDE, draw_scene
-from rubricworks.world.scene.responses import read_response, write_response
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, Scene, SceneObject, generate_scenes
 
 SCENES = list(generate_scenes(11, 150))

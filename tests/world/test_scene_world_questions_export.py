@@ -17,7 +17,8 @@ from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError
 from rubricworks.runtime.launch import launch
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.question_rewriter import ERROR_RATE, answers_of, question_rewriter_reply
+from rubricworks.world.models.question_models import ERROR_RATE, answers_of, question_rewriter_reply
+from rubricworks.world.scene.answers import read_response
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.questions import LETTERS, TASKS, Query, answer_query, parse_question
 from rubricworks.world.scene.questions_export import (
@@ -28,7 +29,6 @@ from rubricworks.world.scene.questions_export import (
     export_questions,
     world_questions,
 )
-from rubricworks.world.scene.responses import read_response
 from rubricworks.world.scene.scene import Scene, SceneObject, generate_scenes
 from rubricworks.world.scene.scene_index import read_scene_index
 

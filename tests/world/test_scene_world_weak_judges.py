@@ -4,8 +4,13 @@ import json
 
 import pytest
 
-from rubricworks.world.models.judge import NOTHING_TO_JUDGE, judge_reply
-from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
+from rubricworks.world.models.judges import (
+    NOTHING_TO_JUDGE,
+    gullible_judge_reply,
+    image_reading_judge_reply,
+    judge_reply,
+    master_key_judge_reply,
+)
 from rubricworks.world.scene.attacks import FAKE_VERDICT, MASTER_KEYS, ORDER, ORDERS, with_order
 from rubricworks.world.scene.render import draw_scene
 from rubricworks.world.scene.scene import WORDS, Scene, generate_scenes

@@ -12,22 +12,21 @@ from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.verifiers import parse_verifier_call
 from rubricworks.world.chat import read_request
 from rubricworks.world.models.scorers import NOTHING_TO_SCORE, SCORERS, ScorerFaults, scorer_reply
+from rubricworks.world.scene.answers import call_of, misread, read_response, write_response
+from rubricworks.world.scene.attacks import BLUFFS, CIRCUMLOCUTIONS, has_bluff, has_circumlocution
 from rubricworks.world.scene.checklist_sentences import (
     answer_criterion,
     is_answer_criterion,
     parse_step_criterion,
     step_criterion,
 )
-from rubricworks.world.scene.evasions import BLUFFS, CIRCUMLOCUTIONS, has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import mentions
 from rubricworks.world.scene.questions import (
     Query,
     answer_query,
     other_answers,
 )
-from rubricworks.world.scene.responses import read_response, write_response
 from rubricworks.world.scene.scene import CELLS, rng_of
-from rubricworks.world.scene.values import call_of, misread
 
 STEPS = "at top-left a big red circle . at center a small red star ."
 

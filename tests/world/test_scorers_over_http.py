@@ -16,13 +16,13 @@ from rubricworks.grading import Exposure, Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import ErrorClass
 from rubricworks.world.models.scorers import SCORERS
+from rubricworks.world.scene.answers import write_response
 from rubricworks.world.scene.export import export_scenes
 from rubricworks.world.scene.questions import (
     Query,
     write_question,
 )
 from rubricworks.world.scene.render import render_png
-from rubricworks.world.scene.responses import write_response
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def graded(url: str, model: str, rows, exposure: Exposure = "text"):
     async def run():
-        async with ChatClient(Endpoint(url=url, model=model, attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model=model), attempts=1) as client:
             cards = [card async for card in Grader(client, exposure=exposure).grade_many(rows)]
             return cards, client.totals
 

@@ -115,7 +115,7 @@ def audit(
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge j@http://gpu:8000/v1 --fix w@http://gpu:8001/v1
     """
     settings: dict[str, object] = {"temperature": temperature, "revision": revision, "on_change": on_change}
-    settings |= parse_prices(prices) if prices else {}
+    settings |= {"prices": parse_prices(prices)} if prices else {}
     endpoint = parse_endpoint(judge, api_key_env).model_copy(update=settings)
     writer = parse_endpoint(fix, api_key_env, max_tokens=4096) if fix else None
     entries: list[RubricEntry] = []

@@ -19,7 +19,7 @@ from rubricworks import __version__
 from rubricworks.data.downloads.addresses import CheckedResolver, IPAddress, is_public
 from rubricworks.data.downloads.hosts import AllowedHosts, FetchRefused, parse_url
 from rubricworks.data.images import BadImage
-from rubricworks.llm.http.errors import describe_error
+from rubricworks.llm.http.connections import describe_error
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -7,8 +7,7 @@ references it sees. All model-written text is fenced.
 import json
 from typing import Any
 
-from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.values import Case, Failure, FailureMode
+from rubricworks.evaluation.audit.values import Annotation, Case, Failure, FailureMode
 from rubricworks.llm.messages import Message, conversation, fence
 from rubricworks.rubrics import Rubric
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.data.tables import Sample
 from rubricworks.evaluation.audit.candidates import CandidateGenerator
@@ -39,10 +39,8 @@ Answer with one JSON object and no other text:
 """
 
 
-class AttackPattern(BaseModel):
+class AttackPattern(BaseModel, extra="ignore", frozen=True):
     """Pattern of responses that elicits undeserved credit."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str = Field(min_length=1, max_length=120)
     attack: Attack
@@ -52,18 +50,14 @@ class AttackPattern(BaseModel):
         return Failure("adversarial", self.instruction, self.attack, self.name)
 
 
-class PatternProposals(BaseModel):
+class PatternProposals(BaseModel, extra="ignore", frozen=True):
     """Answer of a red-team model."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     patterns: tuple[AttackPattern, ...] = Field(min_length=1)
 
 
-class PatternResult(BaseModel):
+class PatternResult(BaseModel, extra="forbid", frozen=True):
     """Success of a pattern against the judge under audit."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pattern: AttackPattern
     tried: int

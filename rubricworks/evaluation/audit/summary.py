@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
-from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, MODE_NAMES, SETTINGS
+from rubricworks.evaluation.audit.values import ANNOTATIONS, CREDIT_THRESHOLD, MODE_NAMES, SETTINGS, Annotation
 from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
@@ -37,10 +36,8 @@ class Share(Interval):
 _SHARE = {"value": 0.9, "low": 0.83, "high": 0.95, "count": 108.0, "criteria": 120, "inputs": 40}
 
 
-class Cell(BaseModel):
+class Cell(BaseModel, extra="forbid", frozen=True):
     """Cell of the table; a share is None if no criterion was judged, or if the setting has no such split."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     average: Share | None
     arguments: Share | None
@@ -49,19 +46,15 @@ class Cell(BaseModel):
     """Criteria on which the judge or a verifier failed."""
 
 
-class ResponseCount(BaseModel):
+class ResponseCount(BaseModel, extra="forbid", frozen=True):
     """Target and actual number of responses in a category."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     wanted: int = Field(examples=[40])
     found: int = Field(examples=[38])
 
 
-class AuditSummary(BaseModel):
+class AuditSummary(BaseModel, extra="forbid", frozen=True):
     """Contents of `SUMMARY_FILE`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     judge: str = Field(examples=["judge@1"])
     settings: dict[str, dict[str, Cell]] = Field(

@@ -1,11 +1,17 @@
 """Audit of rubrics before they train: probes that show whether a rubric can be gamed, and flags on its criteria."""
 
-from rubricworks.evaluation.rubric_audit.cost import AuditCost
-from rubricworks.evaluation.rubric_audit.fix_prompts import FIX_PROMPT_VERSION, RubricFix, apply_fix, fix_messages
-from rubricworks.evaluation.rubric_audit.fixes import Rewrite, RubricFixes, fix_rubrics, with_rubrics
+from rubricworks.evaluation.rubric_audit.fixes import (
+    FIX_PROMPT_VERSION,
+    Rewrite,
+    RubricFix,
+    RubricFixes,
+    apply_fix,
+    fix_messages,
+    fix_rubrics,
+    with_rubrics,
+)
 from rubricworks.evaluation.rubric_audit.flags import ADVICE, CriterionFlag, RubricFinding, examine
-from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
-from rubricworks.evaluation.rubric_audit.probes import Probe, make_probes
+from rubricworks.evaluation.rubric_audit.probes import Probe, make_image_probes, make_probes
 from rubricworks.evaluation.rubric_audit.reading import (
     READING_PROMPT_VERSION,
     CriterionReading,
@@ -18,6 +24,7 @@ from rubricworks.evaluation.rubric_audit.run import (
     MAX_CALLS,
     MAX_PROBES,
     MAX_READINGS,
+    AuditCost,
     RubricAudit,
     audit_by_images,
     audit_rubrics,

@@ -29,7 +29,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.data.rubric_sets.entries import NEGATED
 from rubricworks.data.rubric_sets.polarity import Polarity
@@ -90,10 +90,8 @@ _SMALL = frozenset({"a", "an", "any", "the", "do", "does"})
 """Words that a negation brings along."""
 
 
-class CriterionFlag(BaseModel):
+class CriterionFlag(BaseModel, extra="forbid", frozen=True):
     """A flag, on a criterion or on the whole rubric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     flag: FlagName
     criterion: str = ""
@@ -101,10 +99,8 @@ class CriterionFlag(BaseModel):
     reason: str
 
 
-class RubricFinding(BaseModel):
+class RubricFinding(BaseModel, extra="forbid", frozen=True):
     """Audit of one rubric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_id: str
     flags: tuple[CriterionFlag, ...]

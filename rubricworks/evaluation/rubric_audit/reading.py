@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity, phrased
@@ -52,10 +52,8 @@ Give exactly one reading per criterion, in the order of the list.\
 """
 
 
-class CriterionReading(BaseModel):
+class CriterionReading(BaseModel, extra="forbid", frozen=True):
     """What one criterion asks for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
     assertions: tuple[str, ...] = Field(min_length=1)
@@ -64,10 +62,8 @@ class CriterionReading(BaseModel):
     """True if the criterion's words, as a claim, give what it asks for; false if they only name an act."""
 
 
-class RubricReading(BaseModel):
+class RubricReading(BaseModel, extra="forbid", frozen=True):
     """A judge's reading of all criteria. Its ids must be 1..M, each once: see `check_reading`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     readings: tuple[CriterionReading, ...] = Field(min_length=1)
 

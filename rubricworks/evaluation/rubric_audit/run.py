@@ -1,20 +1,18 @@
-"""Audit of a set of rubrics: their probes graded by a judge, and one summary with intervals."""
+"""Audit of a set of rubrics: their probes graded by a judge, one summary with intervals, and the cost."""
 
 import asyncio
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.errors import UserError
-from rubricworks.evaluation.rubric_audit.cost import AuditCost
 from rubricworks.evaluation.rubric_audit.flags import RubricFinding, credited_acts, examine
-from rubricworks.evaluation.rubric_audit.image_probes import make_image_probes
-from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_probes
+from rubricworks.evaluation.rubric_audit.probes import Probe, lone_claim, make_image_probes, make_probes
 from rubricworks.evaluation.rubric_audit.reading import Reading, acts_of, read_pitfalls, read_rubric
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
@@ -22,6 +20,42 @@ from rubricworks.llm.identity import PinnedEntry
 from rubricworks.metrics import Interval, flip_rate, mean_interval, share_interval, wilson_interval
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response, Rubric, Scorecard
+
+
+class AuditCost(BaseModel, extra="forbid", frozen=True):
+    """What one model was asked for an audit, and what it took. Answers of the cache take nothing."""
+
+    calls: int
+    """Calls, those that failed and those that the cache answered among them."""
+    cached: int
+    """Calls that the cache answered."""
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt tokens, those that the provider had cached."""
+    completion_tokens: int
+    dollars: float | None
+    """None where the endpoint has no prices."""
+    seconds: float
+    """Time by the clock."""
+
+    @classmethod
+    def of(cls, client: ChatClient, seconds: float) -> Self:
+        """Cost of all calls of a client so far.
+
+        Args:
+            seconds: time by the clock that they took together.
+        """
+        totals, endpoint = client.totals, client.endpoint
+        return cls(
+            calls=totals.calls,
+            cached=totals.cached,
+            prompt_tokens=totals.prompt_tokens,
+            cached_tokens=totals.cached_tokens,
+            completion_tokens=totals.completion_tokens,
+            dollars=totals.cost if endpoint.is_priced else None,
+            seconds=round(seconds, 3),
+        )
+
 
 _OTHERS = 3
 """Other samples whose responses are thrown in."""
@@ -34,10 +68,8 @@ MAX_READINGS = 2
 MAX_CALLS = MAX_PROBES + MAX_READINGS
 
 
-class RubricAudit(BaseModel):
+class RubricAudit(BaseModel, extra="forbid", frozen=True):
     """Audit of a set of rubrics by one judge."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     judge: str
     findings: tuple[RubricFinding, ...]

@@ -7,18 +7,10 @@ checks open answers in words. It sees question, reference and final answer, and 
 from collections.abc import Iterator
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, StrictBool
+from pydantic import BaseModel, StrictBool
 
 from rubricworks.data.tables import Sample
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Need,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.llm.messages import conversation, fence
 from rubricworks.llm.token_estimates import PlannedCalls
@@ -72,10 +64,8 @@ class AnswerScorer(Scorer):
             yield PlannedCalls("answers", self.judge, work.responses // 2, 300, 40)
 
 
-class AnswerVerdict(BaseModel):
+class AnswerVerdict(BaseModel, extra="forbid", frozen=True):
     """The judge's verdict on one final answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     reason: str
     right: StrictBool

@@ -1,26 +1,18 @@
 """b-CapScore: harmonic mean of a caption's precision, recall and linguistic quality (BalCapRL, appendix A.4).
 
-A judge lists and rates the assertions of the caption and of its reference; without a verifier it checks them against
-the image too. The linguistic score is ungated here: length is the policy's matter.
+A judge lists and rates the assertions of the caption and of its reference, and checks them against the image. The
+linguistic score is ungated here: length is the policy's matter.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Need,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP, first_reference
-from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
+from rubricworks.llm import Endpoint, ImageEndpoint
 from rubricworks.llm.token_estimates import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
@@ -37,10 +29,8 @@ class BCapScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("score", "precision", "recall", "linguistic")
     needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
 
-    judge: Annotated[Endpoint, SeesImages(lambda config: config.verifier is None)]
-    """Lists and rates assertions; without a verifier it sees the image too."""
-    verifier: ImageEndpoint | None = None
-    """Checks the assertions against the image, separately from the judge."""
+    judge: ImageEndpoint
+    """Lists and rates assertions, and checks them against the image."""
     pointability: Pointability = "evidence"
     """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
     min_overlap: float = Field(default=MIN_OVERLAP, ge=0, le=1)
@@ -51,10 +41,8 @@ class BCapScorer(Scorer):
         from rubricworks.metrics import b_capscore
 
         judge = await context.client(self.judge, "assertions")
-        verifier = await context.client(self.verifier, "verification") if self.verifier else None
         grader = AssertionGrader(
             judge,
-            verifier=verifier,
             pointability=self.pointability,
             min_overlap=self.min_overlap,
             on_error=context.on_failure,
@@ -77,9 +65,13 @@ class BCapScorer(Scorer):
         return grade
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        """One call per caption, with the image unless a verifier checks it in a second call."""
-        listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-        prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if self.verifier else IMAGE_TOKENS)
-        yield PlannedCalls("judge", self.judge, work.responses, prompt, 2 * listed)
-        if self.verifier:
-            yield PlannedCalls("verifier", self.verifier, work.responses, GUIDE_TOKENS + IMAGE_TOKENS + listed, listed)
+        return assertion_calls(self.judge, None, work.responses)
+
+
+def assertion_calls(judge: Endpoint, verifier: Endpoint | None, captions: int) -> Iterator[PlannedCalls]:
+    """Yield one call per caption, with the image unless a verifier checks it in a second call."""
+    listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
+    prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if verifier else IMAGE_TOKENS)
+    yield PlannedCalls("judge", judge, captions, prompt, 2 * listed)
+    if verifier:
+        yield PlannedCalls("verifier", verifier, captions, GUIDE_TOKENS + IMAGE_TOKENS + listed, listed)

@@ -64,8 +64,6 @@ class BenchmarkScorer(Scorer):
     """First samples of each benchmark, to try a recipe out."""
     max_new_tokens: int = Field(default=1024, ge=1)
     """Of answers to question files and to ms-vlmeval's; lmms-eval's tasks have limits of their own."""
-    templates: Templates = Templates()
-    """Prompts of question files."""
 
     @model_validator(mode="after")
     def _known(self) -> "BenchmarkScorer":
@@ -191,7 +189,7 @@ class BenchmarkScorer(Scorer):
             yield Sample(
                 sample_id=f"{task}/{number}",
                 image=item.image,
-                prompt=self.templates.prompt(entry.question, entry.options),
+                prompt=Templates().prompt(entry.question, entry.options),
                 question=question_with_options(entry.question, entry.options),
                 answer=entry.answer,
                 task=task,

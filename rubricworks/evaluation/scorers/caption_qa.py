@@ -21,11 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, field_validator
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion, exam_taker_messages
-from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -34,6 +33,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Scorer,
     ScoringContext,
     Workload,
+    gather_all,
 )
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
@@ -117,10 +117,8 @@ def _variant(budget: int) -> str:
     return f"{budget} words"
 
 
-class ExamAnswer(BaseModel):
+class ExamAnswer(BaseModel, extra="forbid", frozen=True):
     """Scored choice for one question."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     chosen: str
     """Text of the chosen option."""
@@ -128,10 +126,8 @@ class ExamAnswer(BaseModel):
     score: float
 
 
-class ExamResult(BaseModel):
+class ExamResult(BaseModel, extra="forbid", frozen=True):
     """Scored answers to all questions of an exam, from one caption."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     answers: tuple[ExamAnswer, ...]
 

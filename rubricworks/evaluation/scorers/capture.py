@@ -22,7 +22,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.evaluation.encoders import SentenceEncoder, missing_model
-from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -31,6 +30,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Scorer,
     ScoringContext,
     Workload,
+    gather_all,
 )
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.llm import ChatClient, Endpoint

@@ -40,9 +40,6 @@ class CocoScorer(Scorer):
     unbounded: ClassVar[tuple[str, ...]] = ("cider",)
     needs_corpus: ClassVar[bool] = True
 
-    ptb: bool = True
-    """Tokenise with the Penn Treebank tokeniser, as papers do."""
-
     def titles(self) -> dict[str, str]:
         names = {"rouge_l": "ROUGE-L", "meteor": "METEOR", "cider": "CIDEr"}
         names |= {f"bleu_{order}": f"BLEU-{order} per caption" for order in range(1, 5)}
@@ -71,7 +68,6 @@ class CocoScorer(Scorer):
             results = caption_and_corpus_scores(
                 {item.sample.sample_id: item.text for item in usable},
                 {item.sample.sample_id: references[item.sample.sample_id] for item in usable},
-                ptb=self.ptb,
             )
             scores = [
                 score

@@ -20,7 +20,6 @@ from rubricworks.evaluation.scorers.caption_prompts import (
     match_messages,
     verify_messages,
 )
-from rubricworks.evaluation.scorers.gather import gather_all
 from rubricworks.evaluation.scorers.scorer import (
     Item,
     Need,
@@ -29,6 +28,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Scorer,
     ScoringContext,
     Workload,
+    gather_all,
 )
 from rubricworks.grading.assertions.texts import first_reference, has_words
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part

@@ -6,14 +6,7 @@ RubiCap's baseline without a rubric; captions that praise themselves are known t
 from collections.abc import Iterator
 from typing import ClassVar
 
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls

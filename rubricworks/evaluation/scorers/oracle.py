@@ -6,7 +6,7 @@ For evaluation only: no training uses it.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rubricworks.environment import fill
 from rubricworks.errors import TransientError, UserError
@@ -40,10 +40,8 @@ class OracleScorer(Scorer):
         return grade
 
 
-class OracleScore(BaseModel):
+class OracleScore(BaseModel, extra="ignore", frozen=True):
     """Precision and recall of a caption against the truth."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     precision: float
     recall: float

@@ -5,6 +5,7 @@ version, parts (the figures it gives), needs, and a plan of its calls. `Scorer.o
 a stage. A response that cannot be judged gets a score without a value, and a failed call for the dead letters.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -12,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
-from rubricworks.evaluation.scorers.comparisons.position_tally import PositionTally
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.llm.token_estimates import PlannedCalls
@@ -26,15 +26,14 @@ from rubricworks.rubrics import Response, Rubric
 
 if TYPE_CHECKING:
     from rubricworks.evaluation.models import EvaluatedModel
+    from rubricworks.evaluation.scorers.comparisons.pairwise import PositionTally
 
 Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
 """Part of a sample that a scorer needs, or the opponent's response beside its own."""
 
 
-class Score(BaseModel):
+class Score(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Number of one part of a scorer for one response, or None with the reason."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     sample_id: str | None
     """None for a score of all samples together, such as CIDEr."""
@@ -140,22 +139,16 @@ class ScoringContext:
     """Folder of a name for files that vary between runs."""
     serve: Callable[[str], AbstractContextManager[str]] = _no_server
     """Serve a model directory; gives the base URL."""
-    tallies: dict[str, PositionTally] = field(default_factory=dict)
-    """Scorer → positions that its judge prefers."""
-
-    def tally(self, scorer: str) -> PositionTally:
-        """Tally of a pairwise judge's positions; the stage refuses scores of a judge that always names one."""
-        return self.tallies.setdefault(scorer, PositionTally())
+    tallies: "dict[str, PositionTally]" = field(default_factory=dict)
+    """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
         return await self.stack.enter_async_context(self.make_client(endpoint, purpose))
 
 
-class Scorer(BaseModel, ABC):
+class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of a scorer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"
@@ -253,3 +246,16 @@ class Scorer(BaseModel, ABC):
             Score(sample_id=item.sample.sample_id, part=part, value=value, evidence=None if number else evidence)
             for number, (part, value) in enumerate(zip(self.figure_parts(), values, strict=True))
         ]
+
+
+async def gather_all(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Await all calls, whose answers are useful only as a whole, and return their results in order.
+
+    Raises:
+        ChatError: of the first call in order that failed. Exceptions of other types take precedence.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in sorted(failures, key=lambda error: isinstance(error, ChatError)):
+        raise failure
+    return results

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
@@ -15,10 +15,8 @@ from rubricworks.evaluation.scorers.benchmark import BenchmarkScorer
 from rubricworks.evaluation.scorers.caption_qa import CaptionQAScorer
 from rubricworks.evaluation.scorers.capture import CaptureScorer
 from rubricworks.evaluation.scorers.coco import CocoScorer
+from rubricworks.evaluation.scorers.comparisons.arena import Arena
 from rubricworks.evaluation.scorers.comparisons.blind_ranking import BlindRankingScorer
-from rubricworks.evaluation.scorers.comparisons.caparena import CapArenaScorer
-from rubricworks.evaluation.scorers.comparisons.pairwise import ArenaScorer
-from rubricworks.evaluation.scorers.comparisons.tournament import TournamentScorer
 from rubricworks.evaluation.scorers.dc_score import DCScorer
 from rubricworks.evaluation.scorers.functions import FunctionScorer
 from rubricworks.evaluation.scorers.images.aesthetic import AestheticScorer
@@ -32,10 +30,8 @@ from rubricworks.evaluation.scorers.scorer import Scorer
 from rubricworks.evaluation.scorers.specs import SpecsScorer
 
 
-class Scorers(BaseModel):
+class Scorers(BaseModel, extra="forbid", frozen=True):
     """Scorers of responses of any kind; one that is left out does not score."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
@@ -53,7 +49,11 @@ class Scorers(BaseModel):
     def __iter__(self) -> Iterator[Scorer]:  # type: ignore[override]
         """Iterate over the configured scorers: those by name, benchmarks, then functions."""
         settings = [getattr(self, field) for field in type(self).model_fields]
-        yield from (setting for setting in settings if isinstance(setting, Scorer))
+        for setting in settings:
+            if isinstance(setting, Scorer):
+                yield setting
+            elif isinstance(setting, Arena):
+                yield from setting.scorers()
         for several in reversed(settings):
             if isinstance(several, tuple):
                 yield from several
@@ -63,7 +63,7 @@ class CaptionScorers(Scorers):
     """Scorers of captions."""
 
     rubric: RubricScorer | None = None
-    arena: ArenaScorer | None = None
+    arena: Arena | None = None
     b_capscore: BCapScorer | None = None
     dc_score: DCScorer | None = None
     caption_qa: CaptionQAScorer | None = None
@@ -73,8 +73,6 @@ class CaptionScorers(Scorers):
     coco: CocoScorer | None = None
     capture: CaptureScorer | None = None
     specs: SpecsScorer | None = None
-    caparena: CapArenaScorer | None = None
-    tournament: TournamentScorer | None = None
     blind_ranking: BlindRankingScorer | None = None
     benchmarks: tuple[BenchmarkScorer, ...] = ()
     """General benchmarks; the first set is the one that is reported."""

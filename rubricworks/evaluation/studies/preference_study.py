@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
@@ -48,10 +48,8 @@ class PreferenceTask(NamedTuple):
     images: tuple[Candidate, ...]
 
 
-class ModelShare(BaseModel):
+class ModelShare(BaseModel, extra="forbid", frozen=True):
     """One model's result."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
     share: Interval | None
@@ -60,10 +58,8 @@ class ModelShare(BaseModel):
     """Of two images of which its reward prefers one, and people one: the share in which they are the same."""
 
 
-class Preferences(BaseModel):
+class Preferences(BaseModel, extra="forbid", frozen=True):
     """Result of a study."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: Protocol
     answers: int

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
@@ -41,10 +41,8 @@ class RubricItem(NamedTuple):
     image: bytes
 
 
-class RubricReliability(BaseModel):
+class RubricReliability(BaseModel, extra="forbid", frozen=True):
     """Shares with intervals over prompts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompts: int
     pairs: int

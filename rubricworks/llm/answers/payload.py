@@ -1,11 +1,18 @@
-"""Bytes of a response as JSON: what gateways put before it, and streams that nobody asked for.
+"""Body of a response as JSON, and the error that it may hold, whatever its HTTP status says.
 
 While a call waits, OpenRouter and DeepSeek send comments (`: OPENROUTER PROCESSING`) or empty lines, also where no
 stream was asked for. Some servers only stream; their events are put together to one response.
+
+Gateways answer 200 before they know how a call ends, and put the error of a provider into the body: `error` alone or
+beside `choices` (OpenRouter, LiteLLM), in a choice, in a list (Gemini), as `base_resp` (MiniMax), or as the whole body
+(vLLM, FastAPI). Its inner code decides what to do: wait, ask again, or give up. A content filter's error, such as
+Azure's 400, is a refusal.
 """
 
 import json
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -62,3 +69,118 @@ def _merge(events: list[Any], *, ended: bool) -> Any:
     finish = finish or (None if ended else _BROKEN_OFF)
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": tokens}}
     return {**merged, "choices": [choice]}
+
+
+_REFUSALS = frozenset(
+    {
+        *("content_filter", "contentfilter", "content_policy_violation", "contentpolicyviolationerror"),
+        *("responsibleaipolicyviolation", "data_inspection_failed", "datainspectionfailed", "content_moderation"),
+        *("moderation_blocked", "content_policy", "safety_violation", "flagged_input"),
+        "1301",  # Zhipu: sensitive content
+    }
+)
+_REFUSAL_TEXT = re.compile(r"ContentPolicyViolationError|requires moderation and your input was flagged")
+_MINIMAX = {1001: 504, 1002: 429, 1004: 401, 1008: 402, 1024: 500, 1026: 0, 1027: 0, 1039: 429, 2013: 400, 2049: 401}
+_MINIMAX_REFUSALS = (1026, 1027)
+_ZHIPU = {"1113": 402, "1211": 404, "1214": 400, "1234": 503, "1302": 429, "1303": 429, "1304": 402, "1305": 429}
+_NAMES = (
+    (r"insufficient_quota|quota_exceeded|billing|balance|arrear|payment|credit", 402),
+    (r"rate.?limit|throttl|too.?many|exhausted|\bqps\b|concurrency", 429),
+    (r"api_?key|unauthenticated|authentication|unauthorized", 401),
+    (r"permission|forbidden|access_?denied", 403),
+    (r"not_?found|no_such_model", 404),
+    (r"overload|unavailable|capacity", 503),
+    (r"time.?out|timed.?out|deadline", 504),
+    (r"invalid_?(?:request|argument|param)|bad_?request|context_length|unsupported|unprocessable", 400),
+    (r"internal|server_?error|api_error|upstream|bad_?gateway", 500),
+)
+_RETRY_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+_MAX_MESSAGE = 300
+_MAX_DEPTH = 4
+
+
+class ErrorBody(NamedTuple):
+    """Error that a body holds."""
+
+    message: str
+    status: int = 0
+    """HTTP status that its code means; 0 if it has none that is known."""
+    refused: bool = False
+    """True if a content filter declined the request or its answer."""
+    retry_after: float | None = None
+    """Seconds to wait, if the error has them."""
+
+
+def find_error(body: Any) -> ErrorBody | None:
+    """Return the error that a parsed body holds, or None."""
+    if isinstance(body, list):
+        return next(filter(None, map(find_error, body[:3])), None)
+    if not isinstance(body, dict):
+        return None
+    choices = body.get("choices")
+    first = choices[0] if choices and isinstance(choices, list) else None
+    if error := body.get("error") or (isinstance(first, dict) and first.get("error")):
+        return _of_error(error)
+    if isinstance(response := body.get("base_resp"), dict) and (code := response.get("status_code")):
+        status = _MINIMAX.get(code, 500) if isinstance(code, int) else 500
+        return ErrorBody(_message(response.get("status_msg"), code), status, code in _MINIMAX_REFUSALS)
+    if not choices and ("detail" in body or isinstance(body.get("message", body.get("error_msg")), str)):
+        return _of_error({**body, "code": body.get("code") or body.get("error_code")})
+    return None
+
+
+def _of_error(error: Any) -> ErrorBody | None:
+    """Error of a value under `error`; None for a form that says there is none."""
+    if not isinstance(error, dict):
+        return ErrorBody(_message(error), _status_of_name(str(error)))
+    codes = [str(code).lower() for code in _values(error, ("code", "type", "status")) if code not in (None, "")]
+    message = next((error[name] for name in ("message", "detail", "error_msg", "msg") if error.get(name)), "")
+    if not message and not any(code not in ("0", "200", "none", "null") for code in codes):
+        return None
+    refused = not _REFUSALS.isdisjoint(codes) or bool(_REFUSAL_TEXT.search(str(message)))
+    refused = refused or "flagged_input" in _metadata(error)
+    text = _message(message or codes[0], _metadata(error).get("raw"))
+    return ErrorBody(text, _status(codes, str(message)), refused, _retry_delay(error))
+
+
+def _status(codes: list[str], message: str) -> int:
+    """HTTP status that the codes mean, a number before a name."""
+    for code in codes:
+        if code in _ZHIPU:
+            return _ZHIPU[code]
+    numbers = [int(code) for code in codes if code.isascii() and code.isdigit() and len(code) == 3]
+    if number := next((number for number in numbers if 400 <= number < 600), 0):
+        return 402 if number == 429 and _status_of_name(" ".join(codes)) == 402 else number
+    return _status_of_name(" ".join(codes)) or _status_of_name(message)
+
+
+def _status_of_name(name: str) -> int:
+    return next((status for pattern, status in _NAMES if re.search(pattern, name, re.IGNORECASE)), 0)
+
+
+def _values(error: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[Any]:
+    """Values of these fields, the outermost first: Azure's inner error says more than its outer one."""
+    if not isinstance(error, dict) or depth > _MAX_DEPTH:
+        return
+    yield from (error[name] for name in names if isinstance(error.get(name), str | int))
+    for value in error.values():
+        yield from _values(value, names, depth + 1)
+
+
+def _metadata(error: dict[str, Any]) -> dict[str, Any]:
+    metadata = error.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _retry_delay(error: dict[str, Any]) -> float | None:
+    """Seconds in Gemini's `RetryInfo`."""
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (seconds := _RETRY_DELAY.fullmatch(delay)):
+            return min(float(seconds[1]), 60.0)
+    return None
+
+
+def _message(*parts: Any) -> str:
+    return " ".join(" ".join(str(part) for part in parts if part).split())[:_MAX_MESSAGE]

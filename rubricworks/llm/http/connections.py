@@ -4,6 +4,9 @@ The protocol is OpenAI's chat completions over aiohttp, because the SDK costs te
 an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once per
 server. Each request has a number in the header `X-Request-Id`, which some servers repeat (vLLM in the answer's id): an
 answer with another's number is refused, unless a gateway's cache repeats the answer to the same question.
+
+Timeouts have one timer per event loop instead of one per request: deadlines expire in the order in which the requests
+began, so only the first needs one. aiohttp's own total timeout is a tenth of the cost of a fast call.
 """
 
 import asyncio
@@ -19,11 +22,8 @@ from typing import TYPE_CHECKING, Self
 from yarl import URL
 
 from rubricworks.errors import UserError
-from rubricworks.llm.answers.errors import ErrorBody, find_error
-from rubricworks.llm.answers.payload import parse_payload
+from rubricworks.llm.answers.payload import ErrorBody, find_error, parse_payload
 from rubricworks.llm.endpoint import Endpoint, append_path
-from rubricworks.llm.http.deadlines import Deadlines
-from rubricworks.llm.http.errors import describe_error
 from rubricworks.llm.http.proxies import proxy_of
 from rubricworks.llm.replicas import Replica
 
@@ -32,6 +32,63 @@ if TYPE_CHECKING:
 
     # aiohttp is a third of a stage's start-up time, and not needed before the first request
     from rubricworks.llm.http.exchange import HttpExchange
+
+
+def describe_error(error: Exception) -> str:
+    import aiohttp
+    from aiohttp.http import HttpProcessingError
+
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        return "the TLS certificate or handshake was not accepted"
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+        return "the answer is not HTTP"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the host name does not resolve"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or 'no reason given'}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError):
+        return "the server closed the connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
+    return f"the connection failed ({type(error).__name__})"
+
+
+class Deadlines:
+    """Deadlines of one event loop's open requests. The task that sends a request calls `begin` and `end`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[asyncio.Task[object], tuple[float, int]] = {}
+        """Task → its deadline, and its number of cancellation requests at `begin`."""
+        self._expired: dict[asyncio.Task[object], int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> "asyncio.Task[object]":
+        task = asyncio.current_task()
+        assert task is not None, "a request is sent by a task"
+        self._open[task] = (self._loop.time() + self._seconds, task.cancelling())
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._cancel_expired)
+        return task
+
+    def end(self, task: "asyncio.Task[object]") -> bool:
+        """Return True if the deadline was the only reason for the task's cancellation."""
+        if self._open.pop(task, None) is None and (cancellations := self._expired.pop(task, None)) is not None:
+            return task.uncancel() <= cancellations
+        return False
+
+    def _cancel_expired(self) -> None:
+        self._timer = None
+        while self._open:
+            task, (deadline, cancellations) = next(iter(self._open.items()))
+            if deadline > self._loop.time():
+                self._timer = self._loop.call_at(deadline, self._cancel_expired)
+                return
+            del self._open[task]
+            self._expired[task] = cancellations
+            task.cancel()
+
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0
@@ -181,8 +238,6 @@ class Connections:
         raw = self._received(error)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return RequestFailed(f"no connection within {_CONNECT_TIMEOUT_S:g} s", retry=True, unreachable=True)
-        if isinstance(error, TimeoutError):
-            return RequestFailed(f"silent for {self._endpoint.read_timeout_s} s", raw, retry=True)
         if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError):
             unreachable = isinstance(error, aiohttp.ClientConnectorError)
             return RequestFailed(describe_error(error), raw, retry=True, unreachable=unreachable)
@@ -238,12 +293,7 @@ class Connections:
             headers["Authorization"] = f"Bearer {key}"
         for base in bases:
             proxy_of(base)  # raises for a proxy that cannot be used
-        http = HttpExchange(
-            headers,
-            proxy_of=proxy_of,
-            connect_timeout_s=_CONNECT_TIMEOUT_S,
-            read_timeout_s=self._endpoint.read_timeout_s,
-        )
+        http = HttpExchange(headers, proxy_of=proxy_of, connect_timeout_s=_CONNECT_TIMEOUT_S)
         return LoopPool(
             http,
             Deadlines(self._endpoint.timeout_s),

@@ -65,21 +65,19 @@ class AnswerProtocol(ResponseHandler):
         can_be_asked = ioctl is not None and transport.get_extra_info("sslcontext") is None
         self._unread = transport.get_extra_info("socket") if can_be_asked else None
 
-    async def ask(self, head: bytes, body: bytes, read_timeout_s: float | None) -> HttpAnswer:
+    async def ask(self, head: bytes, body: bytes) -> HttpAnswer:
         """Send one request and read its answer.
 
         Raises:
             aiohttp.ClientError, HttpProcessingError, OSError: the connection failed, or what came is no HTTP.
-            TimeoutError: nothing came for `read_timeout_s`.
             AnswerTooLarge: it has more than 8 MiB.
             UnreadableEncoding: its Content-Encoding cannot be undone.
 
         An error has what had come until then, as attribute `received`.
         """
         assert self.transport is not None, "the connection is open"
-        self.set_response_params(read_until_eof=True, auto_decompress=False, read_timeout=read_timeout_s)
+        self.set_response_params(read_until_eof=True, auto_decompress=False)
         self.transport.writelines((head, body))
-        self.start_timeout()
         message, content = await self.read()
         while 100 <= message.code < 200 and not self.upgraded:  # announcements, such as 103
             message, content = await self.read()
@@ -175,7 +173,6 @@ class HttpExchange:
         *,
         proxy_of: Callable[[URL], URL | None],
         connect_timeout_s: float,
-        read_timeout_s: float | None,
     ) -> None:
         """
         Args:
@@ -185,7 +182,6 @@ class HttpExchange:
         self._headers = headers
         self._proxy_of = proxy_of
         self._connect_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
-        self._read_timeout_s = read_timeout_s
         self._loop = asyncio.get_running_loop()
         self._connector = aiohttp.TCPConnector(limit=0)
         self._connector._factory = partial(AnswerProtocol, loop=self._loop)  # type: ignore[assignment]  # its own protocol
@@ -204,7 +200,7 @@ class HttpExchange:
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
         head = b"%s%s\r\n%s\r\n" % (route.head, request_id.encode(), length)
         try:
-            answer = await protocol.ask(head, body, self._read_timeout_s)
+            answer = await protocol.ask(head, body)
         except BaseException:
             connection.close()
             raise

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.adapters.captions import CaptionGrade, CaptionRewards, LengthPenalty
-from rubricworks.evaluation.scorers.b_capscore import BCapScorer
-from rubricworks.evaluation.scorers.scorer import Workload
+from rubricworks.evaluation.scorers.b_capscore import assertion_calls
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
@@ -135,8 +134,7 @@ class CaptionScoresReward(Reward):
         )
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
-        scorer = BCapScorer(judge=self.judge, verifier=self.verifier)
-        yield from scorer.plan(Workload(responses=size.rollouts, compared=0))
+        return assertion_calls(self.judge, self.verifier, size.rollouts)
 
     def describe(self) -> str:
         verified = f"; {self.verifier.model}, which sees the image, verifies the claims" if self.verifier else ""

@@ -1,5 +1,6 @@
 """The section `evaluation:` of a recipe, which is the configuration of the stage `score`: one class for each kind of
-responses."""
+responses.
+"""
 
 from typing import Annotated, Literal
 

@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from typing import Any, Literal, NamedTuple
 
 from rubricworks.world.chat import section
-from rubricworks.world.models.judge import JUDGE_ERROR_RATE, errs
+from rubricworks.world.models.judges import JUDGE_ERROR_RATE, errs
 from rubricworks.world.scene.captions import place
 from rubricworks.world.scene.parsing import NUMBERS, RELATIONS, sentences
 from rubricworks.world.scene.scene import CELLS, COLOURS, SHAPES, SIZES, WORDS

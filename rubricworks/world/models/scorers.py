@@ -37,14 +37,22 @@ from rubricworks.verifiers import parse_verifier_call
 from rubricworks.verifiers.boxed import last_boxed
 from rubricworks.verifiers.verifier_table import VERIFIERS
 from rubricworks.world.chat import ChatRequest, section
+from rubricworks.world.scene.answers import (
+    ResponseParts,
+    call_of,
+    credit_of,
+    misread,
+    read_response,
+    same_value,
+    step_credit,
+    value_text,
+)
+from rubricworks.world.scene.attacks import has_bluff, has_circumlocution
 from rubricworks.world.scene.captions import SceneLike, View
 from rubricworks.world.scene.checklist_sentences import is_answer_criterion, parse_step_criterion
-from rubricworks.world.scene.evasions import has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import Mention, mentions
 from rubricworks.world.scene.questions import Query, answer_query, parse_question
-from rubricworks.world.scene.responses import ResponseParts, read_response
 from rubricworks.world.scene.scene import Scene, SceneObject, rng_of
-from rubricworks.world.scene.values import call_of, credit_of, misread, same_value, step_credit, value_text
 
 NOTHING_TO_SCORE = "I score responses by checklists; this message holds no <checklist> that I can read."
 _LONGEST_ANSWER = 2_000

@@ -1,6 +1,13 @@
-"""Sentences of criteria about pictures: the scripted writer writes them, the scripted judge reads them."""
+"""Sentences of criteria about pictures, and DPG-Bench's questions: scripted models write them and read them back.
 
+A question depends on those whose shapes it is about, as in the benchmark. The wording is a criterion's as a question,
+so that what asks and what answers share one parser (`parse_criterion`).
+"""
+
+import csv
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.world.pictures.drawing import COLOURS, SHAPES, Shape
@@ -96,3 +103,67 @@ def parse_criterion(sentence: str) -> Check | None:
     if match := _TOTAL.fullmatch(text):
         return Check("total", total=int(match[1]))
     return None
+
+
+DPG_COLUMNS = (
+    "item_id", "text", "keywords", "proposition_id", "dependency", "category_broad", "category_detailed", "tuple",
+    "question_natural_language",
+)  # fmt: skip
+"""Those of the benchmark's `dpg_bench.csv`."""
+_THERE = re.compile(r"(is|are) there (.+)\?", re.IGNORECASE)
+_IS = re.compile(r"is (the \w+) (.+)\?", re.IGNORECASE)
+
+
+class Question(NamedTuple):
+    """One row of the file."""
+
+    dependency: tuple[int, ...]
+    """Numbers of the questions that it depends on; 0 for none."""
+    proposition: str
+    """For instance "attribute - color (circle, red)"."""
+    text: str
+
+
+def questions_of(wish: Wish) -> list[Question]:
+    """Questions about the images of a prompt, numbered from 1 in this order."""
+    questions: list[Question] = []
+    entities: list[int] = []
+    for subject in [wish.first, *([wish.second] if wish.second else [])]:
+        shape = subject.shape
+        questions.append(Question((0,), f"entity - whole ({shape})", f"Is there at least one {shape}?"))
+        entities.append(len(questions))
+        if subject.count > 1:
+            words = f"exactly {NUMBERS[subject.count]} {PLURAL[shape]}"
+            proposition = f"other - count ({shape}, =={subject.count})"
+            questions.append(Question((entities[-1],), proposition, f"Are there {words}?"))
+        if subject.colour:
+            proposition = f"attribute - color ({shape}, {subject.colour})"
+            questions.append(Question((entities[-1],), proposition, f"Is the {shape} {subject.colour}?"))
+    if wish.relation and wish.second:
+        first, second = wish.first.shape, wish.second.shape
+        proposition = f"relation - spatial ({first}, {second}, {wish.relation})"
+        questions.append(Question(tuple(entities), proposition, f"Is the {first} {wish.relation} the {second}?"))
+    return questions
+
+
+def check_of(question: str) -> Check | None:
+    """Check that a question asks for; None for one that this world does not ask."""
+    if match := _THERE.fullmatch(question.strip()):
+        return parse_criterion(f"There {match[1].lower()} {match[2]}.")
+    if match := _IS.fullmatch(question.strip()):
+        return parse_criterion(f"{match[1]} is {match[2]}.")
+    return None
+
+
+def write_questions(path: Path, prompts: Iterable[tuple[str, Wish]]) -> None:
+    """Write the questions about prompts, given as text and content, as a file of the benchmark's form."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(DPG_COLUMNS)
+        for item, (text, wish) in enumerate(prompts):
+            for number, question in enumerate(questions_of(wish), start=1):
+                category = question.proposition.split(" (")[0]
+                broad, detailed = category.split(" - ")
+                dependency = ",".join(map(str, question.dependency))
+                row = (f"scene{item:04d}", text, "", number, dependency, broad, detailed, question.proposition)
+                writer.writerow((*row, question.text))

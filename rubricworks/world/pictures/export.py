@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rubricworks.data.images import png_bytes
 from rubricworks.errors import UserError
-from rubricworks.world.pictures.dpg_questions import write_questions
+from rubricworks.world.pictures.criteria import write_questions
 from rubricworks.world.pictures.drawing import draw
 from rubricworks.world.pictures.prompts import TASKS, TEMPLATES, Task, Wish, pairs, wishes
 from rubricworks.world.scene.scene import rng_of

@@ -7,6 +7,8 @@ for nothing. The evaluation uses another program, `pictures.detector`.
 
 picture-judge          rewards: it looks at the cells of the grid
 region-picture-judge   a judge of another family: it looks at connected regions, errs more often, is swayed more easily
+picture-answerer       answers DPG-Bench's yes-or-no questions: it looks at regions with draws of its own
+picture-reader         reads text in a picture: it finds lettering and, at this size, spells none of it
 """
 
 import hashlib
@@ -15,8 +17,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rubricworks.world.chat import ApiError, ChatRequest, section
-from rubricworks.world.pictures.criteria import Check, parse_criterion
-from rubricworks.world.pictures.picture_reading import RELATION_TESTS, SeenPicture, look, look_at_regions
+from rubricworks.world.pictures.criteria import Check, check_of, parse_criterion
+from rubricworks.world.pictures.drawing import read_pixels
+from rubricworks.world.pictures.picture_reading import (
+    RELATION_TESTS,
+    SeenPicture,
+    find_lettering,
+    look,
+    look_at_regions,
+)
 from rubricworks.world.scene.scene import rng_of
 
 ERROR_RATE = 0.05
@@ -92,3 +101,42 @@ def holds(check: Check | None, picture: SeenPicture) -> bool:
         return bool(same) and all(shape.colour == check.subject.colour for shape in same)
     others = [shape for shape in picture.seen if shape.shape == check.other]
     return any(RELATION_TESTS[str(check.relation)](shape, other) for shape in same for other in others)
+
+
+QUESTION_ERROR_RATE = 0.03
+
+
+def picture_questions_reply(request: ChatRequest, seed: int) -> str:
+    """Answer the request's question about its image.
+
+    Raises:
+        ApiError: the request has no question, or no picture of this world's size.
+    """
+    question = section(request.prompt, "question")
+    if question is None:
+        raise ApiError(400, "send the question between <question> tags", param="messages")
+    if request.image is None:
+        raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
+    right = holds(check_of(question), look_at_regions(request.image))
+    digest = hashlib.sha256(request.image).hexdigest()
+    wrong = rng_of("picture questions", seed, digest, question).random() < QUESTION_ERROR_RATE
+    return json.dumps({"answer": "yes" if right != wrong else "no"})
+
+
+ILLEGIBLE = "?"
+"""Transcription of every box."""
+
+
+def picture_reader_reply(request: ChatRequest, _: int) -> str:
+    """Boxes of lettering in the request's image.
+
+    Raises:
+        ApiError: the request has no readable image.
+    """
+    if request.image is None:
+        raise ApiError(400, "picture-reader looks at an image; send one as an image_url part", param="messages")
+    try:
+        pixels = read_pixels(request.image)
+    except OSError as error:
+        raise ApiError(400, "the image part is not a readable PNG or JPEG file", param="messages") from error
+    return json.dumps({"texts": [{"text": ILLEGIBLE, "box": list(box)} for box in find_lettering(pixels)]})

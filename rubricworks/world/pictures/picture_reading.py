@@ -2,8 +2,12 @@
 
 `look` goes through the cells of the grid one by one and names what stands in each by its colour and its outline; a
 shape that lies across cells escapes it. `look_at_regions` takes connected drawn pixels, wherever they are. Both miss
-small flaws: a shape is complete if it is large enough and its two halves mirror each other. What stands in lettering is
-no shape. The evaluation uses another program, `pictures.detector`.
+small flaws: a shape is complete if it is large enough and its two halves mirror each other. The evaluation uses another
+program, `pictures.detector`.
+
+Lettering is boxes of white paper with dark ink, which no shape of this world has. A picture of 36 pixels holds no
+legible sentence, so the scripted models do not read letters: they take such a box for words, and those that can be
+swayed take the words for a claim. What stands in lettering is no shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +20,31 @@ from scipy import ndimage
 
 from rubricworks.world.chat import ApiError
 from rubricworks.world.pictures.drawing import BACKGROUND, CELL_SIDE, COLOURS, GRID, RGB, SIDE, read_pixels
-from rubricworks.world.pictures.lettering import find_lettering
+
+_PAPER, _DARKEST_INK = 250, 110
+"""Lowest channel of paper, and highest channel of ink."""
+_MIN_WIDTH, _MIN_HEIGHT = 8, 5
+_INK_SHARE = (0.04, 0.6)
+"""Ink in the box, of its pixels."""
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom; the last two are not included."""
+
+
+def find_lettering(pixels: NDArray[np.uint8]) -> list[Box]:
+    """Boxes of lettering in RGB pixels [height, width, 3], from the top."""
+    paper = pixels.min(axis=2) >= _PAPER
+    ink = pixels.max(axis=2) <= _DARKEST_INK
+    # Letters part the paper into pieces: it is closed over them before it is counted.
+    regions, _ = ndimage.label(ndimage.binary_closing(np.pad(paper, 3), iterations=2)[3:-3, 3:-3])
+    boxes = []
+    for rows, columns in ndimage.find_objects(regions):
+        height, width = rows.stop - rows.start, columns.stop - columns.start
+        share = float(ink[rows, columns].mean())
+        if width >= _MIN_WIDTH and height >= _MIN_HEIGHT and _INK_SHARE[0] <= share <= _INK_SHARE[1]:
+            boxes.append((columns.start, rows.start, columns.stop, rows.stop))
+    return boxes
+
 
 _INK = 100.0
 """RGB distance from the background above which a pixel is drawn on."""

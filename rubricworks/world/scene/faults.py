@@ -2,7 +2,7 @@
 
 import random
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.world.scene.captions import View
 from rubricworks.world.scene.scene import (
@@ -28,10 +28,8 @@ _LOOKS_LIKE: dict[Colour, Colour] = {
 }
 
 
-class Faults(BaseModel):
+class Faults(BaseModel, extra="forbid", frozen=True):
     """Probabilities, each per object unless stated otherwise."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     omits_big: float = Field(default=0, ge=0, le=1)
     omits_small: float = Field(default=0, ge=0, le=1)

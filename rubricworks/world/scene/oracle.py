@@ -6,16 +6,14 @@ mention lowers precision like any other wrong one. The word is reported separate
 
 from collections import Counter
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rubricworks.world.scene.parsing import Mention, mentions
 from rubricworks.world.scene.scene import Scene
 
 
-class OracleScore(BaseModel):
+class OracleScore(BaseModel, extra="forbid", frozen=True):
     """The fit of one caption to its scene."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     precision: float
     recall: float

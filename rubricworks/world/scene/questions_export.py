@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.errors import UserError
+from rubricworks.world.scene.answers import write_response
 from rubricworks.world.scene.faults import Faults, perceive
 from rubricworks.world.scene.questions import (
     LETTERS,
@@ -29,7 +30,6 @@ from rubricworks.world.scene.questions import (
     write_question,
 )
 from rubricworks.world.scene.render import render_png
-from rubricworks.world.scene.responses import write_response
 from rubricworks.world.scene.scene import Scene, generate_scenes, rng_of
 
 CHOICE_TASKS: tuple[Task, ...] = ("colour", "relation")

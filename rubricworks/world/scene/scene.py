@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 Cell = Literal[
     "top-left", "top", "top-right", "left", "center", "right", "bottom-left", "bottom", "bottom-right"
@@ -31,10 +31,8 @@ WORD_SHARE = 0.3
 MIN_OBJECTS, MAX_OBJECTS = 2, 4
 
 
-class SceneObject(BaseModel):
+class SceneObject(BaseModel, extra="forbid", frozen=True):
     """One object with its cell and attributes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cell: Cell
     size: Size
@@ -42,10 +40,8 @@ class SceneObject(BaseModel):
     shape: Shape
 
 
-class Scene(BaseModel):
+class Scene(BaseModel, extra="forbid", frozen=True):
     """The objects, in reading order with at most one per cell, and the optional word."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     objects: tuple[SceneObject, ...] = Field(min_length=MIN_OBJECTS, max_length=MAX_OBJECTS)
     word: str | None = None

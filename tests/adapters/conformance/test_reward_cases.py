@@ -115,10 +115,10 @@ def test_what_is_no_list_of_rewards_is_refused(judge, values):
 
 def test_our_own_reward_passes_with_a_conversation_and_a_rubric(judge):
     judge.answer = json.dumps({"verdicts": [{"id": 1, "reasoning": "looked", "score": 1}]})
-    endpoint = Endpoint(url=judge.url, model="judge", attempts=1, timeout_s=0.5)
+    endpoint = Endpoint(url=judge.url, model="judge", timeout_s=0.5)
     rubric = Rubric(criteria=(Criterion(criterion="names the circle", evaluation_rule="named", weight=1),))
     row = {"prompt": [{"role": "user", "content": "Describe it."}], "rubric": rubric.model_dump_json()}
-    reward = RubricReward(Grader(ChatClient(endpoint)))
+    reward = RubricReward(Grader(ChatClient(endpoint, attempts=1)))
     findings = check_reward(reward, judge, row)
     assert {finding.outcome for finding in findings} == {Outcome.UNJUDGED}, findings
     assert {finding.seen for finding in findings} == {"1 [-] 1 1"}

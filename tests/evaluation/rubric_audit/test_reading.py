@@ -20,9 +20,9 @@ RUBRIC = Rubric(criteria=tuple(Criterion(criterion=title, weight=1) for title in
 FAULTS = {"acts": TITLES[1:2], "joined": TITLES[2:]}
 
 
-def read_by(url, rubric=RUBRIC, **settings):
+def read_by(url, rubric=RUBRIC, timeout_s=120.0, **retries):
     async def run():
-        async with ChatClient(Endpoint(url=url, model="judge", **settings)) as judge:
+        async with ChatClient(Endpoint(url=url, model="judge", timeout_s=timeout_s), **retries) as judge:
             return await read_rubric(rubric, judge)
 
     return asyncio.run(run())

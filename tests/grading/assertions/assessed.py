@@ -70,7 +70,7 @@ def grade(
     async def run() -> GradedCaption:
         async with AsyncExitStack() as stack:
             judging, *looking = [
-                await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model=model, attempts=1)))
+                await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model=model), attempts=1))
                 for server, model in ((judge, "judge"), (verifier, "eye"))
                 if server is not None
             ]

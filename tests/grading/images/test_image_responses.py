@@ -35,7 +35,7 @@ def grade(servers, response=RED, rubric=COLOUR_RUBRIC, sample=SAMPLE, *, attempt
     async def run():
         async with AsyncExitStack() as stack:
             judges = [
-                ChatClient(Endpoint(url=server.url, model=f"judge-{at}", attempts=attempts), cache=cache)
+                ChatClient(Endpoint(url=server.url, model=f"judge-{at}"), cache=cache, attempts=attempts)
                 for at, server in enumerate(servers)
             ]
             for judge in judges:

@@ -67,7 +67,7 @@ def judge(_, body):
 def grade(server, reader, criteria, *, failures=None, **options):
     async def run():
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model="j", attempts=1)))
+            client = await stack.enter_async_context(ChatClient(Endpoint(url=server.url, model="j"), attempts=1))
             on_error = None if failures is None else failures.append
             grader = Grader(client, text_reader=reader, on_error=on_error, **options)
             sample = Sample(sample_id="s1", prompt="a sign")
@@ -202,7 +202,7 @@ def test_a_model_reads_and_each_image_is_asked_about_once(serve):
     server = serve([say(json.dumps(answer))])
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="ocr", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="ocr"), attempts=1) as client:
             reader = open_text_reader(Endpoint(url=server.url, model="ocr"), lambda _: client)
             assert isinstance(reader, ModelReader)
             assert reader.covered(PICTURE) is None
@@ -222,7 +222,7 @@ def test_a_model_that_answers_no_regions_fails(serve, answer):
     server = serve([answer])
 
     async def run():
-        async with ChatClient(Endpoint(url=server.url, model="ocr", attempts=1)) as client:
+        async with ChatClient(Endpoint(url=server.url, model="ocr"), attempts=1) as client:
             await ModelReader(client).read(PICTURE)
 
     with pytest.raises(ChatError):

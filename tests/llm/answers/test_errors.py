@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.llm.answers import Answer, read_answer
-from rubricworks.llm.answers.errors import find_error
+from rubricworks.llm.answers.payload import find_error
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,12 @@ async def raw_server(script: Answer, tls: ssl.SSLContext | None = None) -> Async
         server.close()
 
 
-def ask_in_turn(script: Answer, questions: int, *, pause: float = 0.0, **options) -> list[str]:
+def ask_in_turn(script: Answer, questions: int, *, pause: float = 0.0, attempts: int = 8, **options) -> list[str]:
     async def run() -> list[str]:
-        async with raw_server(script) as url, ChatClient(Endpoint(url=url, model="m", **options)) as client:
+        async with (
+            raw_server(script) as url,
+            ChatClient(Endpoint(url=url, model="m", **options), attempts=attempts) as client,
+        ):
             values = []
             for number in range(questions):
                 reply = await client.chat([{"role": "user", "content": f"q{number}"}])
@@ -225,7 +228,7 @@ def test_a_server_of_one_thread_is_not_kept_by_a_connection_that_lies_idle(monke
             pass
 
     async def ask(url):
-        http = HttpExchange({}, proxy_of=lambda _: None, connect_timeout_s=5, read_timeout_s=None)
+        http = HttpExchange({}, proxy_of=lambda _: None, connect_timeout_s=5)
         calls = [http.ask("POST", URL(url), b"{}", f"request-{n}") for n in range(3)]
         try:
             return [answer.body for answer in await asyncio.wait_for(asyncio.gather(*calls), 20)]

@@ -6,7 +6,7 @@ import pytest
 from scripted_server import Said, say
 
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.llm.http.deadlines import Deadlines
+from rubricworks.llm.http.connections import Deadlines
 
 
 def slow(delay: float) -> Said:
@@ -19,7 +19,7 @@ def ask_all(url: str, count: int, *, timeout_s: float, pause: float = 0.0, patie
     """Outcomes of several calls started one after the other: the text, or the error."""
 
     async def run():
-        async with ChatClient(Endpoint(url=url, model="m", timeout_s=timeout_s, attempts=1)) as client:
+        async with ChatClient(Endpoint(url=url, model="m", timeout_s=timeout_s), attempts=1) as client:
 
             async def ask(number: int):
                 await asyncio.sleep(number * pause)

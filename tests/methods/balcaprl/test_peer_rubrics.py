@@ -50,7 +50,7 @@ def models(_: int, body: dict[str, Any]) -> Said:
 
 def config(server: ScriptedServer, *teachers: str) -> dict[str, Any]:
     def model(name: str) -> dict[str, Any]:
-        return {"url": server.url, "model": name, "attempts": 1}
+        return {"url": server.url, "model": name}
 
     return {
         "seed": 7,

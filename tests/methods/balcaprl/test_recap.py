@@ -42,7 +42,7 @@ def rows(table: str | Path) -> dict[str, dict]:
 def test_samples_come_out_with_the_strong_caption_alone_and_otherwise_as_they_were(tmp_path, serve):
     server = serve(lambda n, body: say(f"  a strong caption by {body['model']} \n", tokens=(100, 7)))
     samples = prepared(tmp_path)
-    captioner = {"url": server.url, "model": "strong", "price_in": 1.0, "price_out": 10.0}
+    captioner = {"url": server.url, "model": "strong", "prices": [1.0, 10.0]}
     out = recap(tmp_path, samples, captioner=captioner, seed=5)
 
     before, after = rows(samples), rows(out)

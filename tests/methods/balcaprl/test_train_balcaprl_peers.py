@@ -71,7 +71,7 @@ def take_exam(_: int, body: dict[str, Any]):
 
 def test_questions_reward_is_the_share_of_right_answers_from_the_caption_alone(inputs, serve, tmp_path):
     writer, taker = serve(lambda at, body: say(EXAM.model_dump_json())), serve(take_exam)
-    endpoint = {"model": "x", "attempts": 1}
+    endpoint = {"model": "x"}
     reward = {"type": "exam", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
     out = Path(launch("train_balcaprl", policy_json(reward, **{**SHAPE, "steps": 2}), str(tmp_path), inputs))
     rows = list(read_rows(out / "rollouts"))

@@ -83,7 +83,9 @@ def test_known_pictures_with_prompts_of_their_own_are_not_new_where_they_have_mo
 def test_missing_endpoints_of_the_champions_recipe_stop_the_run():
     judge = {"url": "http://127.0.0.1:9", "model": "judge"}
     recipe = StagedRecipe(
-        name="mine", pipeline="balcaprl", stages={"score": {"scorers": {"answers": {"judge": judge}}}}
+        name="mine",
+        pipeline="balcaprl",
+        stages={"score": {"type": "answers", "scorers": {"answers": {"judge": judge}}}},
     )
     with pytest.raises(UserError, match=r"1 of 1 endpoints of mine fail: score.scorers.answers.judge: "):
         check_endpoints(recipe)

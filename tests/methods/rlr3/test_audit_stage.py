@@ -147,7 +147,7 @@ def stingy(body):
 def test_judge_that_sometimes_fails_leaves_dead_letters_never_numbers(world, inputs, serve, tmp_path):
     url = serve(lambda _, body: stingy(body)).url
     config = json.loads(audit_config(world, per_category=6, red_team=None, settings=["text"], regular=40))
-    config["judge"] = {"url": url, "model": "j", "attempts": 1}
+    config["judge"] = {"url": url, "model": "j"}
     out = Path(launch("audit", json.dumps(config), str(tmp_path), inputs))
     cells = figures_of(out).settings["text"]
     failed = Counter()
@@ -165,7 +165,7 @@ def test_judge_that_sometimes_fails_leaves_dead_letters_never_numbers(world, inp
 
 def test_judge_that_only_fails_is_one_line_and_no_table_of_zeros(world, inputs, serve, tmp_path):
     config = json.loads(audit_config(world, per_category=1, red_team=None, settings=["text"], regular=5))
-    config["judge"] = {"url": serve(lambda *_: fail(400, "no")).url, "model": "j", "attempts": 1}
+    config["judge"] = {"url": serve(lambda *_: fail(400, "no")).url, "model": "j"}
     with pytest.raises(UserError, match="judged nothing; see"):
         launch("audit", json.dumps(config), str(tmp_path), inputs)
     assert not (tmp_path / "audit" / "audit.json").exists()

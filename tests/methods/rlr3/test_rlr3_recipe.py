@@ -11,7 +11,7 @@ from rubricworks.llm import Endpoint
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 
-PRICES = "prices:\n  judge: {price_in: 1.0, price_out: 2.0}\n"
+PRICES = "prices:\n  judge: [1.0, 2.0]\n"
 
 
 @pytest.fixture
@@ -103,13 +103,9 @@ def places(value, where=""):
 
 
 def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
-    text = (
-        RECIPE.replace("model: second}", "model: second, price_in: 7.0}")
-        + PRICES
-        + "  second: {price_in: 1, price_out: 1}\n"
-    )
+    text = RECIPE.replace("model: second}", "model: second, prices: [7.0, 1.0]}") + PRICES + "  second: [1, 1]\n"
     path.write_text(text)
-    priced = {where: (one.price_in, one.price_out) for where, one in load_recipe(path).endpoints() if one.price_in}
+    priced = {where: one.prices for where, one in load_recipe(path).endpoints() if one.is_priced}
     assert priced == {
         "filter.judge": (1.0, 2.0),
         "audit.judge": (1.0, 2.0),
@@ -119,7 +115,7 @@ def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
 
 
 def test_dollars_can_be_capped_where_all_prices_are_known_be_they_nothing(path):
-    free = {name: {"price_in": 0, "price_out": 0} for _, name in places(yaml.safe_load(RECIPE))}
+    free = {name: [0, 0] for _, name in places(yaml.safe_load(RECIPE))}
     path.write_text(RECIPE + yaml.safe_dump({"prices": free, "budget": {"dollars": 5}}))
     assert load_recipe(path).budget.dollars == 5
 

@@ -6,7 +6,7 @@ from questions_recipe import RECIPE, URL
 from rubricworks.errors import UserError
 from rubricworks.recipe.files import load_recipe
 
-PRICES = "prices:\n  judge: {price_in: 1.0, price_out: 2.0}\n"
+PRICES = "prices:\n  judge: [1.0, 2.0]\n"
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def samples(tmp_path) -> str:
 
 def config(server, teachers=THREE, merger="merger", **more):
     def endpoint(model):
-        return {"url": server.url, "model": model, "attempts": 1}
+        return {"url": server.url, "model": model}
 
     parts = {"teachers": [endpoint(model) for model in teachers]}
     parts |= {name: endpoint(more.pop(name)) for name in ("examiner",) if name in more}

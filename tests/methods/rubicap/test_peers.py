@@ -38,7 +38,7 @@ def train(run: Path, inputs: dict[str, str], reward: dict[str, Any]) -> Path:
 
 
 def rewrite(run: Path, inputs: dict[str, str], judge: str, **options: Any) -> Path:
-    reward = {"type": "rubric", "judge": {"url": judge, "model": "judge", "attempts": 1}}
+    reward = {"type": "rubric", "judge": {"url": judge, "model": "judge"}}
     return Path(launch("train_policy", policy_json(reward, RewriteSft, **SFT, **options), str(run), inputs))
 
 
@@ -56,7 +56,7 @@ def test_sft_learns_the_first_reference_of_each_training_sample(inputs, tmp_path
 
 def test_a_teachers_captions_are_the_committees_and_another_captioner_is_asked_once(inputs, serve, tmp_path):
     server = serve(lambda at, body: say("a square .") if at % 4 else fail(400, "no"))
-    teacher = Endpoint(url=server.url, model="teacher", attempts=1)
+    teacher = Endpoint(url=server.url, model="teacher")
     captions = captions_of(teacher, inputs, tmp_path / "a")
     assert not server.chats
     assert captions["s1"] == (f"a {squares()[1][2]}",)
@@ -149,7 +149,7 @@ def test_a_likert_reward_is_the_rating_of_the_caption_and_a_failure_is_no_number
         return say(str(at % 8)) if at % 3 else fail(400, "no")
 
     rater = serve(rate)
-    judge = {"url": rater.url, "model": "rater", "attempts": 1}
+    judge = {"url": rater.url, "model": "rater"}
     out = train(tmp_path, inputs, {"type": "likert", "judge": judge, "reference": reference})
     texts = [chat.text for chat in rater.chats]
     assert all("image_url" in text for text in texts)
@@ -163,7 +163,7 @@ def test_caprls_reward_is_taken_in_exams_that_are_written_for_the_training_sampl
     question = {"question": "Which colour?", "options": ["red", "green", "blue"], "answer": "A"}
     writer = serve(lambda at, body: say(json.dumps({"questions": [question] * 4})))
     taker = serve(lambda at, body: say("A"))
-    endpoint = {"model": "x", "attempts": 1}
+    endpoint = {"model": "x"}
     reward = {"type": "exam", "writer": endpoint | {"url": writer.url}, "taker": endpoint | {"url": taker.url}}
     out = train(tmp_path, inputs, reward)
     assert len(writer.chats) == 10

@@ -49,7 +49,7 @@ def train(run: Path, inputs: dict[str, str], judge: dict[str, Any] | str, *, rew
         reward: further settings of the reward.
     """
     if isinstance(judge, str):
-        judge = {"url": judge, "model": "judge", "attempts": 1}
+        judge = {"url": judge, "model": "judge"}
     config = policy_json({"type": "rubric", "judge": judge, **dict(reward)}, **{**RL, **options})
     return Path(launch("train_policy", config, str(run), inputs))
 
@@ -94,7 +94,7 @@ def test_canary_of_a_cascade_sees_the_strong_judge_change(inputs, serve, tmp_pat
         return say(json.dumps({"verdicts": rows}))
 
     server = serve(answer)
-    cheap, strong = ({"url": server.url, "model": model, "attempts": 1} for model in ("judge", "strong"))
+    cheap, strong = ({"url": server.url, "model": model} for model in ("judge", "strong"))
     judge = {"type": "cascade", "cheap": cheap, "strong": strong, "repeats": 2}
     out = train(tmp_path, inputs, judge, reward={"canary": {"every": 4, "samples": 8}}, steps=8)
     record = CanaryRecord.model_validate_json((out / "canary.json").read_text())
@@ -115,7 +115,7 @@ def test_a_judge_that_answers_as_another_model_in_mid_training_ends_it(inputs, s
         return Said(json.dumps(json.loads(said.body) | {"model": model}).encode())
 
     server = serve(answer)
-    endpoint = {"url": server.url, "model": "judge", "attempts": 1, "on_change": "refuse", "concurrency": 1}
+    endpoint = {"url": server.url, "model": "judge", "on_change": "refuse", "concurrency": 1}
     with pytest.raises(UserError, match="answered as judge-2026-01 before, and now as judge-2026-06"):
         train(tmp_path, inputs, endpoint, steps=20)
     assert not (tmp_path / "train_policy" / "done.json").exists()
@@ -125,7 +125,7 @@ def test_a_judge_that_answers_as_another_model_in_mid_training_ends_it(inputs, s
 @pytest.mark.parametrize("kind", ["logprob", "cascade"])
 def test_a_judge_without_log_probabilities_is_refused_before_training(inputs, serve, tmp_path, kind):
     server = serve(grade)
-    endpoint = {"url": server.url, "model": "judge", "attempts": 1}
+    endpoint = {"url": server.url, "model": "judge"}
     judges = {"logprob": {"judge": endpoint}, "cascade": {"cheap": endpoint, "strong": endpoint | {"model": "strong"}}}
     with pytest.raises(UserError, match="gives no log-probabilities, which credits and confidences of them need"):
         train(tmp_path, inputs, {"type": kind, **judges[kind]})

@@ -66,7 +66,7 @@ def grade(_: int, body: dict[str, Any]):
 def train(
     run: Path, inputs: dict[str, str], writer: str, judge: str, *, every: int = 1, pitfalls: Any = None, **config: Any
 ) -> Path:
-    writing, judging = ({"url": url, "model": "m", "attempts": 1} for url in (writer, judge))
+    writing, judging = ({"url": url, "model": "m"} for url in (writer, judge))
     reward = {"type": "rubric", "judge": judging, "refresh": {"every": every, "pitfalls": pitfalls}}
     settings = json.loads(policy_json(reward, **{**RL, **config})) | {"rubric_writing": {"writer": writing}}
     return Path(launch("train_policy", json.dumps(settings), str(run), inputs))

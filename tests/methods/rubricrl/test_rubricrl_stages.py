@@ -131,7 +131,7 @@ def run(tmp_path_factory):
         scorers["aesthetic"] = {"endpoint": endpoint("aesthetic-like")}
         stage(
             "score",
-            {"scorers": scorers, "decodings": ["sampled"], "guidance": 1.5},
+            {"type": "images", "scorers": scorers, "decodings": ["sampled"], "guidance": 1.5},
             samples=samples,
             rubrics=rubrics,
             model=model,
@@ -489,9 +489,10 @@ def test_held_out_prompts_are_rewritten_for_the_generator_and_judged_as_they_wer
     inputs = {name: str(run / stage) for name, stage in inputs.items()} | {"policy": str(run / "train_generator")}
     server = serve(rewriter)
     config = {
+        "type": "images",
         "decodings": ["sampled"],
         "scorers": {"rubric": {"judge": {"url": serve(judge).url, "model": "j"}}},
-        "rewriter": {"url": server.url, "model": "r", "attempts": 1},
+        "rewriter": {"url": server.url, "model": "r"},
     }
     launch("score", json.dumps(config), str(tmp_path / "run"), inputs)
     prompts = {row["prompt"] for row in read_rows(run / "prepare_prompts") if row["split"] == "held_out"}

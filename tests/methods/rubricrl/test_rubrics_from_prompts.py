@@ -7,7 +7,7 @@ import pytest
 from scripted_server import ScriptedServer, fail, say
 
 from rubricworks.errors import UserError
-from rubricworks.llm import ChatClient, ChatError, Endpoint
+from rubricworks.llm import ChatClient, ChatError
 from rubricworks.methods.rubricrl.rubric_keys import KEYS, KeyControls
 from rubricworks.methods.rubricrl.rubric_writer import PromptRubricWriter
 
@@ -21,10 +21,9 @@ def draft(*rows):
 
 def write(script, prompt=PROMPT, **options):
     server = ScriptedServer(script)
-    endpoint = Endpoint(url=server.url, model="m", attempts=1)
 
     async def run():
-        async with ChatClient(endpoint=endpoint) as client:
+        async with ChatClient(server.url, "m", attempts=1) as client:
             return await PromptRubricWriter(client, **options).write(prompt)
 
     try:

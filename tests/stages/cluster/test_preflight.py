@@ -108,7 +108,7 @@ def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, buc
         launch("preflight", arguments["preflight_config"], run, {})
     open_bucket(f"{bucket}/judges").write("a.json", b"rates")
     launch("preflight", arguments["preflight_config"], run, {})
-    trained = STAGES["train_policy"].load_config().model_validate_json(arguments["train_policy_config"])
+    trained = STAGES["train_policy"].parse_config(arguments["train_policy_config"])
     assert trained.versions() == {"noise_rates": hashlib.sha256(b"rates").hexdigest()}
     here = recipe(tracking, f"policy.reward.noise_correction={{agreement: '{tmp_path}/a.json'}}")
     with pytest.raises(UserError, match=r"a\.json: no file is there; pods read a place such as s3://"):

@@ -74,11 +74,13 @@ def write_responses(path: Path, text: str, count: int = SAMPLES) -> str:
 
 
 def config(models: dict[str, Any], scorers: dict[str, Any], **more: Any) -> str:
-    return json.dumps({"models": models, "scorers": scorers, "opponent": "plain", "batch_size": 3, **more})
+    return json.dumps(
+        {"type": "captions", "models": models, "scorers": scorers, "opponent": "plain", "batch_size": 3, **more}
+    )
 
 
 def judged_by(url: str) -> dict[str, Any]:
-    endpoints = {model: {"judge": {"url": url, "model": model, "attempts": 1}} for model in ("rubric", "arena")}
+    endpoints = {model: {"judge": {"url": url, "model": model}} for model in ("rubric", "arena")}
     return {name: endpoints[name] for name in ("rubric", "arena")}
 
 

@@ -80,8 +80,14 @@ RIGHT = "answers_right"
 
 
 def settings(url: str | None, **config: Any) -> str:
-    judge = {"judge": {"url": url, "model": "answer-judge", "attempts": 1}} if url else {}
-    models = {"policy": "rlr3", "peer": "rlvr", "milestones": True, "scorers": {"answers": judge}}
+    judge = {"judge": {"url": url, "model": "answer-judge"}} if url else {}
+    models = {
+        "type": "answers",
+        "policy": "rlr3",
+        "peer": "rlvr",
+        "select_by": "answers_right",
+        "scorers": {"answers": judge},
+    }
     return json.dumps({"max_new_tokens": LONGEST, "batch_size": 4, **models, **config})
 
 
@@ -200,7 +206,7 @@ def test_reference_that_cannot_be_read_is_missing_with_a_dead_letter(inputs, tmp
     first = next(row for row in rows if row["task"] == "box" and row["split"] == "held_out")
     first["answer"] = "[[1, 2, 3]]"
     samples = str(write_stage_table(tmp_path / "samples", "samples", rows))
-    out = score(tmp_path, {"samples": samples, "model": inputs["policy"]}, None, milestones=False)
+    out = score(tmp_path, {"samples": samples, "model": inputs["policy"]}, None, select_by=None)
     failures = {row["sample_id"]: (row["value"], row["reason"]) for row in verdicts(out) if row["reason"]}
     assert failures == {first["sample_id"]: (None, "unverifiable")}
     letters = [(row["sample_id"], row["reason"]) for row in read_rows(out / "dead_letters")]

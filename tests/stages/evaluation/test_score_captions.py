@@ -45,8 +45,8 @@ MODELS = {"b_capscore": "j", "dc_score": "f", "caption_qa": "e", "arena": "a"}
 
 
 def settings(url: str, scorers: Iterable[str] = MODELS) -> str:
-    judges = {name: {"judge": {"url": url, "model": MODELS[name], "attempts": 1}} for name in scorers}
-    return json.dumps({"scorers": judges, "max_new_tokens": 12, "batch_size": 2})
+    judges = {name: {"judge": {"url": url, "model": MODELS[name]}} for name in scorers}
+    return json.dumps({"type": "captions", "scorers": judges, "max_new_tokens": 12, "batch_size": 2})
 
 
 def score(run: Path, inputs: dict[str, str], url: str, *scorers: str) -> Path:

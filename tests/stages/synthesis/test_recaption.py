@@ -30,7 +30,7 @@ def recaption(run: Path, sources: list[object], captioners: list[dict], **fields
 
 
 def by_endpoint(url: str, **fields: object) -> list[dict]:
-    return [{"endpoint": {"url": url, "model": "m", "attempts": 1, **fields}}]
+    return [{"endpoint": {"url": url, "model": "m", **fields}}]
 
 
 def colour_of(_: int, body: dict) -> Said:

@@ -28,7 +28,7 @@ def write_exam(_: int, body: dict[str, Any]) -> Said:
 
 
 def write(run: Path, samples: str, url: str, **config: Any) -> Path:
-    writer = {"url": url, "model": "exam-writer", "attempts": 1, "price_in": 1.0, "price_out": 2.0}
+    writer = {"url": url, "model": "exam-writer", "prices": [1.0, 2.0]}
     return Path(launch("write_exams", json.dumps({"writer": writer, **config}), str(run), {"samples": samples}))
 
 

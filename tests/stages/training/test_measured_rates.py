@@ -59,7 +59,11 @@ def test_rates_and_identity_are_those_of_the_file(measured):
 @pytest.mark.parametrize(
     ("judge", "prompt", "message"),
     [
-        (JUDGE.with_model("other"), "judge-2", "measured small, and the judge that grades is other; measure that one"),
+        (
+            JUDGE.model_copy(update={"model": "other"}),
+            "judge-2",
+            "measured small, and the judge that grades is other; measure that one",
+        ),
         (JUDGE.model_copy(update={"revision": ""}), "judge-2", r"of revision r1, and the recipe's judge has \(none\)"),
         (JUDGE, "judge-3", "measured small asked by judge-2, and it is asked by judge-3 now; measure it anew"),
     ],
@@ -115,7 +119,7 @@ def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp
     recipe = load_recipe(recipe_path("quickstart"), [f"policy.reward.noise_correction={{agreement: '{file}'}}"])
 
     def opened():
-        config = STAGES["train_policy"].load_config().model_validate_json(recipe.stage_json()["train_policy"])
+        config = STAGES["train_policy"].parse_config(recipe.stage_json()["train_policy"])
         return open_job("train_policy", config, tmp_path / "run", {})
 
     store.write("a.json", b"1")

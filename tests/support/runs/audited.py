@@ -13,16 +13,15 @@ from aiohttp import web
 from rubricworks.data.manifest import canonical_json
 from rubricworks.data.tables import build_table
 from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.world.scene.answers import call_of, read_response, write_response
 from rubricworks.world.scene.captions import describe
 from rubricworks.world.scene.checklist_sentences import answer_criterion, step_criterion
 from rubricworks.world.scene.faults import perceive
 from rubricworks.world.scene.questions import Query, answer_query, subjects_of, write_question
 from rubricworks.world.scene.questions_export import RESPONSE_NOISE, world_questions
 from rubricworks.world.scene.render import render_png
-from rubricworks.world.scene.responses import read_response, write_response
 from rubricworks.world.scene.scene import Scene, generate_scenes, rng_of
 from rubricworks.world.scene.scene_index import SceneIndex, pixel_digest
-from rubricworks.world.scene.values import call_of
 from rubricworks.world.server import make_app
 
 SEED = 3

@@ -5,8 +5,8 @@ from typing import Any
 
 from trained_run import write_table
 
-from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation
 from rubricworks.evaluation.audit.summary import AuditSummary, ResponseCount, parse_audit_row, table_cells
+from rubricworks.evaluation.audit.values import ANNOTATIONS, Annotation
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
 RUBRIC = Rubric(criteria=(Criterion(criterion="Answer <i>3</i>", weight=3), Criterion(criterion="Colour", weight=1)))

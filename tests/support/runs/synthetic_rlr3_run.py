@@ -6,9 +6,8 @@ from typing import Any
 
 import synthetic_run as folder
 
-from rubricworks.evaluation.audit.annotations import Annotation
 from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, ResponseCount, table_cells
-from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTINGS
+from rubricworks.evaluation.audit.values import FAILURE_MODES, MODE_NAMES, SETTINGS, Annotation
 from rubricworks.evaluation.corpus_statistics import GradedSample, SourceCounts, corpus_statistics
 from rubricworks.evaluation.scoreboard import read_scoreboard
 from rubricworks.evaluation.scorers.answers import AnswerScorer

@@ -105,7 +105,7 @@ def train(
     Args:
         reward: settings of the reward, beside its judge; those of caption scores by default.
     """
-    endpoint = {"url": server.url, "model": "looker", "attempts": 1}
+    endpoint = {"url": server.url, "model": "looker"}
     reward = {"type": "caption_scores", "judge": endpoint} | (reward or {})
     config = policy_json(reward, **{"advantages": "c-gdpo", **SHAPE, **options})
     return Path(launch("train_balcaprl", config, str(run), inputs))

@@ -10,7 +10,7 @@ from scripted_server import Said, ScriptedServer, say
 
 from rubricworks.data.tables import Sample
 from rubricworks.grading import Grader
-from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.llm import ChatClient
 from rubricworks.synthesis import ChecklistResult, ChecklistWriter
 
 ANSWER = {
@@ -72,8 +72,7 @@ def write(
         async with AsyncExitStack() as stack:
 
             async def client(model: str) -> ChatClient:
-                endpoint = Endpoint(url=server.url, model=model, attempts=1)
-                return await stack.enter_async_context(ChatClient(endpoint))
+                return await stack.enter_async_context(ChatClient(server.url, model, attempts=1))
 
             judge = Grader(await client(examiner)) if isinstance(examiner, str) else examiner
             writer = ChecklistWriter(

@@ -12,16 +12,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
 from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
@@ -96,10 +89,8 @@ class BlindRankingScorer(Scorer):
         yield PlannedCalls("blind_ranking", self.judge, samples, tokens, models * 100)
 
 
-class Assessment(BaseModel):
+class Assessment(BaseModel, extra="forbid", frozen=True):
     """The judge's four scores of one caption."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     caption: str
     justification: str
@@ -113,10 +104,8 @@ class Assessment(BaseModel):
         return (self.accuracy + self.completeness + self.clarity) / 3 - 1.5 * self.hallucination_penalty
 
 
-class Assessments(BaseModel):
+class Assessments(BaseModel, extra="forbid", frozen=True):
     """The judge's answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     assessments: tuple[Assessment, ...]
 

@@ -13,21 +13,14 @@ from typing import ClassVar, NamedTuple
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionTally, compare
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
 
-_FIELD = "evaluation.scorers.caparena.baselines"
+_FIELD = "evaluation.scorers.arena.baselines"
 
 
 class CapArenaScorer(Scorer):
@@ -49,7 +42,7 @@ class CapArenaScorer(Scorer):
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "caparena")
         opponents = read_baselines(str(local_path(fill(self.baselines, _FIELD))))
-        tally = context.tally(self.name)
+        tally = context.tallies.setdefault(self.name, PositionTally())
 
         async def grade(item: Item) -> list[Score]:
             opponent = opponents.get(Path(item.sample.source).name) or opponents.get(item.sample.sample_id)

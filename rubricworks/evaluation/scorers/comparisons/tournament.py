@@ -1,7 +1,8 @@
 """Tournament: a pairwise judge compares every two models on every sample, and Elo ratings sum it up (CapArena).
 
-One row per model, sample and earlier model, whose name is in `against`. The ratings are computed from the judgments in
-the evidence (`evaluation.ratings`).
+Every pair is compared in both orders, since the position in which a caption is read sways judges. One row per model,
+sample and earlier model, whose name is in `against`. The ratings are computed from the judgments in the evidence
+(`evaluation.ratings`).
 """
 
 import asyncio
@@ -10,15 +11,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import ClassVar
 
-from rubricworks.evaluation.scorers.comparisons.pairwise import Order, compare
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.comparisons.pairwise import PositionTally, compare
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatError, ImageEndpoint
 from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.rubrics import Response
@@ -32,17 +26,15 @@ class TournamentScorer(Scorer):
 
     judge: ImageEndpoint
     """Sees the image and two captions."""
-    order: Order = "both"
-    """Both orders, since the position in which a caption is read sways judges; or one drawn at random."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         judge = await context.client(self.judge, "tournament")
-        tally = context.tally(self.name)
+        tally = context.tallies.setdefault(self.name, PositionTally())
 
         async def play(item: Item, other: str, response: Response) -> Score:
             texts = (item.text, item.text_of(response))
             try:
-                result = await compare(judge, item.image, *texts, order=self.order, seed=context.seed)
+                result = await compare(judge, item.image, *texts, order="both", seed=context.seed)
             except ChatError as error:
                 context.on_failure(self.failed_call(item, error))
                 reason = error.error_class.value
@@ -69,6 +61,4 @@ class TournamentScorer(Scorer):
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         models = 1 + (work.compared // max(1, work.responses - work.compared))
         pairs = models * (models - 1) // 2 * (work.responses // models)
-        yield PlannedCalls(
-            "tournament", self.judge, pairs * (2 if self.order == "both" else 1), COMPARISON_IN, COMPARISON_OUT
-        )
+        yield PlannedCalls("tournament", self.judge, 2 * pairs, COMPARISON_IN, COMPARISON_OUT)

@@ -13,19 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.gather import gather_all
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload, gather_all
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
 from rubricworks.llm.messages import Part, conversation, fence, image_part, text_part
@@ -47,9 +39,7 @@ Answer with one JSON object and no other text: {"answer": "yes"} or {"answer": "
 """
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Answer(BaseModel, extra="ignore", frozen=True):
     answer: Literal["yes", "no"]
 
 

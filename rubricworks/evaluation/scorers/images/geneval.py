@@ -9,7 +9,7 @@ overall score is the unweighted mean over the tasks. Rules: `metrics.geneval`, a
 import json
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
@@ -57,9 +57,7 @@ class GenevalScorer(Scorer):
         return score
 
 
-class _Object(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
+class _Object(BaseModel, extra="ignore", frozen=True):
     box: tuple[float, ...]
     color: str | None = None
 

@@ -15,15 +15,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.scorer import (
-    Item,
-    Need,
-    Score,
-    ScoreItem,
-    Scorer,
-    ScoringContext,
-    Workload,
-)
+from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, open_text_reader

@@ -11,13 +11,20 @@ from pathlib import Path
 
 from rubricworks.data.tables import build_table, read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.audit.annotations import ANNOTATIONS, Annotation, label_annotations
 from rubricworks.evaluation.audit.candidates import Candidate, CandidateGenerator
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS
 from rubricworks.evaluation.audit.red_team import AttackPattern
 from rubricworks.evaluation.audit.sampling import Attempt, draw_number, missing_counts, next_pass, shuffle_inputs
 from rubricworks.evaluation.audit.summary import ResponseCount
-from rubricworks.evaluation.audit.values import FAILURE_MODES, Case, Failure, FailureMode
+from rubricworks.evaluation.audit.values import (
+    ANNOTATIONS,
+    FAILURE_MODES,
+    Annotation,
+    Case,
+    Failure,
+    FailureMode,
+    label_annotations,
+)
 from rubricworks.rubrics import Rubric
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job

@@ -57,7 +57,7 @@ class Config(StageConfig):
     @field_validator("teachers")
     @classmethod
     def _differ(cls, teachers: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-        if len({(teacher.url, teacher.model) for teacher in teachers}) < len(teachers):
+        if len({(teacher.urls, teacher.model) for teacher in teachers}) < len(teachers):
             raise ValueError("a teacher is there twice; its two scorings would be the same")
         return teachers
 

@@ -1,7 +1,10 @@
-"""The scripted VLM (`question-opener`) that rewrites a multiple-choice question as an open one, if that is possible.
+"""Two scripted models of visual questions: the judge of open answers, and the VLM that opens multiple-choice questions.
 
-It sees the scene. A question that refers to its options is not well-posed without them; a question that several objects
-answer, or whose right option is wrong, has no unique answer. It errs at a stated rate.
+`answer-judge` accepts a short answer that means the same as the reference, without faults.
+
+`question-opener` rewrites a multiple-choice question as an open one, if that is possible. It sees the scene. A question
+that refers to its options is not well-posed without them; a question that several objects answer, or whose right option
+is wrong, has no unique answer. It errs at a stated rate.
 """
 
 import json
@@ -11,6 +14,33 @@ from rubricworks.world.scene.captions import View
 from rubricworks.world.scene.questions import Query, answer_query, parse_question
 from rubricworks.world.scene.questions_export import NEEDS_OPTIONS
 from rubricworks.world.scene.scene import Scene, SceneObject, rng_of
+
+_SYNONYMS = {
+    "violet": "purple",
+    "left of": "left",
+    "to the left": "left",
+    "on the left": "left",
+    "right of": "right",
+    "to the right": "right",
+    "on the right": "right",
+    "over": "above",
+    "under": "below",
+    "beneath": "below",
+}
+
+
+def answer_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> str:
+    """One JSON object: reason, right."""
+    answer, reference = (_plain(section(request.prompt, tag) or "") for tag in ("answer", "reference"))
+    right = bool(answer) and answer == reference
+    reason = f"the answer is {answer or 'empty'}, the reference {reference}"
+    return json.dumps({"reason": reason, "right": right})
+
+
+def _plain(text: str) -> str:
+    words = " ".join(text.lower().strip(" .!\n").split()).removeprefix("the ").removeprefix("a ")
+    return _SYNONYMS.get(words, words)
+
 
 ERROR_RATE = 0.03
 """Probability, for each of the two checks, that its result is flipped."""
