@@ -67,20 +67,20 @@ def _ephemeral_storage(cluster: ClusterConfig, placement: StagePlacement) -> str
     return (placement.workspace or cluster.workspace.size) if on_node else None
 
 
-def _toleration(fields: dict[str, Any]) -> dict[str, Any]:
+def _toleration(fields: dict[str, object]) -> dict[str, object]:
     if "seconds" in fields:
         fields["tolerationSeconds"] = fields.pop("seconds")
     return fields
 
 
-def _affinity(terms: tuple[NodeTerm, ...]) -> dict[str, Any] | None:
+def _affinity(terms: tuple[NodeTerm, ...]) -> dict[str, object] | None:
     required = [term.match_expression for term in terms if term.weight is None]
     preferred = [
         {"weight": term.weight, "preference": {"matchExpressions": [term.match_expression]}}
         for term in terms
         if term.weight
     ]
-    node: dict[str, Any] = {}
+    node: dict[str, object] = {}
     if required:
         node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [{"matchExpressions": required}]}
     if preferred:
@@ -99,7 +99,7 @@ def _environment(cluster: ClusterConfig, placement: StagePlacement) -> list[dict
     ]
 
 
-def _volumes(cluster: ClusterConfig, placement: StagePlacement) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _volumes(cluster: ClusterConfig, placement: StagePlacement) -> tuple[list[dict[str, Any]], list[dict[str, object]]]:
     size, storage_class = cluster.workspace_size(placement), cluster.workspace.storage_class
     if storage_class:
         claim_spec = {
@@ -107,11 +107,11 @@ def _volumes(cluster: ClusterConfig, placement: StagePlacement) -> tuple[list[di
             "storageClassName": storage_class,
             "resources": {"requests": {"storage": size}},
         }
-        workspace: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
+        workspace: dict[str, object] = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
     else:
         workspace = {"emptyDir": {"sizeLimit": size}}
-    volumes: list[dict[str, Any]] = [{"name": "workspace", **workspace}]
-    mounts: list[dict[str, Any]] = [{"name": "workspace", "mountPath": WORKSPACE}]
+    volumes: list[dict[str, object]] = [{"name": "workspace", **workspace}]
+    mounts: list[dict[str, object]] = [{"name": "workspace", "mountPath": WORKSPACE}]
     for number, mount in enumerate(cluster.claim_mounts()):
         sub_path = {"subPath": mount.sub_path} if mount.sub_path else {}
         volumes.append({"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": mount.claim}})

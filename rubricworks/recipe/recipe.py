@@ -99,7 +99,7 @@ class Recipe(BaseModel):
     """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
     prices: dict[str, Price] = {}
     """Model → price, for endpoints that state none of their own."""
-    arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
+    arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, object]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
     """Name of the arm that this recipe is; `--arm` sets it."""
@@ -288,7 +288,7 @@ def secrets_in(value: Any, *path: str) -> Iterator[str]:
             )
 
 
-def _with_prices(data: Any, prices: dict[str, Any]) -> Any:
+def _with_prices(data: Any, prices: dict[str, object]) -> Any:
     """Copy of the settings, with the table's price in every endpoint that states none."""
     if isinstance(data, list | tuple):
         return [_with_prices(item, prices) for item in data]

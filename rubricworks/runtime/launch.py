@@ -185,7 +185,7 @@ def _clear_error(run: Path, stage: str) -> None:
 def _write_error(run: Path, stage: str, error: BaseException, seconds: float) -> None:
     interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
     message = redact(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
-    report: dict[str, Any] = {"stage": stage, "message": "interrupted" if interrupted else message}
+    report: dict[str, object] = {"stage": stage, "message": "interrupted" if interrupted else message}
     report |= {"seconds": round(seconds, 3), **final_mark(error)}
     if isinstance(error, StoppedAtBudget):
         report["more"] = error.more

@@ -274,7 +274,7 @@ class Bucket:
         items = self._client.list_objects(self._place.bucket, prefix=prefix, recursive=True, start_after=last)
         return list(islice(items, _PAGE))
 
-    def _headers(self, sha256: str) -> dict[str, Any]:
+    def _headers(self, sha256: str) -> dict[str, object]:
         encryption = self._encryption.headers() if self._encryption else {}
         return {"Content-Type": "application/octet-stream", f"x-amz-meta-{CHECKSUM}": sha256, **encryption}
 

@@ -23,7 +23,7 @@ def upload_in_parts(
     key: str,
     path: Path,
     *,
-    headers: Mapping[str, Any],
+    headers: Mapping[str, object],
     part_headers: Mapping[str, str],
     send: Callable[[Callable[[], Any]], Any],
     is_complete: Callable[[], bool],

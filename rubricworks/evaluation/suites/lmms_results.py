@@ -70,7 +70,7 @@ def _leaves(results: dict[str, Any], task: str) -> list[str]:
     return leaves or ([task] if task in results.get("configs", {}) else [])
 
 
-def _lines(path: Path, task: str) -> list[dict[str, Any]]:
+def _lines(path: Path, task: str) -> list[dict[str, object]]:
     stamp = path.name.removesuffix("_results.json")
     file = path.with_name(f"{stamp}_samples_{task}.jsonl")
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -91,7 +91,7 @@ def _reported(
     return figure / 100 if figure > 1 else figure
 
 
-def _figure(metrics: dict[str, Any], metric: str) -> float | None:
+def _figure(metrics: dict[str, object], metric: str) -> float | None:
     for key, value in metrics.items():
         if key.partition(",")[0] == metric and isinstance(value, int | float) and math.isfinite(value):
             return float(value)

@@ -106,12 +106,12 @@ def _values(error: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[Any]
         yield from _values(value, names, depth + 1)
 
 
-def _metadata(error: dict[str, Any]) -> dict[str, Any]:
+def _metadata(error: dict[str, object]) -> dict[str, object]:
     metadata = error.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _retry_delay(error: dict[str, Any]) -> float | None:
+def _retry_delay(error: dict[str, object]) -> float | None:
     """Seconds in Gemini's `RetryInfo`."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():

@@ -55,7 +55,7 @@ def read_usage(usage: Any) -> ReportedUsage:
     return ReportedUsage(prompt, completion, min(cached, prompt))
 
 
-def _details(usage: dict[str, Any], group: str, name: str) -> int:
+def _details(usage: dict[str, object], group: str, name: str) -> int:
     details = usage.get(group)
     return _count(details.get(name)) if isinstance(details, dict) else 0
 

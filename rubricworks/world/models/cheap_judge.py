@@ -7,7 +7,6 @@ one minus it: the judge is calibrated, which real ones are only in part. Its log
 import hashlib
 import math
 import re
-from typing import Any
 
 from rubricworks.world.models.judge import NOTHING_TO_JUDGE, judge_criterion, read_task, write_verdicts
 
@@ -30,7 +29,7 @@ def cheap_judge_reply(prompt: str) -> str:
     return write_verdicts(rows)
 
 
-def cheap_judge_logprobs(prompt: str, text: str) -> list[dict[str, Any]]:
+def cheap_judge_logprobs(prompt: str, text: str) -> list[dict[str, object]]:
     """Log-probabilities of the answer's tokens in OpenAI's shape: each score is a token, and what lies between."""
     task = read_task(prompt)
     doubts = iter([_doubt(title, rule, task.caption) for _, title, rule in task.criteria] if task else [])
@@ -54,8 +53,8 @@ def _uniform(*question: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _entry(token: str, alternatives: dict[str, float]) -> dict[str, Any]:
-    def one(text: str) -> dict[str, Any]:
+def _entry(token: str, alternatives: dict[str, float]) -> dict[str, object]:
+    def one(text: str) -> dict[str, object]:
         return {"token": text, "logprob": math.log(alternatives[text]), "bytes": list(text.encode())}
 
     return {**one(token), "top_logprobs": [one(text) for text in alternatives]}

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from rubricworks.evaluation.scorers.comparisons.position_tally import PairwiseJudgment, PairwiseResult
 from rubricworks.evaluation.scorers.scorer import (
@@ -66,7 +66,7 @@ class ArenaScorer(Scorer):
             texts = (item.text, item.opponent_text)
             result = await compare(judge, item.image, *texts, order=self.order, seed=context.seed)
             tally.add(result)
-            evidence: dict[str, Any] = {"reasons": [judgment.reason for judgment in result.judgments]}
+            evidence: dict[str, object] = {"reasons": [judgment.reason for judgment in result.judgments]}
             if self.order == "both":
                 evidence["judgments"] = [judgment.judgment for judgment in result.judgments]
             return self._scores(item, (result.win,), json.dumps(evidence, ensure_ascii=False))
