@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm import Budget, Endpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
+from rubricworks.llm.usage import CAPTION_TOKENS, CRITERIA_PER_RUBRIC, IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.recipe.methods import METHODS
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines

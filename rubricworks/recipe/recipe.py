@@ -99,7 +99,7 @@ class Recipe(BaseModel):
     """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
     prices: dict[str, Price] = {}
     """Model → price, for endpoints that state none of their own."""
-    arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, object]] = {}
+    arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
     """Name of the arm that this recipe is; `--arm` sets it."""

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
+from rubricworks.runtime.progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.reuse import REUSE_FILE
-from rubricworks.runtime.stage_progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, REPORTS
 from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml

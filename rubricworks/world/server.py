@@ -27,7 +27,6 @@ from rubricworks.errors import UserError
 from rubricworks.llm.image_check import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.captioners import TEACHERS, teacher_caption
-from rubricworks.world.models.cheap_judge import cheap_judge_logprobs, cheap_judge_reply
 from rubricworks.world.models.criteria_reader import asks_for_reading, reading_reply
 from rubricworks.world.models.image_judges import likert_judge_reply, pairwise_judge_reply
 from rubricworks.world.models.judge import judge_reply
@@ -35,8 +34,14 @@ from rubricworks.world.models.pitfall_writer import asks_for_pitfalls, pitfalls_
 from rubricworks.world.models.roster import BALCAPRL_MODELS, PICTURE_MODELS, PRETRAINING_MODELS, RLR3_MODELS, Reply
 from rubricworks.world.models.rubric_fixer import writer_reply
 from rubricworks.world.models.scorers import SCORERS
-from rubricworks.world.models.uneven_judge import uneven_judge_reply
-from rubricworks.world.models.weak_judges import gullible_judge_reply, image_reading_judge_reply, master_key_judge_reply
+from rubricworks.world.models.weak_judges import (
+    cheap_judge_logprobs,
+    cheap_judge_reply,
+    gullible_judge_reply,
+    image_reading_judge_reply,
+    master_key_judge_reply,
+    uneven_judge_reply,
+)
 from rubricworks.world.models.writer import lenient_rubric_writer_reply
 from rubricworks.world.pictures.detector import as_geneval, detect
 from rubricworks.world.pictures.drawing import colour_of, read_pixels

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.evaluation.audit.drafts import read_draft
+from rubricworks.evaluation.audit.candidates import read_draft
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS, quality_messages, writer_messages
 from rubricworks.evaluation.audit.values import Case, Failure
 from rubricworks.rubrics import Criterion, Rubric

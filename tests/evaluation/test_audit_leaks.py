@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricworks.evaluation.audit.annotations import Annotation
-from rubricworks.evaluation.audit.leaks import find_leak, mentions_target, stated_answers
+from rubricworks.evaluation.audit.candidates import find_leak, mentions_target, stated_answers
 from rubricworks.evaluation.audit.values import ATTACKS, Failure
 from rubricworks.rubrics import Criterion, Rubric
 

@@ -19,10 +19,16 @@ from rubricworks.evaluation.scorers.scorer import Item, ScoringContext
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.rubrics import Response
 from rubricworks.world.chat import ChatRequest, section
-from rubricworks.world.pictures.dpg_questions import COLUMNS, check_of, questions_of, write_questions
+from rubricworks.world.pictures.dpg_questions import (
+    COLUMNS,
+    ERROR_RATE,
+    check_of,
+    picture_questions_reply,
+    questions_of,
+    write_questions,
+)
 from rubricworks.world.pictures.drawing import draw
 from rubricworks.world.pictures.picture_judge import holds
-from rubricworks.world.pictures.picture_questions import ERROR_RATE, picture_questions_reply
 from rubricworks.world.pictures.picture_reading import look, look_at_regions
 from rubricworks.world.pictures.prompts import TASKS, picture_of, wishes
 

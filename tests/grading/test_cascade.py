@@ -12,8 +12,8 @@ from rubricworks.errors import UserError
 from rubricworks.grading import Cascade, Grader, require_logprobs
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
-from rubricworks.world.models.cheap_judge import ERROR_RATE, cheap_judge_logprobs, cheap_judge_reply
 from rubricworks.world.models.judge import judge_criterion, read_task
+from rubricworks.world.models.weak_judges import ERROR_RATE, cheap_judge_logprobs, cheap_judge_reply
 
 RUBRIC = Rubric(criteria=tuple(Criterion(criterion=name, weight=1) for name in ("red", "round", "big")))
 SAMPLE = Sample(sample_id="s")

@@ -8,13 +8,14 @@ import pytest
 
 from rubricworks.rubrics import Checklist
 from rubricworks.world.chat import ApiError, ChatRequest
-from rubricworks.world.models.checklist_merger import checklist_merger_reply, merge
 from rubricworks.world.models.checklist_writers import (
     CHECKLIST_WRITERS,
     NO_QUESTION,
     ChecklistFaults,
     ChecklistTask,
+    checklist_merger_reply,
     checklist_writer_reply,
+    merge,
     options_of,
     write_checklist,
 )

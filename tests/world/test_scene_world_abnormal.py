@@ -6,15 +6,21 @@ from collections import Counter
 import pytest
 from audited import labelled_rows
 
-from rubricworks.evaluation.audit.drafts import read_draft
+from rubricworks.evaluation.audit.candidates import read_draft
 from rubricworks.evaluation.audit.prompts import INSTRUCTIONS, quality_messages, writer_messages
 from rubricworks.evaluation.audit.red_team import PAPER_PATTERNS, PatternProposals, PatternResult, red_team_messages
 from rubricworks.evaluation.audit.values import Case, Failure
 from rubricworks.rubrics import Rubric
 from rubricworks.verifiers.boxed import last_boxed
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.abnormal import INCONSISTENT_SHARE, LEAK_SHARE, MALFORMED_SHARE, UNCHANGED_SHARE
-from rubricworks.world.models.abnormal_reviewers import QUALITY_ERROR_RATE, QUALITY_JUDGES
+from rubricworks.world.models.abnormal import (
+    INCONSISTENT_SHARE,
+    LEAK_SHARE,
+    MALFORMED_SHARE,
+    QUALITY_ERROR_RATE,
+    QUALITY_JUDGES,
+    UNCHANGED_SHARE,
+)
 from rubricworks.world.models.roster import RLR3_MODELS
 from rubricworks.world.scene.evasions import has_bluff, has_circumlocution
 from rubricworks.world.scene.parsing import mentions

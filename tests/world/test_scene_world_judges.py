@@ -8,7 +8,7 @@ import pytest
 
 from rubricworks.world.models.image_judges import compare, likert_judge_reply, pairwise_judge_reply, rate
 from rubricworks.world.models.judge import JUDGE_ERROR_RATE, NOTHING_TO_JUDGE, judge_criterion, judge_reply
-from rubricworks.world.models.uneven_judge import uneven_judge_reply
+from rubricworks.world.models.weak_judges import uneven_judge_reply
 from rubricworks.world.scene.captions import View, write_caption
 from rubricworks.world.scene.parsing import Mention
 from rubricworks.world.scene.rules import (

@@ -37,7 +37,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM
+from rubricworks.llm.usage import CAPTION_TOKENS, QUESTIONS_PER_EXAM
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
 _ABSTENTION_BONUS = 0.05

@@ -17,7 +17,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 
 
 class LikertScorer(Scorer):

@@ -1,16 +1,67 @@
-"""Reading of a chat-completions response, in the forms in which servers and gateways send it."""
+"""Reading of a chat-completions response, in the forms in which servers and gateways send it.
+
+Finish reasons: what each means for the answer that it ends.
+
+OpenAI has four (`stop`, `length`, `tool_calls`, `content_filter`). The others are what servers and gateways really send
+in their place: vLLM and SGLang, TGI, Ollama, Cohere, Anthropic, Bedrock, Gemini and Vertex, Mistral, DeepSeek, Zhipu,
+watsonx and DashScope. Only a reason that is known as finished makes an answer; one that nobody knows is a failure.
+
+A reason that is missing or null counts as finished, as in LiteLLM and in vLLM's own server (`finish_reason or "stop"`):
+several servers send none. `ChatClient` has a check of its own for such an answer, the limit of tokens.
+
+Tokens of a response as its server reports them, under each of the names in use.
+
+Reasoning tokens are counted once. OpenAI has them within the completion's, xAI and Gemini's proxies beside them, and
+some report them only as part of the total; so what the total has beyond prompt and completion was written, too.
+"""
 
 import json
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rubricworks.llm.answers.errors import find_error
-from rubricworks.llm.answers.finish_reasons import Ending, ending_of
 from rubricworks.llm.answers.json_object import replace_surrogates
 from rubricworks.llm.answers.payload import parse_payload
-from rubricworks.llm.answers.reported_usage import read_usage
 from rubricworks.llm.identity import Identity
+
+
+class Ending(StrEnum):
+    """End of an answer."""
+
+    FINISHED = "finished"
+    TRUNCATED = "truncated"
+    """A limit of tokens cut it."""
+    REFUSED = "refused"
+    """The model or a filter declined."""
+    FAILED = "failed"
+    """The server stopped early, and may do better when asked again."""
+    UNKNOWN = "unknown"
+
+
+_REASONS = {
+    Ending.FINISHED: "stop stop_sequence stop_token eos eos_token eos_found end_turn end endoftext complete completed "
+    "finished finish done normal tool_calls tool_call tool_use function_call function_calls",
+    Ending.TRUNCATED: "length max_tokens max_length model_length max_output_tokens max_completion_tokens token_limit "
+    "max_tokens_reached context_length context_length_exceeded model_context_window_exceeded",
+    Ending.REFUSED: "content_filter content_filtered content_filtering filter filtered safety image_safety sensitive "
+    "recitation image_recitation blocklist prohibited_content image_prohibited_content spii refusal refused "
+    "guardrail_intervened guardrails moderation blocked censored flagged toxic error_toxic error_sensitive language",
+    Ending.FAILED: "error errored abort aborted cancel cancelled canceled timeout time_limit timed_out network_error "
+    "insufficient_system_resource internal_error server_error overloaded interrupted not_finished preempted "
+    "resource_exhausted rate_limit_exceeded malformed_function_call unexpected_tool_call error_limit user_cancel",
+}
+_ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
+
+
+def ending_of(reason: str) -> Ending:
+    """Meaning of a finish reason in any case, with or without a detail (`content_filter: RECITATION`)."""
+    if (ending := _ENDINGS.get(reason)) is not None:
+        return ending
+    name = reason.partition(":")[0].strip().lower().removeprefix("finish_reason_").replace("-", "_").replace(" ", "_")
+    return _ENDINGS.get(name, Ending.UNKNOWN) if reason else Ending.FINISHED
+
 
 _MAX_NAME = 300
 _THOUGHT_PARTS = ("thinking", "reasoning", "thought")
@@ -177,3 +228,70 @@ def _identity(model: Any, fingerprint: Any) -> Identity:
 def _name(value: Any) -> str:
     """Name in a response, fit for a table and a message."""
     return replace_surrogates(str(value))[:_MAX_NAME] if value else ""
+
+
+_MAX_TOKENS = 10**9
+
+
+class ReportedUsage(NamedTuple):
+    """Token counts; 0 where the server reports none."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """With reasoning."""
+    cached_tokens: int = 0
+    """Prompt tokens that the provider had cached, of `prompt_tokens`."""
+
+
+def read_usage(usage: Any) -> ReportedUsage:
+    """Read the object `usage` of a response; impossible numbers in it count as not reported."""
+    if not isinstance(usage, dict):
+        return ReportedUsage()
+    prompt, completion, total = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        usage.get("total_tokens"),
+    )
+    if (
+        len(usage) == 3  # the usual form
+        and type(prompt) is type(completion) is int
+        and prompt > 0 < completion
+        and total == prompt + completion <= _MAX_TOKENS
+    ):
+        return ReportedUsage(prompt, completion)
+    prompt, completion, total = _count(prompt), _count(completion), _count(total)
+    cached = _details(usage, "prompt_tokens_details", "cached_tokens")
+    if not prompt and (prompt := _count(usage.get("input_tokens"))):  # Anthropic's names, which leave out the cache
+        read = _count(usage.get("cache_read_input_tokens"))
+        cached = cached or read or _details(usage, "input_tokens_details", "cached_tokens")
+        prompt += read + _count(usage.get("cache_creation_input_tokens"))
+    completion = completion or _count(usage.get("output_tokens"))
+    cached = cached or _count(usage.get("prompt_cache_hit_tokens")) or _count(usage.get("cached_tokens"))
+    reasoning = (
+        _details(usage, "completion_tokens_details", "reasoning_tokens")
+        or _details(usage, "output_tokens_details", "reasoning_tokens")
+        or _count(usage.get("reasoning_tokens"))
+    )
+    if prompt and total > prompt + completion:
+        completion = total - prompt
+    elif reasoning > completion:  # they cannot be within it
+        completion += reasoning
+    return ReportedUsage(prompt, completion, min(cached, prompt))
+
+
+def _details(usage: dict[str, object], group: str, name: str) -> int:
+    details = usage.get(group)
+    return _count(details.get(name)) if isinstance(details, dict) else 0
+
+
+def _count(tokens: Any) -> int:
+    """Token count; 0, meaning unknown, for an impossible one."""
+    if type(tokens) is int:
+        return tokens if 0 <= tokens <= _MAX_TOKENS else 0
+    if tokens is None or tokens is True:
+        return 0
+    try:
+        count = int(tokens)
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return count if 0 <= count <= _MAX_TOKENS else 0

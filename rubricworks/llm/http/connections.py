@@ -4,6 +4,11 @@ The protocol is OpenAI's chat completions over aiohttp, because the SDK costs te
 an error, as it would send the key to an unknown host. Proxies come from the environment and are looked up once per
 server. Each request has a number in the header `X-Request-Id`, which some servers repeat (vLLM in the answer's id): an
 answer with another's number is refused, unless a gateway's cache repeats the answer to the same question.
+
+Timeouts of many requests with the same limit: one timer per event loop instead of one per request.
+
+Deadlines expire in the order in which the requests began, so only the first needs a timer. aiohttp's own total timeout
+sets and clears a timer per request, which is a tenth of the cost of a fast call.
 """
 
 import asyncio
@@ -22,7 +27,6 @@ from rubricworks.errors import UserError
 from rubricworks.llm.answers.errors import ErrorBody, find_error
 from rubricworks.llm.answers.payload import parse_payload
 from rubricworks.llm.endpoint import Endpoint, append_path
-from rubricworks.llm.http.deadlines import Deadlines
 from rubricworks.llm.http.errors import describe_error
 from rubricworks.llm.http.proxies import proxy_of
 from rubricworks.llm.replicas import Replica
@@ -32,6 +36,44 @@ if TYPE_CHECKING:
 
     # aiohttp is a third of a stage's start-up time, and not needed before the first request
     from rubricworks.llm.http.exchange import HttpExchange
+
+
+class Deadlines:
+    """Deadlines of one event loop's open requests. The task that sends a request calls `begin` and `end`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[asyncio.Task[object], tuple[float, int]] = {}
+        """Task → its deadline, and its number of cancellation requests at `begin`."""
+        self._expired: dict[asyncio.Task[object], int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> "asyncio.Task[object]":
+        task = asyncio.current_task()
+        assert task is not None, "a request is sent by a task"
+        self._open[task] = (self._loop.time() + self._seconds, task.cancelling())
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._cancel_expired)
+        return task
+
+    def end(self, task: "asyncio.Task[object]") -> bool:
+        """Return True if the deadline was the only reason for the task's cancellation."""
+        if self._open.pop(task, None) is None and (cancellations := self._expired.pop(task, None)) is not None:
+            return task.uncancel() <= cancellations
+        return False
+
+    def _cancel_expired(self) -> None:
+        self._timer = None
+        while self._open:
+            task, (deadline, cancellations) = next(iter(self._open.items()))
+            if deadline > self._loop.time():
+                self._timer = self._loop.call_at(deadline, self._cancel_expired)
+                return
+            del self._open[task]
+            self._expired[task] = cancellations
+            task.cancel()
+
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _CONNECT_TIMEOUT_S = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rubricworks.evaluation.scorers.b_capscore import BCapScorer
 from rubricworks.evaluation.scorers.scorer import Workload
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     CAPTION_TOKENS,
     EXAM_TOKENS,
     IMAGE_TOKENS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     CAPTION_TOKENS,
     GUIDE_TOKENS,
     IMAGE_TOKENS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
 from rubricworks.grading.likert import LIKERT_TOKENS
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     CAPTION_TOKENS,
     COMPARISON_IN,
     COMPARISON_OUT,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from rubricworks.llm.token_estimates import IMAGE_TOKENS, TOKENS_PER_CRITERION
+from rubricworks.llm.usage import IMAGE_TOKENS, TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.recipe import RubricrlRecipe
 from rubricworks.methods.rubricrl.stages.train_generator import AUDIT_IMAGES
 from rubricworks.recipe.estimate import CallEstimate, scoring_calls

@@ -3,22 +3,23 @@
 from collections.abc import Callable, Mapping
 
 from rubricworks.world.chat import ChatRequest
-from rubricworks.world.models.abnormal import abnormal_writer_reply
-from rubricworks.world.models.abnormal_reviewers import QUALITY_JUDGES, quality_judge_reply, red_teamer_reply
+from rubricworks.world.models.abnormal import (
+    QUALITY_JUDGES,
+    abnormal_writer_reply,
+    quality_judge_reply,
+    red_teamer_reply,
+)
 from rubricworks.world.models.answer_judge import answer_judge_reply
 from rubricworks.world.models.assertion_judges import ASSERTION_JUDGES, assertion_judge_reply
 from rubricworks.world.models.captioners import PRETRAINING_CAPTIONERS, pretraining_caption, recaptioner_reply
-from rubricworks.world.models.checklist_merger import checklist_merger_reply
-from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checklist_writer_reply
+from rubricworks.world.models.checklist_writers import CHECKLIST_WRITERS, checklist_merger_reply, checklist_writer_reply
 from rubricworks.world.models.exams import exam_taker_reply, exam_writer_reply
-from rubricworks.world.models.facts import fact_judge_reply
-from rubricworks.world.models.image_judges import arena_judge_reply
+from rubricworks.world.models.facts import fact_judge_reply, graph_parser_reply
+from rubricworks.world.models.image_judges import arena_judge_reply, ranking_judge_reply
 from rubricworks.world.models.question_rewriter import question_rewriter_reply
-from rubricworks.world.models.ranking_judge import ranking_judge_reply
-from rubricworks.world.models.scene_graphs import graph_parser_reply
 from rubricworks.world.models.scorers import SCORERS, scorer_reply
+from rubricworks.world.pictures.dpg_questions import picture_questions_reply
 from rubricworks.world.pictures.picture_judge import PICTURE_JUDGES, picture_judge_reply
-from rubricworks.world.pictures.picture_questions import picture_questions_reply
 from rubricworks.world.pictures.picture_reader import picture_reader_reply
 from rubricworks.world.pictures.picture_scorers import PICTURE_SCORERS, picture_score_reply
 from rubricworks.world.pictures.prompt_rubric_writer import prompt_rubric_writer_reply

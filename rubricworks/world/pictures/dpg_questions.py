@@ -2,16 +2,26 @@
 
 A question depends on those whose shapes it is about, as in the benchmark. The wording is a criterion's as a question,
 so that what asks and what answers share one parser (`criteria.parse_criterion`).
+
+Scripted answerer of yes-or-no questions about a picture, for DPG-Bench; it errs at a stated rate.
+
+It sees what `picture_reading.look_at_regions` reads, with draws of its own, and does not read the prompt.
 """
 
 import csv
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.world.chat import ApiError, ChatRequest, section
 from rubricworks.world.pictures.criteria import Check, parse_criterion
+from rubricworks.world.pictures.picture_judge import holds
+from rubricworks.world.pictures.picture_reading import look_at_regions
 from rubricworks.world.pictures.prompts import NUMBERS, PLURAL, Wish
+from rubricworks.world.scene.scene import rng_of
 
 COLUMNS = (
     "item_id", "text", "keywords", "proposition_id", "dependency", "category_broad", "category_detailed", "tuple",
@@ -75,3 +85,23 @@ def write_questions(path: Path, prompts: Iterable[tuple[str, Wish]]) -> None:
                 dependency = ",".join(map(str, question.dependency))
                 row = (f"scene{item:04d}", text, "", number, dependency, broad, detailed, question.proposition)
                 writer.writerow((*row, question.text))
+
+
+ERROR_RATE = 0.03
+
+
+def picture_questions_reply(request: ChatRequest, seed: int) -> str:
+    """Answer the request's question about its image.
+
+    Raises:
+        ApiError: the request has no question, or no picture of this world's size.
+    """
+    question = section(request.prompt, "question")
+    if question is None:
+        raise ApiError(400, "send the question between <question> tags", param="messages")
+    if request.image is None:
+        raise ApiError(400, f"{request.model} looks at an image; send one as an image_url part", param="messages")
+    right = holds(check_of(question), look_at_regions(request.image))
+    digest = hashlib.sha256(request.image).hexdigest()
+    wrong = rng_of("picture questions", seed, digest, question).random() < ERROR_RATE
+    return json.dumps({"answer": "yes" if right != wrong else "no"})

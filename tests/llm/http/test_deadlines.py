@@ -6,7 +6,7 @@ import pytest
 from scripted_server import Said, say
 
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.llm.http.deadlines import Deadlines
+from rubricworks.llm.http.connections import Deadlines
 
 
 def slow(delay: float) -> Said:

@@ -25,7 +25,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.metrics import LETTERS
 
 REFERENCE = "reference"

@@ -24,7 +24,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
 

@@ -23,7 +23,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.llm import ChatClient, ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT
 
 Order = Literal["random", "both"]
 

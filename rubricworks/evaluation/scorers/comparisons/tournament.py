@@ -21,7 +21,7 @@ from rubricworks.evaluation.scorers.scorer import (
     Workload,
 )
 from rubricworks.llm import ChatError, ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT
 from rubricworks.rubrics import Response
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.scorer import Item, PlannedCalls, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import IMAGE_TOKENS
+from rubricworks.llm.usage import IMAGE_TOKENS
 
 
 class AestheticScorer(Scorer):
