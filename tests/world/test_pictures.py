@@ -134,7 +134,7 @@ def test_export_is_the_same_twice_and_trains_on_no_held_out_prompt(tmp_path):
     held_out = [json.loads(line) for line in (first / "geneval.jsonl").open()]
     assert not set(train) & {row["prompt"] for row in held_out}
     assert {row["tag"] for row in held_out} == set(TASKS)
-    assert WORLD_PROMPTS == sum(1 for _ in (first / "prompts.jsonl").open())
+    assert sum(1 for _ in (first / "prompts.jsonl").open()) == WORLD_PROMPTS
 
 
 def test_coloured_captions_say_what_every_shape_of_their_picture_looks_like():
