@@ -6,11 +6,11 @@ the batch and the others await that grading, so a rollout has all three rewards 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, batch_images, completion_text
+from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, Columns, batch_images, completion_text
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.rewards import length_gate, linear_length_penalty
@@ -43,7 +43,7 @@ class CaptionLengths:
         self._count, self._end_tokens = lru_cache(maxsize=4096)(count_tokens), frozenset(end_tokens)
         self.reference_column = reference_column
 
-    def measure(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Lengths]:
+    def measure(self, completions: Sequence[Any], columns: Columns) -> list[Lengths]:
         """Return one `Lengths` per completion, from `completion_ids` if the columns have them, else from the text.
 
         Raises:
@@ -133,7 +133,7 @@ class CaptionRewards:
         """Mean of clarity, fluency and coherency; 0 where the length gate is shut."""
         return await self._reward(2, completions, columns)
 
-    async def _reward(self, part: int, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:
+    async def _reward(self, part: int, completions: Sequence[Any], columns: Columns) -> list[float | None]:
         texts = [completion_text(completion) for completion in completions]
         rows = (texts, columns.get(self.lengths.reference_column), row_names(len(texts), columns), _pixels(columns))
         if self._batch is None or not self._batch.serves(part, rows):
@@ -141,7 +141,7 @@ class CaptionRewards:
         return [None if rewards is None else rewards[part] for rewards in await self._batch.rewards(part)]
 
     async def _grade(
-        self, texts: Sequence[str], completions: Sequence[Any], columns: Mapping[str, Any]
+        self, texts: Sequence[str], completions: Sequence[Any], columns: Columns
     ) -> list[tuple[float, ...] | None]:
         lengths = self.lengths.measure(completions, columns)
         names = row_names(len(texts), columns)
@@ -187,7 +187,7 @@ class _Batch:
             self._waiting -= 1
 
 
-def row_names(count: int, columns: Mapping[str, Any]) -> list[str]:
+def row_names(count: int, columns: Columns) -> list[str]:
     """Sample ids of the rows, or `row-N` if there is no such column."""
     return [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]
 
@@ -199,12 +199,12 @@ def _rewards(grade: CaptionGrade) -> tuple[float, ...] | None:
     return scores.precision, scores.recall, 0.0 if grade.gate_shut else scores.linguistic
 
 
-def _pixels(columns: Mapping[str, Any]) -> list[int]:
+def _pixels(columns: Columns) -> list[int]:
     """Object identity of each row's image, as a key that needs no decoding."""
     return [id(image) for image in _image_column(columns)]
 
 
-def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
+def _images(names: Sequence[str], columns: Columns) -> list[bytes]:
     """Encoded image of each row."""
     images = batch_images(columns)
     assert images is not None, "the batch's key needs the column, too"
@@ -214,7 +214,7 @@ def _images(names: Sequence[str], columns: Mapping[str, Any]) -> list[bytes]:
     return [several[0] if several else NO_IMAGE for several in images]
 
 
-def _image_column(columns: Mapping[str, Any]) -> Sequence[Any]:
+def _image_column(columns: Columns) -> Sequence[Any]:
     for name in IMAGE_COLUMNS:
         if columns.get(name) is not None:
             return list(columns[name])

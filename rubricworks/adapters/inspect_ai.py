@@ -9,7 +9,6 @@ Inspect keeps it in the log and leaves it out of the metrics. Written against in
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
@@ -46,7 +45,7 @@ def rubric_scorer(grader: Grader, rubric_key: str = "rubric", view: View = "last
         scores = await reward.score([asked], [graded], **columns)
         (value,), (card,) = scores.rewards, scores.scorecards
         reasons = "\n".join(f"{verdict.criterion}: {verdict.reasoning}" for verdict in card.verdicts)
-        metadata: dict[str, Any] = {
+        metadata: dict[str, object] = {
             "judge": card.judge,
             "credits": {verdict.criterion: verdict.credit for verdict in card.verdicts},
         }
@@ -67,10 +66,10 @@ def _reply(state: TaskState) -> Sequence[ChatMessage]:
     return state.messages[replies[given] :] if len(replies) > given else []
 
 
-def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, object]]:
     turns = []
     for message in messages:
-        turn: dict[str, Any] = {"role": message.role, "content": message.text}
+        turn: dict[str, object] = {"role": message.role, "content": message.text}
         if isinstance(message, ChatMessageAssistant):
             calls = message.tool_calls or []
             turn["tool_calls"] = [{"name": call.function, "arguments": call.arguments} for call in calls]

@@ -46,7 +46,7 @@ class RubricMetric:
         self.reward, self.name = RubricReward(grader), name
         self.rubric_column, self.prompt_column, self.answer_column = rubric_column, prompt_column, answer_column
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[str], **options: Any) -> dict[str, Any]:
+    def process_results(self, doc: Mapping[str, object], results: Sequence[str], **options: Any) -> dict[str, object]:
         """Return the response with its document's rubric and reference answer, for `aggregate`.
 
         Raises:
@@ -58,7 +58,7 @@ class RubricMetric:
         rubric, answer = doc[self.rubric_column], _reference_answer(doc.get(self.answer_column))
         return {self.name: {"prompt": prompt, "response": results[0], "rubric": rubric, "answer": answer}}
 
-    def aggregate(self, items: Sequence[Mapping[str, Any]]) -> float:
+    def aggregate(self, items: Sequence[Mapping[str, object]]) -> float:
         """Grade the responses and return the mean reward of those that could be judged."""
         fields = ("prompt", "response", "rubric", "answer")
         prompts, responses, rubrics, answers = ([item[key] for item in items] for key in fields)

@@ -46,7 +46,7 @@ class RubricScorer(Scorer):
         *,
         inputs: Any = None,
         outputs: Any = None,
-        expectations: dict[str, Any] | None = None,
+        expectations: dict[str, object] | None = None,
         trace: Trace | None = None,
         session: list[Trace] | None = None,
     ) -> list[Feedback]:

@@ -99,7 +99,7 @@ class RubricResourcesServer(SimpleResourcesServer):  # type: ignore[misc, unused
         return RubricVerifyResponse(**body.model_dump(), **credits, reward=reward)
 
 
-def _turns(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _turns(items: Iterable[Any]) -> Iterator[dict[str, object]]:
     """Messages, calls of functions and their outputs of a Responses object as turns of a chat."""
     for item in items:
         fields = item if isinstance(item, dict) else item.model_dump()

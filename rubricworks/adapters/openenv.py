@@ -60,11 +60,11 @@ class RubricOfCriteria(OpenEnvRubric):  # type: ignore[misc, unused-ignore]
         for number, criterion in enumerate(rubric.criteria):
             setattr(self, f"criterion_{number}", CriterionScore(criterion.criterion, criterion.weight))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return the criteria, as JSON has them."""
         return self.criteria.model_dump(mode="json")
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, object]) -> None:
         """Grade by the criteria of `state_dict` from now on.
 
         Raises:

@@ -16,6 +16,8 @@ from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 
+Columns = Mapping[str, Any]
+"""Columns of a batch, as trainers pass them: name → the values of its rows."""
 View = Literal["last_reply", "full_trace"]
 """Part of a conversation that is graded, by verifiers' names: the policy's last reply, or all turns after the prompt,
 with the calls and answers of tools and what users say in between."""
@@ -85,7 +87,7 @@ def conversation_text(turns: Any) -> str:
     return "\n\n".join(_turn_text(turn) for turn in messages)
 
 
-def _turns(value: Any) -> list[Mapping[str, Any]] | None:
+def _turns(value: Any) -> list[Mapping[str, object]] | None:
     """Messages of a conversation, or of a single one; None for what is no conversation."""
     if isinstance(value, Mapping):
         return [value] if "role" in value or "content" in value else None
@@ -96,7 +98,7 @@ def _turns(value: Any) -> list[Mapping[str, Any]] | None:
     return list(value) if is_list and all(isinstance(turn, Mapping) for turn in value) else None
 
 
-def _parts(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _parts(turn: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
     """Parts of a message's content, which may be a text, parts, or missing."""
     content = turn.get("content")
     if isinstance(content, str | Mapping):
@@ -108,7 +110,7 @@ def _parts(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield {"type": "text", "text": str(part)}
 
 
-def _part_text(part: Mapping[str, Any]) -> str:
+def _part_text(part: Mapping[str, object]) -> str:
     if part.get("type", "text") not in _TEXT_PARTS:
         return ""
     return str(part.get("text") or part.get("refusal") or "")
@@ -137,7 +139,7 @@ def message_images(messages: Any) -> list[Any]:
     return [image for image in images if image is not None]
 
 
-def batch_images(columns: Mapping[str, Any]) -> list[tuple[bytes, ...]] | None:
+def batch_images(columns: Columns) -> list[tuple[bytes, ...]] | None:
     """Encoded images of each row, from the first of `IMAGE_COLUMNS` that a batch has; None if it has none of them.
 
     A prompt of text has none. Rows with the same object share one encoding. PNG and JPEG in `image_bytes`, where our
@@ -180,7 +182,7 @@ def prompt_sample(sample_id: str, images: Sequence[bytes], **fields: Any) -> Sam
     return PromptSample(sample_id=sample_id, image=images[0], further_images=tuple(images[1:]), **fields)
 
 
-def batch_samples(prompts: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+def batch_samples(prompts: Sequence[Any], columns: Columns) -> list[Sample]:
     """Sample of each row; rows with the same name and image object share one `Sample`."""
     count = len(prompts)
     names = [str(name) for name in columns.get("sample_id") or (f"row-{row}" for row in range(count))]

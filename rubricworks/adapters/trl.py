@@ -16,13 +16,14 @@ scorecards to `sink`.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from rubricworks.adapters.rows import (
     IMAGE_COLUMNS,
     NO_IMAGE,
+    Columns,
     View,
     batch_images,
     completion_response,
@@ -127,11 +128,11 @@ class RubricReward:
         scorecards: Sequence[Scorecard],
         rubrics: Sequence[Rubric],
         samples: Sequence[Sample],
-        columns: Mapping[str, Any],
+        columns: Columns,
     ) -> list[float | None]:
         return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
 
-    def _samples(self, prompts: Sequence[Any], count: int, columns: Mapping[str, Any]) -> list[Sample]:
+    def _samples(self, prompts: Sequence[Any], count: int, columns: Columns) -> list[Sample]:
         """Sample of each row, with its image only if the grader shows images."""
         names = columns.get("sample_id") or [f"row-{row}" for row in range(count)]
         questions = columns.get("question") or [None] * count
@@ -201,7 +202,7 @@ class GroupReward(RubricReward):
         scorecards: Sequence[Scorecard],
         rubrics: Sequence[Rubric],
         samples: Sequence[Sample],
-        columns: Mapping[str, Any],
+        columns: Columns,
     ) -> list[float | None]:
         valid = self._valid(scorecards, rubrics, samples, columns)
         rewards: list[float | None] = []
@@ -227,7 +228,7 @@ class GroupReward(RubricReward):
         scorecards: Sequence[Scorecard],
         rubrics: Sequence[Rubric],
         samples: Sequence[Sample],
-        columns: Mapping[str, Any],
+        columns: Columns,
     ) -> list[bool]:
         """Return, per row, True if the response is not truncated and passes the format mask."""
         tokens = columns.get("completion_ids")

@@ -66,7 +66,7 @@ class RubricSpec:
         entries = read_rubric_set(self.source, self.format, note=lambda _: None)
         return Dataset.from_list([self._row(entry) for entry in islice(entries, self.limit)])
 
-    def _row(self, entry: RubricEntry) -> dict[str, Any]:
+    def _row(self, entry: RubricEntry) -> dict[str, object]:
         if not entry.prompt:
             raise UserError(
                 f"{self.source}: sample {entry.sample_id!r} has no prompt, and a policy needs one to answer"

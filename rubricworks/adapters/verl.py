@@ -28,7 +28,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rubricworks.adapters.rows import encoded_image, message_images
+from rubricworks.adapters.rows import Columns, encoded_image, message_images
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.data.images import no_image
 from rubricworks.data.pixels import as_list
@@ -111,7 +111,7 @@ class RubricRewardManager(RewardManagerBase):
             )
         )
 
-    async def run_single(self, data: Any) -> dict[str, Any]:
+    async def run_single(self, data: Any) -> dict[str, object]:
         """Return the reward of the last row; verl passes one response, or the turns of one.
 
         Raises:
@@ -151,7 +151,7 @@ class RubricRewardManager(RewardManagerBase):
         length = int(row.batch["attention_mask"][-values.shape[-1] :].sum())
         return Response(str(self.tokenizer.decode(values[:length], skip_special_tokens=True)))
 
-    def _rubric(self, row: Any, extra: Mapping[str, Any], name: str) -> Any:
+    def _rubric(self, row: Any, extra: Mapping[str, object], name: str) -> Any:
         key = self.options.rubric_key
         rubric = extra.get(key) if key else (row.non_tensor_batch.get("reward_model") or {}).get("ground_truth")
         if rubric is None:
@@ -161,7 +161,7 @@ class RubricRewardManager(RewardManagerBase):
 
 
 async def judged_reward(
-    reward: RubricReward, options: VerlOptions, prompt: Any, response: Response, columns: Mapping[str, Any]
+    reward: RubricReward, options: VerlOptions, prompt: Any, response: Response, columns: Columns
 ) -> tuple[float | None, Scorecard]:
     """Reward and scorecard of one response, graded up to `options.tries` times; no reward if no try could judge it."""
     for tries_left in reversed(range(options.tries)):
@@ -216,15 +216,15 @@ def verl_options(config: Any) -> VerlOptions:
         raise UserError(f"reward.reward_kwargs.rubricworks.{where}: {first['msg']}") from None
 
 
-def _reward_fields(reward: float, verdicts: Mapping[str, Any], *, judged: bool) -> dict[str, Any]:
+def _reward_fields(reward: float, verdicts: Mapping[str, object], *, judged: bool) -> dict[str, object]:
     """Result of `run_single`; the keys are the same in every row, as verl makes columns of them."""
     info = {"score": reward, "judged": float(judged), **verdicts}
     return {"reward_score": reward, "reward_extra_info": info}
 
 
-def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> dict[str, Any]:
+def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> dict[str, object]:
     """Verdicts as JSON, and the mean credit of the criteria of each name; NaN without one."""
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "verdicts": json.dumps({verdict.criterion: verdict.credit for verdict in card.verdicts}, ensure_ascii=False)
     }
     for name in names:
@@ -237,7 +237,7 @@ def _verdict_fields(card: Scorecard, rubric: Rubric, names: Sequence[str]) -> di
     return fields
 
 
-def _images(row: Any, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any], name: str) -> list[bytes]:
+def _images(row: Any, messages: Sequence[Mapping[str, object]], extra: Mapping[str, object], name: str) -> list[bytes]:
     """All images of the prompt, where verl's dataset puts them, else of `multi_modal_data` or `extra_info`."""
     places = (row.non_tensor_batch.get("multi_modal_data") or {}, extra)
     values: Sequence[Any] = message_images(messages) or next(

@@ -38,7 +38,7 @@ _FIELDS = frozenset(VerlOptions.model_fields) - {"exposure", "subject", "criteri
 
 
 async def compute_score(
-    data_source: str, solution_image: Any, ground_truth: str, extra_info: Mapping[str, Any], **options: Any
+    data_source: str, solution_image: Any, ground_truth: str, extra_info: Mapping[str, object], **options: Any
 ) -> dict[str, float]:
     """Score one image by the rubric of its prompt: `score` in [0, 1], and `judged`, 1 or 0.
 

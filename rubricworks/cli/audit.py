@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -84,7 +83,7 @@ def audit(
     def model(text: str, max_tokens: int = 2048) -> Endpoint:
         return parse_endpoint(text, api_key_env, max_tokens=max_tokens)
 
-    generation: dict[str, Any] = {}
+    generation: dict[str, object] = {}
     if earlier is None:
         if generator is None or len(quality) != 2:
             raise UserError("abnormal responses need --generator, and --quality-judge twice; or take --from an audit")

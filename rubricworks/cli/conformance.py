@@ -90,16 +90,16 @@ def _version(package: str) -> str:
         return ""
 
 
-def _reward(target: str, row: Mapping[str, Any]) -> Callable[..., Any]:
+def _reward(target: str, row: Mapping[str, object]) -> Callable[..., Any]:
     function = import_function(target)
     if inspect.isclass(function):
         raise UserError(f"{target} is a class; name a function, or an object that can be called")
     names = {"prompts", "completions", "completion_ids"} | row.keys() - {"prompt"}
-    columns: dict[str, Any] = {name: [] for name in names}
+    columns: dict[str, object] = {name: [] for name in names}
     return check_signature(function, target, "(prompts, completions, **columns)", **columns)
 
 
-def _columns(file: Path | None) -> dict[str, Any]:
+def _columns(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     try:

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -34,7 +33,7 @@ class Manifest(BaseModel):
     schema_version: int
     rows: int
     shards: tuple[Shard, ...]
-    made_by: dict[str, Any]
+    made_by: dict[str, object]
     """Provenance: stage, config digest, manifest digests of the inputs, library version."""
 
     @property
@@ -48,7 +47,7 @@ def canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def table_plan(table: str, schema_version: int, made_by: Mapping[str, Any], shard_size: int) -> bytes:
+def table_plan(table: str, schema_version: int, made_by: Mapping[str, object], shard_size: int) -> bytes:
     """Content of a table's plan file: shards next to a different plan belong to a different table."""
     plan = {
         "table": table,

@@ -76,7 +76,7 @@ def is_byte_list(value: Any) -> bool:
     )
 
 
-def _of_record(record: Mapping[str, Any]) -> Any:
+def _of_record(record: Mapping[str, object]) -> Any:
     image = next((record[name] for name in _FIELDS if record.get(name) is not None), None)
     if image is None and record.get("path"):
         raise BadImage(f"a path ({record['path']}), not bytes; save the dataset with its images")

@@ -10,10 +10,11 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.source_entries import RejectedEntry
+from rubricworks.data.tables import Row
 from rubricworks.errors import UserError
 
 MAX_CHARACTERS = 20_000
@@ -57,7 +58,7 @@ def prompt_entries(source: str, seed: int) -> Iterator[PromptEntry | RejectedEnt
             yield _entry(text, place, row)
 
 
-def _entry(text: str, place: str, row: dict[str, Any]) -> PromptEntry | RejectedEntry:
+def _entry(text: str, place: str, row: Row) -> PromptEntry | RejectedEntry:
     if row.get("include") is None:
         return PromptEntry(text, place)
     if problem := _metadata_problem(row):
@@ -66,7 +67,7 @@ def _entry(text: str, place: str, row: dict[str, Any]) -> PromptEntry | Rejected
     return PromptEntry(text, place, row["tag"], json.dumps(fields, sort_keys=True))
 
 
-def _metadata_problem(row: dict[str, Any]) -> str:
+def _metadata_problem(row: Row) -> str:
     if not isinstance(row.get("tag"), str):
         return "it has `include` without the `tag` of its task"
     for name in ("include", "exclude"):
@@ -78,7 +79,7 @@ def _metadata_problem(row: dict[str, Any]) -> str:
     return ""
 
 
-def _rows(source: str) -> Iterator[dict[str, Any]]:
+def _rows(source: str) -> Iterator[Row]:
     path = Path(source)
     if path.suffix == ".txt":
         if not path.is_file():
@@ -94,7 +95,7 @@ def _rows(source: str) -> Iterator[dict[str, Any]]:
     yield from iter_rows(source, [], optional=_OPTIONAL)
 
 
-def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _csv_rows(path: Path) -> Iterator[Row]:
     """Prompts of a CSV file, each once: DPG-Bench repeats a prompt for every question about its images."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -148,7 +148,7 @@ def _select_columns(names: Iterable[str], location: str, requested: QuestionColu
 
 
 def _parse_row(
-    row: Mapping[str, Any], columns: Mapping[str, str | None], key: str, location: str, folder: Path, root: Path
+    row: Mapping[str, object], columns: Mapping[str, str | None], key: str, location: str, folder: Path, root: Path
 ) -> QuestionEntry | RejectedEntry:
     cells = {field: row.get(column) if column else None for field, column in columns.items()}
     try:

@@ -3,20 +3,19 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rubricworks.data.hub import hub_folder, hub_reading, hub_source
 from rubricworks.data.json_faults import json_fault
 from rubricworks.data.manifest import MANIFEST, PLAN
 from rubricworks.data.source_entries import source_files
-from rubricworks.data.tables import read_rows, shard_paths
+from rubricworks.data.tables import Row, read_rows, shard_paths
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 _ROWS = (".parquet", ".jsonl")
 
 
-def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] = ()) -> Iterator[Row]:
     """Iterate over the rows in order, with the given columns, a few in memory at a time.
 
     Args:
@@ -58,7 +57,7 @@ def _check_is_table(folder: Path, place: str | Path) -> None:
     raise UserError(f"{place}: there is no table here; {remedy}, or the folder that a stage of a run wrote")
 
 
-def _file_rows(path: Path, place: str | Path, columns: list[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _file_rows(path: Path, place: str | Path, columns: list[str], optional: Sequence[str]) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +81,7 @@ def _table_columns(folder: Path) -> list[str]:
     return list(pq.read_schema(shard_paths(folder)[0]).names) if shard_paths(folder) else []
 
 
-def _json_rows(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _json_rows(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Iterator[Row]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ from rubricworks.storage.files import remove_temporary_files
 class TableFolder:
     """Steps of writing a table; a kill after any of them loses at most the open shard."""
 
-    def __init__(self, folder: Path, table: str, made_by: Mapping[str, Any], shard_size: int) -> None:
+    def __init__(self, folder: Path, table: str, made_by: Mapping[str, object], shard_size: int) -> None:
         if table not in SCHEMAS:
             raise ValueError(f"no table {table!r}; the tables are {', '.join(SCHEMAS)}")
         if shard_size < 1:
@@ -77,7 +76,7 @@ class TableFolder:
         """Return True if a shard is committed and readable."""
         return self._row_count(self._shard_path(number)) is not None
 
-    def commit_shard(self, number: int, rows: list[dict[str, Any]]) -> None:
+    def commit_shard(self, number: int, rows: list[dict[str, object]]) -> None:
         """Write one shard atomically."""
         write_atomic(self._shard_path(number), to_parquet(table_from_rows(self.table, rows)))
 

@@ -76,7 +76,7 @@ class Captions(NamedTuple):
     """What of it is not read, and why; empty if all is."""
 
 
-def captions_in(record: Mapping[str, Any]) -> Captions:
+def captions_in(record: Mapping[str, object]) -> Captions:
     """Captions and prompt of a record's fields, or of its conversation as LLaVA has it: its first two turns."""
     prompt = prompt_of(record.get("prompt"))
     name = next((name for name in CAPTION_FIELDS if captions_of(record.get(name))), "")

@@ -19,7 +19,9 @@ from rubricworks.rubrics import Rubric
 from rubricworks.storage import local_path
 
 T = TypeVar("T")
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+"""Row of a table: column → value, as its schema has it."""
+Rows = list[Row]
 Progress = Callable[[int, int], None]
 """Callback after every shard: number of items done, and how many of them an earlier run had committed."""
 
@@ -84,7 +86,7 @@ async def build_table(
     items: Iterable[T],
     make_rows: Callable[[list[T]], Awaitable[Rows | Mapping[str, Rows]]],
     *,
-    made_by: Mapping[str, Any],
+    made_by: Mapping[str, object],
     shard_size: int,
     side_tables: Mapping[str, str | Path] | None = None,
     progress: Progress | None = None,
@@ -143,7 +145,7 @@ def count_rows(uri: str | Path) -> int:
     return read_manifest(uri).rows
 
 
-def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[Row]:
     """Iterate over the rows of a finished table in order, a few in memory at a time.
 
     Raises:
@@ -162,12 +164,12 @@ def read_rows(uri: str | Path, *, columns: list[str] | None = None) -> Iterator[
             ) from error
 
 
-def read_shard(uri: str | Path, number: int) -> list[dict[str, Any]]:
+def read_shard(uri: str | Path, number: int) -> list[Row]:
     """Read all rows of one shard of a finished table, as `read_rows` gives them."""
     return list(_shard_rows(shard_paths(uri)[number], None))
 
 
-def _shard_rows(path: Path, columns: list[str] | None) -> Iterator[dict[str, Any]]:
+def _shard_rows(path: Path, columns: list[str] | None) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as shard:

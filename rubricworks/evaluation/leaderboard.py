@@ -10,10 +10,11 @@ comparisons on the board (Holm).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 
+from rubricworks.data import tables
 from rubricworks.evaluation.ratings import CAPARENA, COMPARISONS, RATING_TITLES, TOURNAMENT, ratings
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.metrics import Interval, bootstrap_p_value, holm, mean_interval, paired_differences
@@ -115,9 +116,9 @@ class Source(NamedTuple):
     """One evaluation."""
 
     name: str
-    scores: Iterable[Mapping[str, Any]]
+    scores: Iterable[tables.Row]
     """Rows of its table `scores`."""
-    responses: Iterable[Mapping[str, Any]] = ()
+    responses: Iterable[tables.Row] = ()
     """Rows of its table `responses`."""
     tasks: Mapping[str, str] = {}
     """Sample → task."""
@@ -257,7 +258,7 @@ class _Collected:
                 continue  # a response under a word budget, or an image
             self._words[_model(row)].setdefault(row["sample_id"], float(len(row["response"].split())))
 
-    def _add_score(self, row: Mapping[str, Any], revisions: Mapping[str, str]) -> None:
+    def _add_score(self, row: tables.Row, revisions: Mapping[str, str]) -> None:
         figure = figure_name(row["scorer"], row["part"])
         self._heads.setdefault(row["scorer"], figure)
         opponent = None if row["scorer"] == CAPARENA else row["against"]
@@ -280,7 +281,7 @@ class _Collected:
             return
         values[row["sample_id"]] = row["value"]
 
-    def _add_ratings(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _add_ratings(self, rows: Sequence[tables.Row]) -> None:
         """Ratings hold within one evaluation: its own models are the field."""
         revisions = {row["model"]: row["revision"] for row in rows}
         for scorer in (TOURNAMENT, CAPARENA):
@@ -385,7 +386,7 @@ def _opponent(name: str, revision: str) -> str:
     return f"{name} {revision[:8]}".strip()
 
 
-def _model(row: Mapping[str, Any]) -> _Model:
+def _model(row: tables.Row) -> _Model:
     return row["model"], row["revision"], row["step"], row["decoding"]
 
 

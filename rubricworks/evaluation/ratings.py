@@ -8,10 +8,10 @@ whose first model is the caption that the judge read first.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from rubricworks.data.tables import Row
 from rubricworks.metrics import Interval, elo_bootstrap, elo_mle, mean_interval
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.metrics.intervals import percentile_interval
@@ -30,7 +30,6 @@ RATING_TITLES = {
 _VERDICTS = {"A": "Caption 1 is better.", "B": "Caption 2 is better.", "Tie": "Tie."}
 _RESAMPLES, _FEWEST_RESAMPLES, _BATTLES_IN_ALL = 200, 50, 400_000
 
-Row = Mapping[str, Any]
 Key = tuple[str, int | None, str]
 """Model, step, decoding."""
 

@@ -9,10 +9,11 @@ samples, which is biased: the last one is on the board too.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from rubricworks.data.tables import Row
 from rubricworks.errors import UserError
 from rubricworks.evaluation.ratings import (
     CAPARENA,
@@ -157,7 +158,7 @@ def read_scoreboard(folder: Path) -> Scoreboard | None:
 
 
 def summarise_scores(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     *,
     base: str = BASE,
     policy: str | None = None,
@@ -191,7 +192,7 @@ def summarise_scores(
     corpus: dict[_Key, dict[str, float]] = defaultdict(dict)
     versions: dict[str, str] = {}
     first: dict[str, str] = {}
-    compared: list[Mapping[str, Any]] = []
+    compared: list[Row] = []
     for row in rows:
         key = _Key(row["model"], row["step"], row["decoding"])
         if row["scorer"] in COMPARISONS:

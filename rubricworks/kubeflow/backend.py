@@ -64,7 +64,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str, Any]:
+def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str, object]:
     """Health report of the installation."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
@@ -90,7 +90,7 @@ def _health(url: str, headers: dict[str, str], ca_file: str | None) -> dict[str,
         raise KubeflowAway(f"no Kubeflow Pipelines at {url} ({one_line(reason)}); {hint}") from None
 
 
-def _object(url: str, body: bytes) -> dict[str, Any]:
+def _object(url: str, body: bytes) -> dict[str, object]:
     try:
         health = json.loads(body)
     except (ValueError, RecursionError):
@@ -115,7 +115,7 @@ def _refusal(url: str, status: int, has_credentials: bool) -> str:
     return f"Kubeflow at {url} answers HTTP {status}; look at its ml-pipeline pods and try again"
 
 
-def _supported_version(url: str, health: dict[str, Any]) -> str:
+def _supported_version(url: str, health: dict[str, object]) -> str:
     tag = str(_field(health, "apiServerTagName", "tag_name") or "")
     if match := re.match(r"v?(\d+)\.(\d+)", tag):
         number = int(match[1]), int(match[2])
@@ -127,7 +127,7 @@ def _supported_version(url: str, health: dict[str, Any]) -> str:
     return "2.14 or later"
 
 
-def _field(health: dict[str, Any], *names: str) -> Any:
+def _field(health: dict[str, object], *names: str) -> Any:
     """Value of a health field under either name, the API server's or the UI's."""
     return next((health[name] for name in names if health.get(name) not in (None, "")), None)
 

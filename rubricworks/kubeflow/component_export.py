@@ -67,7 +67,7 @@ def export_component(stage: Stage, folder: Path, *, version: str, verified: date
     return place
 
 
-def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[str, Any]) -> str:
+def component_page(stage: Stage, component: PythonComponent, metadata: Mapping[str, object]) -> str:
     """Return a component's page: what it does, what it takes and gives, and where it runs.
 
     Args:
@@ -203,7 +203,7 @@ def _title(name: str) -> str:
     return " ".join(word.capitalize() for word in name.split("_"))
 
 
-def _yaml(value: Mapping[str, Any]) -> str:
+def _yaml(value: Mapping[str, object]) -> str:
     return str(yaml.safe_dump(value, sort_keys=False))
 
 

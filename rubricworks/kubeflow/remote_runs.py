@@ -150,7 +150,7 @@ def list_page(
         pipeline: name of a pipeline.
         name_part: part of the run's name, in small or capital letters.
     """
-    predicates: list[dict[str, Any]] = []
+    predicates: list[dict[str, object]] = []
     if states:
         predicates.append({"operation": "IN", "key": "state", "string_values": {"values": [*states]}})
     if name_part:
@@ -226,7 +226,7 @@ def _runs(kubeflow: Kubeflow, *, sort_by: str = "", key: str = "", value: str = 
             return
 
 
-def _filter(predicates: Iterable[dict[str, Any]]) -> str:
+def _filter(predicates: Iterable[dict[str, object]]) -> str:
     """Filter in Kubeflow's form, without archived runs."""
     is_there = {"operation": "NOT_EQUALS", "key": "storage_state", "string_value": "ARCHIVED"}
     return json.dumps({"predicates": [is_there, *predicates]})

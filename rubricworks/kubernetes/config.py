@@ -6,7 +6,7 @@ Job. Neither is part of a stage's configuration, because placement does not chan
 """
 
 import os
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -93,17 +93,17 @@ class PodPlan(_Section):
     ephemeral_storage: str | None = None
     """Part of the node's disk that the pod may count on."""
     node_selector: dict[str, str] = {}
-    tolerations: tuple[dict[str, Any], ...] = ()
-    affinity: dict[str, Any] | None = None
+    tolerations: tuple[dict[str, object], ...] = ()
+    affinity: dict[str, object] | None = None
     service_account: str | None = None
     labels: dict[str, str] = {}
     """Pod labels, Kueue's queue name among them."""
-    env: tuple[dict[str, Any], ...] = ()
+    env: tuple[dict[str, object], ...] = ()
     """EnvVar objects; secrets by reference."""
     image_pull_secrets: tuple[str, ...] = ()
-    volumes: tuple[dict[str, Any], ...] = ()
+    volumes: tuple[dict[str, object], ...] = ()
     """Volume objects: the workspace, and the claim that holds all runs if no bucket does."""
-    mounts: tuple[dict[str, Any], ...] = ()
+    mounts: tuple[dict[str, object], ...] = ()
     """VolumeMount objects."""
     run_as_user: int | None = Field(None, ge=1)
 

@@ -26,7 +26,7 @@ class _Token(NamedTuple):
     start: int
     """Offset of its first byte in the answer."""
     text: bytes
-    entry: dict[str, Any]
+    entry: dict[str, object]
 
 
 def field_probabilities(text: str, logprobs: Sequence[Any], field: str) -> list[float]:
@@ -101,7 +101,7 @@ def _bytes(entry: Any) -> bytes:
     return token.encode("utf-8", "replace")
 
 
-def _logprob(entry: dict[str, Any]) -> float:
+def _logprob(entry: dict[str, object]) -> float:
     logprob = entry.get("logprob")
     if not isinstance(logprob, int | float) or isinstance(logprob, bool) or not logprob <= _ROUNDING:
         raise ValueError(f"{_WRONG}: the entry of a token has no log-probability (logprob is {str(logprob)[:40]!r})")

@@ -37,14 +37,14 @@ class RequestFrame:
     """Encoder of requests for one endpoint and one response schema."""
 
     def __init__(
-        self, endpoint: Endpoint, response: type[BaseModel] | None, more: Mapping[str, Any] | None = None
+        self, endpoint: Endpoint, response: type[BaseModel] | None, more: Mapping[str, object] | None = None
     ) -> None:
         """
         Args:
             more: further fields of the request; the endpoint's `extra_body` goes before them.
         """
         schema = None if response is None else strict_schema(response)
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "model": endpoint.model,
             "temperature": endpoint.temperature,
             "max_tokens": endpoint.max_tokens,
@@ -150,12 +150,12 @@ def _encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def strict_schema(response: type[BaseModel]) -> dict[str, Any]:
+def strict_schema(response: type[BaseModel]) -> dict[str, object]:
     """JSON schema of a pydantic model for guided decoding: no titles or docstrings, every field required."""
     return _strict(response.model_json_schema())
 
 
-def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+def _strict(schema: dict[str, Any]) -> dict[str, object]:
     strict = {name: value for name, value in schema.items() if name not in ("title", "description", "default")}
     for group in ("properties", "$defs"):
         if group in strict:

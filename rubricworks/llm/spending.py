@@ -81,7 +81,7 @@ class Spending:
         self._file_lock = threading.Lock()
         self._writer = ThreadPoolExecutor(1, "ledger")
         self._writing: Future[None] | None = None
-        self._accounts: list[tuple[str, str, Totals, dict[str, Any]]] = []
+        self._accounts: list[tuple[str, str, Totals, dict[str, object]]] = []
         """Purpose, model, the client's totals, and the totals already written to the file."""
         self._tokens, self._dollars = 0, 0.0
         """Spending of the whole run so far."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from statistics import NormalDist, harmonic_mean, mean, stdev
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ _BLOCK = 4_000_000
 """Indices in memory at a time: 32 MB."""
 Key = TypeVar("Key", bound=Hashable)
 Numbers = NDArray[np.float64]
-_Json = Annotated[dict[str, Any], Field(examples=[{"value": 0.8, "low": 0.72, "high": 0.88}])]
+_Json = Annotated[dict[str, object], Field(examples=[{"value": 0.8, "low": 0.72, "high": 0.88}])]
 
 
 class Interval(BaseModel):
@@ -58,7 +58,7 @@ class Interval(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_empty_counts(self, serialise: SerializerFunctionWrapHandler) -> _Json:
-        fields: dict[str, Any] = serialise(self)
+        fields: dict[str, object] = serialise(self)
         if self.samples is None:
             fields.pop("samples", None)
             fields.pop("missing", None)

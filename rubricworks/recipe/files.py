@@ -124,14 +124,14 @@ def _field_place(path: Path, document: YamlDocument, overrides: Sequence[str], a
     return _locate(path, tree, overrides, loc)
 
 
-def _arm_changes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _arm_changes(data: dict[str, object]) -> dict[str, dict[str, object]]:
     """Arm → its changes; entries of another form are left to the validation of the recipe."""
     arms = data.get("arms")
     arms = arms if isinstance(arms, dict) else {}
     return {name: changes for name, changes in arms.items() if isinstance(name, str) and isinstance(changes, dict)}
 
 
-def _with_arm(path: Path, data: dict[str, Any], arm: str) -> dict[str, Any]:
+def _with_arm(path: Path, data: dict[str, object], arm: str) -> dict[str, object]:
     """Apply an arm's changes to a copy of the recipe."""
     arms = _arm_changes(data)
     if arm not in arms:
@@ -145,7 +145,7 @@ def _with_arm(path: Path, data: dict[str, Any], arm: str) -> dict[str, Any]:
     return changed
 
 
-def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> None:
+def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, object]) -> None:
     """Check that every arm makes a valid recipe, unless the file itself is invalid."""
     if not (arms := _arm_changes(data)):
         return
@@ -169,7 +169,7 @@ def _check_arms(path: Path, tree: yaml.Node | None, data: dict[str, Any]) -> Non
         raise RecipeError(first_mistakes(str(path), explanations))
 
 
-def _locate_change(path: Path, tree: yaml.Node | None, arm: str, changes: dict[str, Any], loc: Sequence[Any]) -> str:
+def _locate_change(path: Path, tree: yaml.Node | None, arm: str, changes: dict[str, object], loc: Sequence[Any]) -> str:
     """Place of a field that an arm sets: the line of its change."""
     field = "".join(f"{part}." for part in loc)
     key = next((key for key in changes if field.startswith(f"{key}.")), None)
@@ -193,7 +193,7 @@ def _shown(override: str) -> str:
     return f"{key}{equals}{shorten(value)}"
 
 
-def _is_valid(data: dict[str, Any]) -> bool:
+def _is_valid(data: dict[str, object]) -> bool:
     try:
         _class_of(str, data).model_validate(data)
     except (UserError, ValidationError):
@@ -201,7 +201,7 @@ def _is_valid(data: dict[str, Any]) -> bool:
     return True
 
 
-def _class_of(locate: Callable[[Sequence[Any]], str], data: dict[str, Any]) -> type[Recipe]:
+def _class_of(locate: Callable[[Sequence[Any]], str], data: dict[str, object]) -> type[Recipe]:
     pipeline = data.get("pipeline", DEFAULT_METHOD)
     if isinstance(pipeline, str) and pipeline in METHODS:
         return recipe_class(pipeline)
@@ -217,7 +217,7 @@ def _copy(value: Any) -> Any:
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _apply_override(data: dict[str, Any], override: str) -> None:
+def _apply_override(data: dict[str, object], override: str) -> None:
     key, equals, text = override.partition("=")
     source = f"--set {_shown(override)}"
     if not equals or not key.strip():
@@ -229,7 +229,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     _set_field(data, key.strip(), value, source)
 
 
-def _set_field(data: dict[str, Any], key: str, value: Any, source: str) -> None:
+def _set_field(data: dict[str, object], key: str, value: Any, source: str) -> None:
     """Set the value at `a.b.c`, adding missing sections.
 
     Args:

@@ -98,7 +98,7 @@ class NodeTerm(BaseModel):
     """None if nodes must match; with a weight, those that match are preferred."""
 
     @property
-    def match_expression(self) -> dict[str, Any]:
+    def match_expression(self) -> dict[str, object]:
         """The term as a Kubernetes match expression."""
         values = {"values": list(self.values)} if self.values else {}
         return {"key": self.key, "operator": self.operator, **values}

@@ -290,7 +290,7 @@ def secrets_in(value: Any, *path: str) -> Iterator[str]:
             )
 
 
-def _with_prices(data: Any, prices: dict[str, Any]) -> Any:
+def _with_prices(data: Any, prices: dict[str, object]) -> Any:
     """Copy of the settings, with the table's price in every endpoint that states none."""
     if isinstance(data, list | tuple):
         return [_with_prices(item, prices) for item in data]

@@ -123,12 +123,12 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
     )
 
 
-def nested_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+def nested_fields(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings with fields such as `judge.url` in the section `judge`, as arms and changes write them.
 
     A field that the section has already, or that leads into no section, keeps its place and name.
     """
-    nested: dict[str, Any] = {key: value for key, value in settings.items() if "." not in str(key)}
+    nested: dict[str, object] = {key: value for key, value in settings.items() if "." not in str(key)}
     copied: set[int] = set()  # sections of our own, which may be changed
     for key, value in settings.items():
         *outer, last = str(key).split(".")
@@ -151,7 +151,7 @@ def nested_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, object]]]:
     """Sections with their paths, a list's by number."""
     if isinstance(value, Mapping):
         section = nested_fields(value)
@@ -163,7 +163,7 @@ def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from _sections(inner, (*path, str(number)))
 
 
-def _texts(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Texts of a section, also those in its lists."""
     for key, value in section.items():
         for text in value if isinstance(value, list | tuple) else [value]:

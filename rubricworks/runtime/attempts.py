@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.runtime.store.run_state import ERROR_FILE, STATE
@@ -55,7 +54,7 @@ def _current_attempt() -> tuple[str, int]:
     return (match[1], int(match[2])) if match else ("", 0)
 
 
-def _earlier_error(stage: str, run: str, folder: Path) -> Mapping[str, Any]:
+def _earlier_error(stage: str, run: str, folder: Path) -> Mapping[str, object]:
     try:
         if is_remote(run):
             content = open_bucket(run).below(STATE, stage).read(ERROR_FILE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricworks.data.manifest import Manifest
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
+from rubricworks.data.tables import Row as Row
 from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Reply
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rubricworks.grading import FailedCall
 
 T = TypeVar("T")
-Row = dict[str, Any]
 
 
 class Answers(NamedTuple):

@@ -20,8 +20,7 @@ from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.runtime.calls import StageCalls
 from rubricworks.runtime.config import StageConfig, canonical_json, digest_of
-from rubricworks.runtime.progress import Progress
-from rubricworks.runtime.stage_progress import ProgressFile
+from rubricworks.runtime.progress import Progress, ProgressFile
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"
@@ -42,7 +41,7 @@ class Job:
     inputs: dict[str, Path]
     made_by: dict[str, Any]
     """Provenance, as in manifests: stage, code version, digests of the configuration and of the inputs."""
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, object] = field(default_factory=dict)
     """Figures for the stage's ledger line, such as rows, rejected or steps."""
     work: StageWork | None = None
     """The arguments of `launch`, so that other pods can be started with them."""
@@ -66,7 +65,7 @@ class Job:
         """Mark the output unusable: it stays for inspection, and the next attempt starts over."""
         write_atomic(self.out / MADE_FROM, canonical_json({**self.made_by, "void": True}).encode())
 
-    def write_ledger_line(self, figures: dict[str, Any], seconds: float) -> None:
+    def write_ledger_line(self, figures: dict[str, object], seconds: float) -> None:
         """Append the stage's line to the run's ledger."""
         line = {"stage": self.stage, "seconds": round(seconds, 3), **figures}
         with (self.run / "ledger.jsonl").open("a") as ledger:

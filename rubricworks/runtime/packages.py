@@ -67,7 +67,7 @@ def require_installed(packages: Mapping[str, str]) -> str:
     return "all there"
 
 
-def _sections(tree: Any) -> Iterator[dict[str, Any]]:
+def _sections(tree: Any) -> Iterator[dict[str, object]]:
     if isinstance(tree, list):
         for item in tree:
             yield from _sections(item)

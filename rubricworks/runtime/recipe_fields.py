@@ -6,7 +6,6 @@ A text field of a recipe stands in one of these tables, or a test fails: whoever
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
 from urllib.parse import urlsplit
 
 from rubricworks.environment import names_in
@@ -114,7 +113,7 @@ def leads_upwards(place: str) -> bool:
     return ".." in re.split(r"[/\\]", place)
 
 
-def names_task_folder(path: Sequence[str], section: Mapping[str, Any]) -> bool:
+def names_task_folder(path: Sequence[str], section: Mapping[str, object]) -> bool:
     """Return True for a section of benchmarks whose `source` is a folder of lmms-eval's task definitions: code.
 
     Args:

@@ -173,7 +173,7 @@ def _read_object(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _parse_object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, object] | None:
     try:
         value = json.loads(text)
     except ValueError:

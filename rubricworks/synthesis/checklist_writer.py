@@ -141,7 +141,7 @@ class ChecklistWriter:
         except ChatError as error:
             return error
 
-    def _rules(self, sample: "Sample") -> dict[str, Any]:
+    def _rules(self, sample: "Sample") -> dict[str, object]:
         answers = [sample.answer] if sample.answer else []
         if sample.answer and (option := option_by_letter(sample.answer, sample.options or ())):
             answers.append(option)

@@ -1,7 +1,5 @@
 """A rubric's call and an extractor's call, put together (RLR³, appendix C)."""
 
-from typing import Any
-
 from rubricworks.verifiers.calls import VerifierCall, parse_verifier_call
 from rubricworks.verifiers.failure import CannotVerify, shown
 from rubricworks.verifiers.verifier_table import VERIFIERS
@@ -38,7 +36,7 @@ def run_verifier(reference_call: str, predict_call: str) -> float:
         return 0.0
     for argument in verifier.predict - answer.arguments.keys():
         raise ValueError(f"{name}: the prediction has no {argument}")
-    arguments: dict[str, Any] = {**reference.arguments, **answer.arguments}
+    arguments: dict[str, object] = {**reference.arguments, **answer.arguments}
     for argument in verifier.required:
         if argument not in arguments and "candidates" not in arguments:
             raise CannotVerify(f"{name}: the reference has no {argument}")

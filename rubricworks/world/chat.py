@@ -90,7 +90,7 @@ def read_request(body: Any) -> ChatRequest:
     )
 
 
-def write_reply(request: ChatRequest, text: str, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def write_reply(request: ChatRequest, text: str, logprobs: list[dict[str, object]] | None = None) -> dict[str, object]:
     """A chat completion with `text`, truncated at the request's token limit.
 
     Args:
@@ -168,7 +168,7 @@ def _image_bytes(part: dict[str, Any]) -> bytes:
     return decode_data_url(holder.get("url") if isinstance(holder, dict) else holder)
 
 
-def _integer(body: dict[str, Any], name: str, default: Any) -> Any:
+def _integer(body: dict[str, object], name: str, default: Any) -> Any:
     value = body.get(name)
     if value is None:
         return default

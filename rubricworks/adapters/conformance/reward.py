@@ -20,7 +20,7 @@ _MARKED = 1
 
 
 def check_reward(
-    function: Callable[..., Any], judge: BadJudge, row: Mapping[str, Any], *, wait_s: float = 60.0
+    function: Callable[..., Any], judge: BadJudge, row: Mapping[str, object], *, wait_s: float = 60.0
 ) -> list[Finding]:
     """Run a reward function through the judge's faults.
 
@@ -72,7 +72,9 @@ class _Waited(Exception):
     """The function took longer than it may."""
 
 
-def _call(function: Callable[..., Any], row: Mapping[str, Any], wait_s: float) -> "list[float | None] | BaseException":
+def _call(
+    function: Callable[..., Any], row: Mapping[str, object], wait_s: float
+) -> "list[float | None] | BaseException":
     """Rewards of four rollouts of one row, or the error that was raised instead.
 
     Raises:

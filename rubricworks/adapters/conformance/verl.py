@@ -88,7 +88,7 @@ class VerlTrainer:
         return line_of(core_algos.compute_grpo_outcome_advantage, "torch.mean(scores_tensor)")
 
 
-async def _score(manager: Any, cells: Sequence[Any]) -> dict[str, Any]:
+async def _score(manager: Any, cells: Sequence[Any]) -> dict[str, object]:
     """Result of the manager for one response, whose reward function returns or raises what the cells say."""
 
     def score() -> float | Mapping[str, float | None] | None:
@@ -104,5 +104,5 @@ async def _score(manager: Any, cells: Sequence[Any]) -> dict[str, Any]:
         cell = np.empty(1, dtype=object)
         cell[0] = value
         data.non_tensor_batch[name] = cell
-    result: dict[str, Any] = await manager.run_single(data)
+    result: dict[str, object] = await manager.run_single(data)
     return result

@@ -1,7 +1,5 @@
 """Promotions of an installation, through its API: what `rubricworks promote` does where one is named."""
 
-from typing import Any
-
 import click
 
 from rubricworks.errors import UserError
@@ -54,7 +52,7 @@ def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
     items = api.get("promotions", model=model, state="requested")["items"]
     if not items:
         raise UserError(f"no promotion of {model} waits at {api.url}; `rubricworks promote` lists what does")
-    promotion: dict[str, Any] = api.post(path_of("promotions", items[0]["id"], decision), {"reason": reason})
+    promotion: dict[str, object] = api.post(path_of("promotions", items[0]["id"], decision), {"reason": reason})
     if decision == "reject":
         click.echo(f"{model} version {promotion['version']} is rejected; the champion stays")
     else:

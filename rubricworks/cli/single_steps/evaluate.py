@@ -229,13 +229,13 @@ def _model_source(place: str, api_key_env: str | None, max_tokens: int) -> tuple
     raise UserError(f"{place}: there is no such model; give {kinds}")
 
 
-def _scorer_settings(names: Sequence[str], judge: Endpoint | None) -> dict[str, Any]:
+def _scorer_settings(names: Sequence[str], judge: Endpoint | None) -> dict[str, object]:
     """Fields of the section `evaluation` from the values of --with.
 
     Raises:
         UserError: a value names no scorer, file or function, or a scorer lacks its judge.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     scorers: dict[str, Any] = {}
     by_name = [name for name in names if name in _scorer_names(*_KINDS.values())]
     for name in names:

@@ -134,7 +134,7 @@ def _schema(text_column: str) -> pa.Schema:
     )
 
 
-def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
+def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, object]:
     errors = [f"{verdict.error.value}: {verdict.reasoning}" for verdict in card.verdicts if verdict.error is not None]
     return {
         "reward": signed_reward(card.credits, rubric.weights),

@@ -89,7 +89,7 @@ def recaption(
 
 
 def _captioner(
-    model: str, engine: Literal["generate", "vllm"], api_key_env: str | None, max_tokens: int, calls: dict[str, Any]
+    model: str, engine: Literal["generate", "vllm"], api_key_env: str | None, max_tokens: int, calls: dict[str, object]
 ) -> Captioner:
     if "@http" in model:
         endpoint = parse_endpoint(model, api_key_env, max_tokens=max_tokens)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow as pa
@@ -24,7 +23,7 @@ def check_row_file(path: Path) -> None:
         raise UserError(f"--out {path}: the file is written as {' or '.join(_FORMATS)}; let it end so")
 
 
-def write_rows(rows: Sequence[dict[str, Any]], path: Path, schema: pa.Schema | None = None) -> None:
+def write_rows(rows: Sequence[dict[str, object]], path: Path, schema: pa.Schema | None = None) -> None:
     """Write rows to one file, whole or not at all, and print how many.
 
     A text that a spreadsheet would carry out as a formula stands in CSV with an apostrophe before it.

@@ -18,7 +18,6 @@ What a row holds beside that waits in `extras`. Where nothing was changed, an ex
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rubricworks.data.rubric_sets.entries import (
     Note,
@@ -69,7 +68,7 @@ def read_healthbench_professional(row: Row, where: str, number: int, note: Note)
     )
 
 
-def write_healthbench_professional(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_healthbench_professional(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("healthbench_professional")
     conversation = table(aside.pop("conversation", None), "conversation", entry.sample_id)
     if conversation_text(conversation.get("messages")) != entry.prompt:
@@ -120,7 +119,7 @@ def read_prbench(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     )
 
 
-def write_prbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_prbench(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("prbench")
     if _prbench_prompt(aside) != entry.prompt:
         aside = {
@@ -178,7 +177,7 @@ def read_profbench(row: Row, where: str, number: int, note: Note) -> RubricEntry
     )
 
 
-def write_profbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_profbench(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     rubrics = [
         {
             "criterion_description": statement(criterion),
@@ -193,7 +192,7 @@ def write_profbench(entry: RubricEntry, number: int, note: Note) -> dict[str, An
 def read_frontierscience(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     answer = text_of(required(row, "answer", where), "answer", where)
     items = list(_ITEM.finditer(answer))
-    criteria: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    criteria: list[tuple[dict[str, object], dict[str, object]]] = []
     if items:
         note("an item of FrontierScience earns parts of its points there; here it is met or not")
         ends = [*(item.start() for item in items[1:]), len(answer)]
@@ -214,7 +213,7 @@ def read_frontierscience(row: Row, where: str, number: int, note: Note) -> Rubri
     )
 
 
-def write_frontierscience(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_frontierscience(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("frontierscience")
     named = {} if entry.sample_id == row_name(number) else {"id": entry.sample_id}
     row = {**named, "problem": entry.prompt, **aside}
@@ -265,7 +264,7 @@ def read_deepresearchbench(row: Row, where: str, number: int, note: Note) -> Rub
     )
 
 
-def write_deepresearchbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_deepresearchbench(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("deepresearchbench")
     name = int(entry.sample_id) if aside and entry.sample_id.isdecimal() else entry.sample_id
     row = {"id": name, "prompt": entry.prompt, **aside}
@@ -291,11 +290,11 @@ def write_deepresearchbench(entry: RubricEntry, number: int, note: Note) -> dict
     return row | {"dimension_weight": sums, "criterions": criterions}
 
 
-def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _without(row: Mapping[str, object], *names: str) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def fact_problem(row: Mapping[str, Any]) -> str:
+def fact_problem(row: Mapping[str, object]) -> str:
     """Reason why a row of FACT, DeepResearchBench's other half, is no rubric; empty for any other row."""
     fields: Sequence[str] = ("citations", "citations_deduped")
     if "article" in row and any(name in row for name in fields):

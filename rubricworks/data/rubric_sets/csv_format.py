@@ -6,7 +6,6 @@ A cell that a spreadsheet would carry out as a formula is written with an apostr
 import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from rubricworks.data.rubric_sets.entries import RubricEntry, make_entry
 from rubricworks.data.spreadsheet_cells import guard_cell, unguard_cell
@@ -54,7 +53,7 @@ def csv_entry(rows: Mapping[int, Mapping[str, str]], where: str) -> RubricEntry:
     Raises:
         UserError: a criterion is invalid, or two prompts differ; the message starts with `where`.
     """
-    criteria: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    criteria: list[tuple[dict[str, object], dict[str, object]]] = []
     prompts: dict[str, int] = {}
     for line, row in rows.items():
         if None in row:

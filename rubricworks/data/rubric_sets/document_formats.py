@@ -82,7 +82,7 @@ def _leaves(
             note("nodes of PaperBench of weight 0 are left out")
 
 
-def write_paperbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_paperbench(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     tree = table(entry.row_extras("paperbench").get("tree"), "tree", entry.sample_id)
     if tree and read_paperbench(tree, "", number, str).rubric == entry.rubric:
         return tree
@@ -117,7 +117,7 @@ def autorubric_criteria(value: Any) -> list[Any]:
     return criteria if criteria and isinstance(criteria[0], Mapping) and "requirement" in criteria[0] else []
 
 
-def autorubric_rows(document: Any, name: str) -> list[dict[str, Any]]:
+def autorubric_rows(document: Any, name: str) -> list[dict[str, object]]:
     """Rows of autorubric's document, one a sample; empty for any other.
 
     Args:
@@ -184,7 +184,7 @@ def _best_option(options: Any, where: str) -> str:
     return text_of(required(best, "label", where), "label", where)
 
 
-def write_autorubric(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_autorubric(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     rubric = []
     for criterion in signed_criteria(entry, "autorubric", note):
         extras = entry.criterion_extras("autorubric", criterion)

@@ -83,11 +83,11 @@ class RubricEntry:
         """Sample with what a judge of answers is shown: the prompt and the reference answer."""
         return Sample(sample_id=self.sample_id, prompt=self.prompt, answer=self.reference or None)
 
-    def row_extras(self, format_name: str) -> dict[str, Any]:
+    def row_extras(self, format_name: str) -> dict[str, object]:
         """Fields of the row that an export to `format_name` writes back."""
         return dict(self.extras.get("row") or {}) if self.extras.get("format") == format_name else {}
 
-    def criterion_extras(self, format_name: str, criterion: Criterion) -> dict[str, Any]:
+    def criterion_extras(self, format_name: str, criterion: Criterion) -> dict[str, object]:
         """Fields of a criterion that an export to `format_name` writes back."""
         criteria = self.extras.get("criteria") or {}
         return dict(criteria.get(criterion.criterion) or {}) if self.extras.get("format") == format_name else {}
@@ -104,11 +104,11 @@ def make_entry(
     format_name: str,
     where: str,
     sample_id: Any,
-    criteria: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    criteria: Sequence[tuple[Mapping[str, object], Mapping[str, object]]],
     *,
     prompt: str = "",
     reference: str = "",
-    row: Mapping[str, Any] | None = None,
+    row: Mapping[str, object] | None = None,
 ) -> RubricEntry:
     """Build an entry from fields of `Criterion` and, of each, the fields to keep aside.
 
@@ -134,7 +134,7 @@ def make_entry(
         built.append(criterion)
     rubric = parse_rubric({"criteria": built}, where)
     asides = {title: dict(aside) for title, (_, aside) in zip(titles, criteria, strict=True) if aside}
-    extras: dict[str, Any] = {"format": format_name}
+    extras: dict[str, object] = {"format": format_name}
     if row:
         extras["row"] = dict(row)
     if asides:
@@ -228,7 +228,7 @@ def description(criterion: Criterion) -> str:
     return "\n".join(filter(None, (criterion.description or criterion.criterion, criterion.evaluation_rule)))
 
 
-def required(row: Mapping[str, Any], name: str, where: str) -> Any:
+def required(row: Mapping[str, object], name: str, where: str) -> Any:
     """Field of a row.
 
     Raises:
@@ -252,7 +252,7 @@ def text_of(value: Any, name: str, where: str) -> str:
     return str(value)
 
 
-def sample_name(row: Mapping[str, Any], field: str, where: str) -> str:
+def sample_name(row: Mapping[str, object], field: str, where: str) -> str:
     """Name of a row's sample.
 
     Raises:
@@ -309,13 +309,13 @@ def criteria_of_column(value: Any) -> Any:
     return [_without_nulls(row) if isinstance(row, Mapping) else row for row in rows]
 
 
-def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(row: Mapping[str, object]) -> dict[str, object]:
     return {
         name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items() if value is not None
     }
 
 
-def criteria_list(value: Any, where: str) -> list[Mapping[str, Any]]:
+def criteria_list(value: Any, where: str) -> list[Mapping[str, object]]:
     """List of criteria, which some files hold as JSON text.
 
     Raises:

@@ -41,7 +41,7 @@ _AGGREGATIONS = ("weighted-mean", "weighted-sum", "all-pass", "required-pass")
 _GATES = ("all-pass", "required-pass")
 
 
-def read_rewardkit(document: Mapping[str, Any], where: str, sample_id: str, note: Note) -> RubricEntry:
+def read_rewardkit(document: Mapping[str, object], where: str, sample_id: str, note: Note) -> RubricEntry:
     """Read a judge TOML.
 
     Raises:
@@ -189,7 +189,7 @@ def _boolean(item: Mapping[str, Any], name: str, default: bool, where: str) -> b
     return value
 
 
-def _best_level(item: Mapping[str, Any], where: str) -> str:
+def _best_level(item: Mapping[str, object], where: str) -> str:
     match item.get("type", "binary"):
         case "binary":
             return ""
@@ -214,7 +214,7 @@ def _best_level(item: Mapping[str, Any], where: str) -> str:
             raise UserError(f"{where}: type is {other!r:.40}; choose binary, likert, numeric or rubric")
 
 
-def _without_level(criterion: Criterion, extras: Mapping[str, Any]) -> str:
+def _without_level(criterion: Criterion, extras: Mapping[str, object]) -> str:
     """Text of a criterion; the rule that a several-level criterion got here is not repeated beside its levels."""
     if extras.get("type", "binary") != "binary" or extras.get("choices", _NO_YES) != _NO_YES:
         return criterion.description or criterion.criterion
@@ -231,7 +231,7 @@ def _safe_name(title: str, taken: list[str]) -> str:
     return name
 
 
-def _pairs(fields: Mapping[str, Any]) -> list[str]:
+def _pairs(fields: Mapping[str, object]) -> list[str]:
     """Lines `key = value` of a TOML table, which has no null."""
     return [f"{_key(name)} = {_value(value)}" for name, value in fields.items() if value is not None]
 

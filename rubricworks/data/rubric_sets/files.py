@@ -250,7 +250,7 @@ def _whole_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
+def _write_parquet(rows: Iterator[dict[str, object]], path: Path) -> int:
     count, writer = 0, None
     with _whole_file(path) as partial:
         try:
@@ -267,7 +267,7 @@ def _write_parquet(rows: Iterator[dict[str, Any]], path: Path) -> int:
     return count
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.Table:
+def _table(rows: Sequence[Mapping[str, object]], schema: pa.Schema | None) -> pa.Table:
     """Rows with the fields of all of them: by itself, pyarrow drops what the first row, or the schema, has not.
 
     Args:
@@ -284,7 +284,7 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.Ta
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
-def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:
+def _write_lines(rows: Iterator[dict[str, object]], path: Path) -> int:
     count = 0
     with _whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in rows:
@@ -293,7 +293,7 @@ def _write_lines(rows: Iterator[dict[str, Any]], path: Path) -> int:
     return count
 
 
-def _checked_rows(entries: Iterable[RubricEntry], format: str, note: Note) -> Iterator[dict[str, Any]]:
+def _checked_rows(entries: Iterable[RubricEntry], format: str, note: Note) -> Iterator[dict[str, object]]:
     for number, entry in enumerate(entries):
         row = ROW_FORMATS[format].write(entry, number, note)
         _note_losses(entry, format, note, partial(ROW_FORMATS[format].read, row, "", number, str))

@@ -42,8 +42,8 @@ from rubricworks.data.rubric_sets.row_formats import (
 class RowFormat(NamedTuple):
     """A format with one sample a row."""
 
-    read: Callable[[Mapping[str, Any], str, int, Note], RubricEntry]
-    write: Callable[[RubricEntry, int, Note], dict[str, Any]]
+    read: Callable[[Mapping[str, object], str, int, Note], RubricEntry]
+    write: Callable[[RubricEntry, int, Note], dict[str, object]]
 
 
 ROW_FORMATS = {
@@ -106,6 +106,6 @@ def rows_of_document(document: Any, name: str) -> list[Any]:
     return autorubric_rows(document, name) or (document if isinstance(document, list) else [document])
 
 
-def why_no_rubric(row: Mapping[str, Any]) -> str:
+def why_no_rubric(row: Mapping[str, object]) -> str:
     """Reason why a row of a known project has no rubric; empty if it is of no known one."""
     return fact_problem(row)

@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from rubricworks.data.rubric_sets.entries import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity
@@ -28,7 +28,7 @@ def write_pitfalls(entries: Iterable[RubricEntry], path: Path) -> None:
     write_atomic(path, text.getvalue().encode())
 
 
-def _rows(entries: Iterable[RubricEntry]) -> Iterator[dict[str, Any]]:
+def _rows(entries: Iterable[RubricEntry]) -> Iterator[dict[str, object]]:
     for entry in entries:
         for criterion, met in entry.pitfalls:
             yield {

@@ -57,7 +57,7 @@ def read_own(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     )
 
 
-def _own_extras(value: Any, where: str) -> dict[str, Any]:
+def _own_extras(value: Any, where: str) -> dict[str, object]:
     extras = table(value, "extras", where)
     table(extras.get("row"), "extras.row", where)
     for title, fields in table(extras.get("criteria"), "extras.criteria", where).items():
@@ -68,7 +68,7 @@ def _own_extras(value: Any, where: str) -> dict[str, Any]:
     return extras
 
 
-def write_own(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_own(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     return {
         "sample_id": entry.sample_id,
         "prompt": entry.prompt,
@@ -93,7 +93,7 @@ def read_healthbench(row: Row, where: str, number: int, note: Note) -> RubricEnt
     )
 
 
-def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("healthbench")
     prompt = aside.pop("prompt", None)
     if prompt is None or conversation_text(prompt) != entry.prompt:
@@ -103,7 +103,7 @@ def write_healthbench(entry: RubricEntry, number: int, note: Note) -> dict[str, 
         for criterion in signed_criteria(entry, "healthbench", note)
     ]
     ideal = {"ideal_completion": entry.reference} if entry.reference else None
-    defaults: dict[str, Any] = {"example_tags": [], "ideal_completions_data": ideal}
+    defaults: dict[str, object] = {"example_tags": [], "ideal_completions_data": ideal}
     return {**defaults, **aside, "prompt": prompt, "prompt_id": entry.sample_id, "rubrics": rubrics}
 
 
@@ -118,7 +118,7 @@ def read_researchrubrics(row: Row, where: str, number: int, note: Note) -> Rubri
     )
 
 
-def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_researchrubrics(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     rubrics = [
         {
             "criterion": statement(criterion),
@@ -160,7 +160,7 @@ def read_rar(row: Row, where: str, number: int, note: Note) -> RubricEntry:
     )
 
 
-def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_rar(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("rar")
     named = {} if entry.sample_id == row_name(number) else {"id": entry.sample_id}
     rubric = [
@@ -213,7 +213,7 @@ def _read_for_verl(row: Row, for_verl: Row, where: str, number: int, note: Note)
     )
 
 
-def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, Any]:
+def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, object]:
     aside = entry.row_extras("rubrichub")
     rubrics = [
         {**_pointed(criterion), **entry.criterion_extras("rubrichub", criterion)}
@@ -230,7 +230,7 @@ def write_rubrichub(entry: RubricEntry, number: int, note: Note) -> dict[str, An
     return aside
 
 
-def _ruled(rubrics: Any, where: str, note: Note) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _ruled(rubrics: Any, where: str, note: Note) -> list[tuple[dict[str, object], dict[str, object]]]:
     criteria = point_criteria(rubrics, where)
     if any(isinstance(aside.get("tags"), Mapping) and aside["tags"].get("verifier") == "rule" for _, aside in criteria):
         note("criteria of a rule (tags.verifier) are judged by their words here; the rule's function is not run")
@@ -278,7 +278,7 @@ def placed_criteria(criteria: Any, where: str) -> Iterator[tuple[str, Row]]:
 
 def point_criteria(
     criteria: Any, where: str, field: str = "points", text_field: str = "criterion"
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+) -> list[tuple[dict[str, object], dict[str, Any]]]:
     """Fields of criteria that have one text and a number, and what else each has.
 
     Args:
@@ -298,7 +298,7 @@ def point_criteria(
     return read
 
 
-def _pointed(criterion: Criterion) -> dict[str, Any]:
+def _pointed(criterion: Criterion) -> dict[str, object]:
     return {"criterion": statement(criterion), "points": plain_number(criterion.weight)}
 
 

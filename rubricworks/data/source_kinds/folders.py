@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rubricworks.data.images import MAX_BYTES, BadImage
 from rubricworks.data.json_faults import json_fault
@@ -122,7 +122,7 @@ def _captions(root: Path) -> dict[Path, _MetadataLine]:
     return captions
 
 
-def _json_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_rows(file: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
@@ -133,7 +133,7 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield f"{file}:{number}", entry if isinstance(entry, dict) else {}
 
 
-def _csv_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _csv_rows(file: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     with file.open(encoding="utf-8-sig", newline="") as text:
         rows = csv.DictReader(text)
         try:
@@ -143,7 +143,7 @@ def _csv_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise UserError(f"{file}: after line {rows.line_num}: no CSV in UTF-8 ({error}); save it as such") from None
 
 
-def _llava_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _llava_rows(file: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Objects of a list that LLaVA trains on, but for those without an image; nothing of any other JSON."""
     with file.open("rb") as content:
         if not content.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
@@ -157,7 +157,7 @@ def _llava_rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{file}: object {number}", entry
 
 
-def _checked_captions(entry: Mapping[str, Any], location: str) -> Captions:
+def _checked_captions(entry: Mapping[str, object], location: str) -> Captions:
     for field in ("text", "texts", "caption", "captions"):
         value = entry.get(field)
         if value is not None and not isinstance(value, str) and not _is_text_list(value):

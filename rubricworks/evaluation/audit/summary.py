@@ -8,11 +8,12 @@ clustered by input; where no criterion is credited, or every one, they are Wilso
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from rubricworks.data.tables import Row
 from rubricworks.evaluation.audit.values import ANNOTATIONS, CREDIT_THRESHOLD, MODE_NAMES, SETTINGS, Annotation
 from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import Interval, share_interval
@@ -65,7 +66,7 @@ class AuditSummary(BaseModel, extra="forbid", frozen=True):
     """Mode → responses."""
     attacks: dict[str, int] = Field(examples=[{"asserts the criterion": 12}])
     """Attack → adversarial responses that use it."""
-    patterns: tuple[dict[str, Any], ...] = ()
+    patterns: tuple[dict[str, object], ...] = ()
     """Patterns of the red-team search with their counts, best first; empty without a search."""
     turned_away: dict[str, dict[str, int]] = {}
     """Mode → rejection → number of generated responses."""
@@ -111,7 +112,7 @@ class CriterionOutcome(NamedTuple):
     """None if the criterion could not be judged."""
 
 
-def parse_audit_row(row: Mapping[str, Any]) -> AuditRow:
+def parse_audit_row(row: Row) -> AuditRow:
     return AuditRow(
         sample_id=row["sample_id"],
         mode=row["mode"],

@@ -157,7 +157,7 @@ def write_rubrics(entries: Iterable[RubricEntry], samples: Path, out: Path, orig
 
 
 def _write(out: Path, table: str, rows: Any, samples: Path, origin: str) -> None:
-    async def same(chunk: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def same(chunk: list[dict[str, object]]) -> list[dict[str, object]]:
         return chunk
 
     made_by = {"stage": f"official_{table}", "config": origin, "inputs": {"samples": read_manifest(samples).digest}}
@@ -174,7 +174,7 @@ def _question(row: Any) -> StoredQuestion | None:
         return None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, object]:
     try:
         entries = json.loads(path.read_bytes())
     except (ValueError, OSError, RecursionError) as error:

@@ -56,7 +56,7 @@ def parse_object(text: str, response: type[Model]) -> Model:
         raise ValueError("the answer's JSON is nested too deeply") from error
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         names = [name for name, _ in pairs]

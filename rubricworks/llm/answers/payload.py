@@ -53,7 +53,7 @@ def _merge(events: list[Any], *, ended: bool) -> Any:
         if event.get("error") or any(choice.get("error") or "message" in choice for choice in choices):
             return event
     message: dict[str, str] = {}
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     finish: Any = None
     tokens: list[Any] = []
     for event in events:

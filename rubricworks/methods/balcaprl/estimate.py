@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.balcaprl.recipe import BalcaprlRecipe
 from rubricworks.policy.rewards.reward import TrainingSize
 from rubricworks.recipe.estimate import CallEstimate, policy_calls, rubric_calls, scoring_calls

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rubricworks.evaluation.scorers.scorer import Workload
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.evaluate.recipe import EvaluateRecipe
 from rubricworks.recipe.estimate import CallEstimate
 

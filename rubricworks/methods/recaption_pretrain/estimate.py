@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.recaption_pretrain.recipe import RecaptionPretrainRecipe
 from rubricworks.recipe.estimate import CallEstimate, scoring_calls
 

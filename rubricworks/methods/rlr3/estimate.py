@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
 from rubricworks.methods.rlr3.recipe import Rlr3Recipe
 from rubricworks.policy.rewards.checklist import CHECKLIST_TOKENS, EXECUTION_TOKENS
 from rubricworks.policy.rewards.reward import TrainingSize

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rubricworks.llm.token_estimates import grading_calls
+from rubricworks.llm.usage import grading_calls
 from rubricworks.methods.rubicap.recipe import RubicapRecipe
 from rubricworks.policy.algorithms.grpo import Grpo
 from rubricworks.policy.judges import grading_plan

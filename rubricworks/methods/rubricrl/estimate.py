@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rubricworks.llm.token_estimates import TOKENS_PER_CRITERION
+from rubricworks.llm.usage import TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.recipe import RubricrlRecipe
 from rubricworks.policy.rewards.reward import TrainingSize
 from rubricworks.recipe.estimate import CallEstimate, policy_calls, scoring_calls

@@ -13,7 +13,7 @@ from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 
 WORLD_PROMPTS = 412
-"""Prompts to train on that the scene world has (`pictures.export.prompt_count`), whatever its seed and size."""
+"""Prompts to train on that the scene world has, whatever its seed and size."""
 
 
 class RubricrlRecipe(Recipe):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.caption_probe import CaptionProbe
 from rubricworks.policy.algorithms.image_probe import ImageProbe

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubricworks.data.manifest import read_manifest
-from rubricworks.data.tables import read_shard
+from rubricworks.data.tables import Row, read_shard
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import FAN_OUT
 from rubricworks.kubernetes.work import log_line
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rubricworks.kubernetes.config import FanOutPlan
 
 T = TypeVar("T")
-Row = dict[str, Any]
 
 PART_ENV = "RUBRICWORKS_PART"
 """Environment variable of a part's process: its label, `NUMBER-of-PARTS`."""

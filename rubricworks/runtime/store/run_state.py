@@ -6,7 +6,7 @@ state/STAGE/answers/…        model answers in immutable pieces, written every 
                              calls are not lost; an attempt that ends merges the small ones
 state/STAGE/identities.json  what the models said of themselves, and their prompts
 state/STAGE/error.json       the error of its last attempt
-state/STAGE/progress.json    what it has done of all, see `stage_progress`
+state/STAGE/progress.json    what it has done of all, see `runtime.progress`
 """
 
 import gzip
@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.llm import read_budget
@@ -199,7 +198,7 @@ def _stage_of(line: bytes) -> str:
         return ""
 
 
-def _read_spending_rows(bucket: Bucket, key: str) -> Iterable[dict[str, Any]]:
+def _read_spending_rows(bucket: Bucket, key: str) -> Iterable[dict[str, object]]:
     try:
         return list(json.loads(bucket.read(key)))
     except (ValueError, TypeError) as error:

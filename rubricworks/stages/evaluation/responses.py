@@ -62,7 +62,7 @@ def write_responses(
 
 
 async def _write(
-    job: Job, out: Path, batches: Iterator[Batch], total: int, responder: "_Responder", made_by: dict[str, Any]
+    job: Job, out: Path, batches: Iterator[Batch], total: int, responder: "_Responder", made_by: dict[str, object]
 ) -> None:
     images = ResponseImages(out / IMAGES)
 

@@ -73,7 +73,7 @@ class _Reader:
     def __init__(self, *, positive: bool, counts: bool) -> None:
         self.assumptions = {"positive": True} if positive or counts else {"real": True}
         self.counts = counts
-        self.bound: dict[str, Any] = {}
+        self.bound: dict[str, object] = {}
 
     def value(self, tree: Tree) -> Any:
         kind, *parts = tree

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rubricworks.world.chat import section
 from rubricworks.world.models.judges import JUDGE_ERROR_RATE, errs
@@ -124,7 +124,7 @@ def reading_reply(prompt: str) -> str:
     return json.dumps({"readings": [{"id": number, **_reading(text, listed)} for number, text in criteria]})
 
 
-def _reading(text: str, listed: str) -> dict[str, Any]:
+def _reading(text: str, listed: str) -> dict[str, object]:
     assertions = list(assertions_of(text)) or [" ".join(text.split()[:10]) or "nothing"]
     if errs(JUDGE_ERROR_RATE, "assertions", text, listed):
         assertions = assertions[:1] if len(assertions) > 1 else [*assertions, "and does so in words"]

@@ -50,7 +50,7 @@ def writer_reply(prompt: str) -> str:
         return "I mend rubrics of scenes; this message holds no criteria and flags that I can read."
 
 
-def _edits(criteria: Sequence[Criterion], flags: Sequence[Mapping[str, Any]], prompt: str) -> dict[str, Any]:
+def _edits(criteria: Sequence[Criterion], flags: Sequence[Mapping[str, Any]], prompt: str) -> dict[str, object]:
     responses = _RESPONSE.findall(prompt)
     own = _own_rubric(responses)
     by: dict[int, list[Criterion]] = {}

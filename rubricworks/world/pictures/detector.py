@@ -51,9 +51,9 @@ def detect(pixels: NDArray[np.uint8]) -> list[Detection]:
     return sorted(detections, key=lambda detection: -detection.fit)
 
 
-def as_geneval(detections: list[Detection]) -> Mapping[str, list[dict[str, Any]]]:
+def as_geneval(detections: list[Detection]) -> Mapping[str, list[dict[str, object]]]:
     """Detections by class, as `metrics.geneval_correct` takes them."""
-    by_class: dict[str, list[dict[str, Any]]] = {}
+    by_class: dict[str, list[dict[str, object]]] = {}
     for detection in detections:
         by_class.setdefault(detection.shape, []).append(
             {"box": [*detection.box, detection.fit], "color": detection.colour}

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from rubricworks.world.pictures.drawing import COLOURS, GRID, SHAPES, Shape, Thing
 from rubricworks.world.scene.scene import rng_of
@@ -55,20 +55,20 @@ class Wish(NamedTuple):
             return self.first.words
         return f"{self.first.words} {self.relation or 'and'} {self.second.words}"
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, object]:
         """The prompt's requirements in GenEval's form; its position refers to the entry before."""
         subjects = [self.first] if self.second is None else [self.second, self.first]
         if self.second is not None and self.relation is None:
             subjects.reverse()
-        include: list[dict[str, Any]] = []
+        include: list[dict[str, object]] = []
         for subject in subjects:
-            entry: dict[str, Any] = {"class": subject.shape, "count": subject.count}
+            entry: dict[str, object] = {"class": subject.shape, "count": subject.count}
             if subject.colour:
                 entry["color"] = subject.colour
             include.append(entry)
         if self.relation:
             include[1]["position"] = [self.relation, 0]
-        metadata: dict[str, Any] = {"tag": self.task, "include": include, "prompt": self.words}
+        metadata: dict[str, object] = {"tag": self.task, "include": include, "prompt": self.words}
         if self.task == "counting":
             metadata["exclude"] = [{"class": self.first.shape, "count": self.first.count + 1}]
         return metadata

@@ -7,7 +7,7 @@ overall score is the unweighted mean over the tasks. Rules: `metrics.geneval`, a
 """
 
 import json
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -66,7 +66,7 @@ class _Detections(BaseModel):
     detections: dict[str, list[_Object]]
 
 
-def _detections(body: str, url: str) -> dict[str, list[dict[str, Any]]]:
+def _detections(body: str, url: str) -> dict[str, list[dict[str, object]]]:
     try:
         by_class = _Detections.model_validate_json(body).detections
     except ValidationError as error:
@@ -76,7 +76,7 @@ def _detections(body: str, url: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _metadata(item: Item) -> dict[str, Any]:
+def _metadata(item: Item) -> dict[str, object]:
     """Requirements of the sample's prompt.
 
     Raises:
