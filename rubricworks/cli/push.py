@@ -6,8 +6,7 @@ from typing import get_args
 
 import click
 
-from rubricworks.data.hub import benchmark_tasks
-from rubricworks.data.hub_upload import upload_folder
+from rubricworks.data.hub import benchmark_tasks, upload_folder
 from rubricworks.errors import UserError
 from rubricworks.evaluation.hub_results import Scale, parse_hub_benchmark
 from rubricworks.runs.published_model import published_card, published_files, published_results, write_published

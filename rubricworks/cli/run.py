@@ -1,7 +1,12 @@
-"""`rubricworks run`: checks, then the recipe's pipeline on this machine or on Kubeflow."""
+"""`rubricworks run`: checks, then the recipe's pipeline on this machine or on Kubeflow.
+
+The command by which a user calls this program again.
+"""
 
 import os
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -10,7 +15,6 @@ from pathlib import Path
 import click
 
 from rubricworks.cli.options import report_line
-from rubricworks.cli.own_command import own_command
 from rubricworks.cli.world import serve_world
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, follow_run, start_recipe
@@ -244,3 +248,11 @@ def _run_on_kubeflow(recipe: Recipe, source: str, run_id: str | None, *, wait: b
 
 def _default_name(recipe: Recipe) -> str:
     return f"{recipe.run_prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def own_command() -> str:
+    """Return `rubricworks` where the shell finds it, else the path of the one beside this Python."""
+    beside = Path(sys.executable).parent / "rubricworks"
+    if shutil.which("rubricworks") is None and beside.is_file():
+        return min(os.path.relpath(beside), str(beside), key=len)
+    return "rubricworks"

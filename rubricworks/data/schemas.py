@@ -28,6 +28,18 @@ _MODEL = (
 )
 """Model that responded; `step` is None unless it is a milestone of a training."""
 
+_ABNORMAL = (
+    _SAMPLE_ID,
+    _required("mode", _TEXT),
+    pa.field("attack", _TEXT),
+    pa.field("pattern", _TEXT),
+    _required("question", _TEXT),
+    _required("response", _TEXT),
+    _required("rubric", _TEXT),
+    _required("annotations", _TEXT),
+)
+"""Abnormal response of an audit, with the failure mode that it was written for."""
+
 SCHEMAS: dict[str, pa.Schema] = {
     "samples": _schema(
         _SAMPLE_ID,
@@ -187,31 +199,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         _required("tokens", _WHOLE),
         _required("label", _TEXT),
     ),
-    "audit_candidates": _schema(
-        _SAMPLE_ID,
-        _required("mode", _TEXT),
-        pa.field("attack", _TEXT),
-        pa.field("pattern", _TEXT),
-        _required("question", _TEXT),
-        _required("response", _TEXT),
-        _required("rubric", _TEXT),
-        _required("annotations", _TEXT),
-        pa.field("rejected", _TEXT),
-        pa.field("details", _TEXT),
-    ),
-    "audit": _schema(
-        _SAMPLE_ID,
-        _required("mode", _TEXT),
-        pa.field("attack", _TEXT),
-        pa.field("pattern", _TEXT),
-        _required("question", _TEXT),
-        _required("response", _TEXT),
-        _required("rubric", _TEXT),
-        _required("annotations", _TEXT),
-        _required("setting", _TEXT),
-        _required("judge", _TEXT),
-        _required("scorecard", _TEXT),
-    ),
+    "audit_candidates": _schema(*_ABNORMAL, pa.field("rejected", _TEXT), pa.field("details", _TEXT)),
+    "audit": _schema(*_ABNORMAL, _required("setting", _TEXT), _required("judge", _TEXT), _required("scorecard", _TEXT)),
     "filtered": _schema(
         _SAMPLE_ID,
         _required("any", pa.bool_()),

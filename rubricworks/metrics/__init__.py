@@ -20,9 +20,20 @@ from rubricworks.metrics.caparena import (
     elo_online,
     model_level_agreement,
 )
-from rubricworks.metrics.caption_facts import NO_WORDS, DCScore, FactScore, StatedFact, dc_score, mean_dc_score
-from rubricworks.metrics.caption_questions import CANNOT_ANSWER, LETTERS, extract_letter, is_yes_no, offered_options
-from rubricworks.metrics.caption_score import b_capscore
+from rubricworks.metrics.caption_scores import (
+    CANNOT_ANSWER,
+    LETTERS,
+    NO_WORDS,
+    DCScore,
+    FactScore,
+    StatedFact,
+    b_capscore,
+    dc_score,
+    extract_letter,
+    is_yes_no,
+    mean_dc_score,
+    offered_options,
+)
 from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.coco import coco_caption_scores, coco_scores
 from rubricworks.metrics.comparisons import bootstrap_p_value, holm

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from rubricworks.grading import CallPer, Cascade, Combine, Exposure, FailedCall, Grader, require_logprobs
 from rubricworks.llm import ChatClient, Endpoint, GivesLogprobs
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.runtime.job import Job
 
 OnError = Callable[[FailedCall], None]

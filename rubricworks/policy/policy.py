@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.diffusion_nft import DiffusionNft
 from rubricworks.policy.algorithms.grpo import AnswerGrpo, CodeGrpo, Grpo

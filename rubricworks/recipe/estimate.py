@@ -11,7 +11,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm import Budget, Endpoint
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     CAPTION_TOKENS,
     CRITERIA_PER_RUBRIC,
     IMAGE_TOKENS,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.endpoint import Prices
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
 from rubricworks.recipe.cluster import ClusterConfig

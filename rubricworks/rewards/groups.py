@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from rubricworks.rewards.hierarchical import hierarchical_reward
-from rubricworks.rewards.remapping import remap_group
+from rubricworks.rewards.hierarchical import hierarchical_reward, remap_group
 from rubricworks.rewards.weighted import weighted_reward
 
 

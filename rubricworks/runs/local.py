@@ -28,7 +28,7 @@ from kfp.local import subprocess_task_handler
 from kfp.local.status import Status
 
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.drop_tasks import drop_tasks
+from rubricworks.kubeflow.compile import drop_tasks
 from rubricworks.runs.guard import Guard
 from rubricworks.runs.stage_process import SpawnedStage, StageExit, StageProcess, run_stage_process
 from rubricworks.runs.stage_server import IS_SAFE, StageServer

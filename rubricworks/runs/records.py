@@ -18,8 +18,8 @@ from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
+from rubricworks.runtime.progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.reuse import REUSE_FILE
-from rubricworks.runtime.stage_progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.stage_table import CLUSTER_TASKS
 from rubricworks.storage import is_remote
 from rubricworks.strict_yaml import parse_yaml

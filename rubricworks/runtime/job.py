@@ -20,8 +20,7 @@ from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.runtime.calls import StageCalls
 from rubricworks.runtime.config import StageConfig, canonical_json, digest_of
-from rubricworks.runtime.progress import Progress
-from rubricworks.runtime.stage_progress import ProgressFile
+from rubricworks.runtime.progress import Progress, ProgressFile
 from rubricworks.storage import files_digest, write_atomic
 
 DONE = "done.json"

@@ -1,6 +1,12 @@
 """Launch one stage: the single entry point for components, the command line and tests.
 
 A stage that fails leaves `error.json` in the run's folder; one that is already done returns at once.
+
+Lineage of a stage's output, as metadata of its artifact on Kubeflow's pages.
+
+Stages hand each other URIs, not Kubeflow's artifacts, which would be copied from pod to pod. So the artifact holds no
+content: its metadata names the table or the model, its digest, and the digests of what it was made from, which are
+those of earlier artifacts. Its own URI stays Kubeflow's, which takes none outside the pipeline root's bucket.
 """
 
 import json
@@ -16,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.environment import fill
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes.work import StageWork
@@ -24,8 +31,7 @@ from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
 from rubricworks.runtime.config import StageConfig, extract_stage_config
-from rubricworks.runtime.job import OUTPUT_VALUES, close_job, is_done, open_job
-from rubricworks.runtime.lineage import output_lineage
+from rubricworks.runtime.job import DONE, OUTPUT_VALUES, close_job, is_done, model_dir, open_job
 from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
@@ -196,3 +202,21 @@ def _write_error(run: Path, stage: str, error: BaseException, seconds: float) ->
         write_atomic(run / "error.json", json.dumps(report, indent=2).encode())
     except (OSError, UserError):
         print(f"could not write {run / 'error.json'}; the error was: {message}", file=sys.stderr)
+
+
+def output_lineage(out: Path, uri: str) -> dict[str, str | int]:
+    """Return the metadata of a finished stage's artifact.
+
+    Args:
+        out: the stage's folder on this machine.
+        uri: its URI.
+    """
+    done = json.loads((out / DONE).read_bytes())
+    place = f"{uri}/model" if model_dir(out).is_dir() else uri
+    metadata: dict[str, str | int] = {"uri": place, **{name: done[name] for name in ("digest", "stage", "version")}}
+    metadata["config_digest"] = done["config"]
+    metadata |= {f"{name}_digest": digest for name, digest in done["inputs"].items()}
+    if (out / MANIFEST).is_file():
+        manifest = read_manifest(out)
+        metadata |= {"table": manifest.table, "rows": manifest.rows}
+    return metadata

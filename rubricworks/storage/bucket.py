@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 from rubricworks.errors import UserError
 from rubricworks.storage.files import TEMPORARY_SUFFIX
 from rubricworks.storage.s3_client import create_client, create_encryption
-from rubricworks.storage.s3_download import CHECKSUM, Download
 from rubricworks.storage.s3_errors import error_code, http_status, is_missing, is_retryable, to_user_error
-from rubricworks.storage.s3_multipart import LARGE_BYTES, abort_unfinished, upload_in_parts
 from rubricworks.storage.s3_settings import S3Settings, settings_from_environment
+from rubricworks.storage.s3_transfers import CHECKSUM, LARGE_BYTES, Download, abort_unfinished, upload_in_parts
 from rubricworks.storage.uris import join, s3_place
 
 T = TypeVar("T")

@@ -1,12 +1,29 @@
-"""Factory of the `minio` client, which is imported when a store is first used."""
+"""Factory of the `minio` client, which is imported when a store is first used.
 
+Credentials for the S3 store: from the environment, a web identity token (IRSA), a file, or the container's agent.
+
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN        or MINIO_ACCESS_KEY, MINIO_SECRET_KEY
+    AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN                          exchanged at AWS_ENDPOINT_URL_STS or Amazon's
+    AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE                           or ~/.aws/credentials
+    AWS_CONTAINER_CREDENTIALS_FULL_URI, …_RELATIVE_URI                 EKS Pod Identity and ECS
+
+The first that is set is used. Files and tokens are read again when they are needed, so rotated ones take effect.
+"""
+
+import configparser
+import os
+import threading
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rubricworks.errors import UserError
-from rubricworks.storage.s3_credentials import provider_from_environment
 from rubricworks.storage.s3_settings import S3Settings
+
+if TYPE_CHECKING:
+    from minio.credentials import Provider
+    from urllib3 import PoolManager
 
 _CONNECT_S, _READ_S = 10.0, 60.0
 _CONNECTIONS = 16
@@ -58,3 +75,62 @@ def create_encryption(settings: S3Settings) -> Any:
         assert settings.sse_key is not None
         return SseCustomerKey(settings.sse_key)
     return SseKMS(settings.sse.removeprefix("kms:"), {})
+
+
+_HINT = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, "
+    "or AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN"
+)
+
+
+def provider_from_environment(http: "PoolManager") -> "Provider":
+    """Return the credentials provider for the environment.
+
+    Raises:
+        UserError: there are no credentials, or only half of a pair.
+    """
+    from minio import credentials
+
+    names = {name for name, value in os.environ.items() if value}
+    for access, secret, provider in (
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", credentials.EnvAWSProvider),
+        ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", credentials.EnvMinioProvider),
+    ):
+        if {access, secret} & names:
+            if not {access, secret} <= names:
+                raise UserError(f"of {access} and {secret} only one is set; set both")
+            return provider()
+    if {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} <= names:
+        role = credentials.IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=http)
+        return _with_user_errors(
+            role, "AWS_WEB_IDENTITY_TOKEN_FILE could not be exchanged for credentials of AWS_ROLE_ARN"
+        )
+    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    if file.is_file() or "AWS_SHARED_CREDENTIALS_FILE" in names:
+        profile = os.environ.get("AWS_PROFILE") or "default"
+        problem = f"{file} holds no access key and secret of the profile {profile!r}"
+        return _with_user_errors(credentials.AWSConfigProvider(str(file)), problem)
+    if {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} & names:
+        agent = credentials.IamAwsProvider(http_client=http)
+        return _with_user_errors(agent, "the container's agent gave no credentials")
+    raise UserError(f"no credentials for the S3 store; {_HINT}")
+
+
+def _with_user_errors(inner: "Provider", problem: str) -> "Provider":
+    """Wrap a provider: one thread at a time, and UserErrors in place of its own, which may quote a token."""
+    from minio.credentials import Provider
+
+    class WithUserErrors(Provider):
+        lock = threading.Lock()
+
+        def retrieve(self):
+            with self.lock:
+                try:
+                    return inner.retrieve()
+                except (ValueError, KeyError, OSError, AttributeError, configparser.Error) as error:
+                    status = str(error).rpartition("status code ")[2]
+                    detail = f" (HTTP {status})" if status.isdigit() else f" ({type(error).__name__})"
+            # Raised outside the handler, so that the original error is not chained to it.
+            raise UserError(f"{problem}{detail}; {_HINT}")
+
+    return WithUserErrors()

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from rubricworks.cli.own_command import own_command
+from rubricworks.cli.run import own_command
 
 
 @pytest.fixture

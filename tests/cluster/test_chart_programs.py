@@ -28,7 +28,7 @@ from rendered_chart import (
     the,
 )
 
-from rubricworks.kubeflow.pod_plan import pod_plan
+from rubricworks.kubeflow.placement import pod_plan
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.placement import StagePlacement
 from rubricworks.storage.s3_settings import settings_from_environment

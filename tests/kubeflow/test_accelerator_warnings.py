@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from rubricworks.kubeflow.accelerator_warnings import (
+from rubricworks.kubeflow.compile import compile_specs, load_pipeline
+from rubricworks.kubeflow.planned_cluster import (
     accelerator_warning,
     idle_accelerator_warning,
     without_idle_accelerators,
 )
-from rubricworks.kubeflow.compile import compile_specs, load_pipeline
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 POOLS = {"cpu": {}, "h100": {"accelerator": "nvidia.com/gpu"}}

@@ -5,8 +5,7 @@ from google.protobuf import json_format
 from placed_tasks import cluster_of, table_of, tasks_of
 
 from rubricworks.kubeflow.cluster_pipeline import place_pipeline
-from rubricworks.kubeflow.compile import compile_specs
-from rubricworks.kubeflow.drop_tasks import drop_tasks
+from rubricworks.kubeflow.compile import compile_specs, drop_tasks
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 

@@ -7,7 +7,7 @@ import pytest
 
 from rubricworks.llm.spending import SPENDING_FILE, Spending
 from rubricworks.llm.usage import Totals
-from rubricworks.runtime import progress, stage_progress
+from rubricworks.runtime import progress
 from rubricworks.runtime.job import Job
 from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.training.progress import StepLog
@@ -16,8 +16,7 @@ from rubricworks.training.progress import StepLog
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now=100.0)
-    for module in (progress, stage_progress):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rubricworks.cli.rubrics.convert import chosen, sample_option
-from rubricworks.data.hub_upload import upload_folder
+from rubricworks.data.hub import upload_folder
 from rubricworks.data.rubric_sets import FORMATS, read_rubric_set, write_rubric_set
 from rubricworks.data.rubric_sets.card import DATA_FILE, rubric_set_card
 from rubricworks.errors import UserError

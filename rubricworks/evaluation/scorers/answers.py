@@ -13,7 +13,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.llm.messages import conversation, fence
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.rubrics import ErrorClass
 from rubricworks.verifiers import CannotVerify
 from rubricworks.verifiers.boxed import answer_call, last_boxed, score_answer

@@ -13,7 +13,7 @@ from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, 
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP, first_reference
 from rubricworks.llm import Endpoint, ImageEndpoint
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
     CAPTION_TOKENS,

@@ -36,7 +36,7 @@ from rubricworks.evaluation.scorers.scorer import (
     gather_all,
 )
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
 from rubricworks.metrics import CANNOT_ANSWER, LETTERS, extract_letter, offered_options
 
 _ABSTENTION_BONUS = 0.05

@@ -35,7 +35,7 @@ from rubricworks.evaluation.scorers.scorer import (
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.messages import conversation, fence, text_part
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, PlannedCalls
 from rubricworks.metrics import capture_score, synonym_score
 
 Graph = tuple[list[str], dict[str, list[str]], list[tuple[str, str, str]]]

@@ -32,7 +32,7 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.assertions.texts import first_reference, has_words
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part
-from rubricworks.llm.token_estimates import (
+from rubricworks.llm.usage import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
     CAPTION_TOKENS,

@@ -9,7 +9,7 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 
 
 class LikertScorer(Scorer):

@@ -21,7 +21,7 @@ from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.rubrics import Response, Rubric
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.policy.policy import CaptionPolicy

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from rubricworks.evaluation.scorers.scorer import Workload
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.evaluate.stages.evaluation_report import Config as ReportConfig
 from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.recaption_pretrain.stages.align_projector import Config as AlignConfig
 from rubricworks.methods.recaption_pretrain.stages.benchmark_questions import Config as BenchmarkConfig
 from rubricworks.methods.recaption_pretrain.stages.pretrain_vlm import Config as PretrainConfig

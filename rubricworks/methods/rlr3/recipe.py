@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
 from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from rubricworks.llm.token_estimates import grading_calls
+from rubricworks.llm.usage import grading_calls
 from rubricworks.policy.algorithms.grpo import Grpo
 from rubricworks.policy.judges import combination, graders, grading_plan
 from rubricworks.policy.policy import CaptionPolicy

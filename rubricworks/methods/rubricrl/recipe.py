@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from rubricworks.llm.token_estimates import TOKENS_PER_CRITERION
+from rubricworks.llm.usage import TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
@@ -17,7 +17,7 @@ from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 
 WORLD_PROMPTS = 412
-"""Prompts to train on that the scene world has (`pictures.export.prompt_count`), whatever its seed and size."""
+"""Prompts to train on that the scene world has, whatever its seed and size."""
 
 _INSTRUCTIONS = 450
 """Tokens of a prompt's fixed text."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.rewards.reward import Reward, TrainingSize
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.grpo import policy_plan, train_on_images
 from rubricworks.policy.rewards.reward import Reward, TrainingSize

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.probes import CaptionProbe, ImageProbe
 from rubricworks.policy.rewards.image_rubric import ImageRubricReward

@@ -12,7 +12,7 @@ from rubricworks.data.alarm import write_alarm
 from rubricworks.data.captioned_pictures import read_pictures
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.rewards.reward import Reward, Training, TrainingSize
 from rubricworks.policy.step_tables import DeadLetters, StepTables

@@ -11,7 +11,7 @@ from rubricworks.data.tables import Sample, build_table, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import Endpoint, fence
-from rubricworks.llm.token_estimates import PlannedCalls, grading_calls
+from rubricworks.llm.usage import PlannedCalls, grading_calls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.sft import captions_by, train_on_captions
 from rubricworks.policy.judges import OpenJudge, grading_plan

@@ -10,7 +10,7 @@ from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import Endpoint, ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import Reward, TrainingSize

@@ -11,7 +11,7 @@ from typing import Literal
 from rubricworks.adapters.trl import GroupReward
 from rubricworks.data.tables import read_rows
 from rubricworks.grading.boxed import BoxedGrader, answer_rubric
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import refill_criterion, rubric_texts
 from rubricworks.policy.step_tables import scorecard_table

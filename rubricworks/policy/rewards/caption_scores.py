@@ -13,7 +13,7 @@ from rubricworks.evaluation.scorers.b_capscore import assertion_calls
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP
 from rubricworks.llm import Endpoint, ImageEndpoint, SeesImages
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.step_tables import GradingTable

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from rubricworks.adapters.trl import GroupReward
 from rubricworks.grading import Exposure, Grader
 from rubricworks.llm import SeesImages
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, GUIDE_TOKENS, TOKENS_PER_CRITERION, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, TOKENS_PER_CRITERION, PlannedCalls
 from rubricworks.policy.judges import PanelOrOne, combination, describe_judge, graders
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import refill_criterion, rubric_texts

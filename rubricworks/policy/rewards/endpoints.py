@@ -7,7 +7,7 @@ from pydantic import Field
 
 from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.grading.images.scores import ScoreEndpoint
-from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
 from rubricworks.policy.step_tables import scorecard_table

@@ -13,7 +13,7 @@ from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import ChatError, Endpoint, ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
 from rubricworks.policy.step_tables import judgment_count

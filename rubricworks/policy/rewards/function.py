@@ -7,7 +7,7 @@ from pydantic import Field
 
 from rubricworks.adapters.functions import FunctionReward as FunctionCall
 from rubricworks.adapters.functions import load_reward, source_digest
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
 from rubricworks.policy.step_tables import scorecard_table

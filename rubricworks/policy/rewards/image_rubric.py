@@ -12,7 +12,7 @@ from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, TextReader, open_text_reader
 from rubricworks.llm import ImageEndpoint, SeesImages
-from rubricworks.llm.token_estimates import IMAGE_TOKENS, TOKENS_PER_CRITERION, PlannedCalls
+from rubricworks.llm.usage import IMAGE_TOKENS, TOKENS_PER_CRITERION, PlannedCalls
 from rubricworks.policy.judges import PanelOrOne, combination, describe_judge, graders
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import refill_criterion, rubric_texts

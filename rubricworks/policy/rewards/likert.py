@@ -9,7 +9,7 @@ from rubricworks.data.tables import Sample
 from rubricworks.grading import FailedCall
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.llm import ChatClient
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.step_tables import DeadLetters, GradingTable
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import Check

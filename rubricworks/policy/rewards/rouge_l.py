@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rubricworks.adapters.rows import completion_text
-from rubricworks.llm.token_estimates import PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.metrics.rouge import rouge_l
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize

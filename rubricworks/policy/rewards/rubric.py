@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.adapters import trl
 from rubricworks.grading import CallPer
 from rubricworks.grading.prompts import JUDGE_PROMPT_VERSION
-from rubricworks.llm.token_estimates import PlannedCalls, grading_calls
+from rubricworks.llm.usage import PlannedCalls, grading_calls
 from rubricworks.policy.judges import (
     CascadeJudge,
     Judge,

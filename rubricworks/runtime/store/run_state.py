@@ -6,7 +6,7 @@ state/STAGE/answers/…        model answers in immutable pieces, written every 
                              calls are not lost; an attempt that ends merges the small ones
 state/STAGE/identities.json  what the models said of themselves, and their prompts
 state/STAGE/error.json       the error of its last attempt
-state/STAGE/progress.json    what it has done of all, see `stage_progress`
+state/STAGE/progress.json    what it has done of all, see `runtime.progress`
 """
 
 import gzip

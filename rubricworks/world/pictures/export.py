@@ -66,11 +66,6 @@ def export_pictures(
     return out
 
 
-def prompt_count() -> int:
-    """Number of prompts to train on."""
-    return sum(len(_split(0, task)[1]) for task in TASKS)
-
-
 def _split(seed: int, task: Task) -> tuple[list[tuple[Wish, str]], list[list[str]]]:
     """Held-out prompts of a task, and the wordings of each that may be trained on.
 

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from rubricworks.errors import UserError
-from rubricworks.llm.token_estimates import CRITERIA_PER_RUBRIC
+from rubricworks.llm.usage import CRITERIA_PER_RUBRIC
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 URL = "http://127.0.0.1:9/v1"

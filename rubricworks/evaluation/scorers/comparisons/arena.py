@@ -11,7 +11,7 @@ from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionT
 from rubricworks.evaluation.scorers.comparisons.tournament import TournamentScorer
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 
 
 class Arena(BaseModel, extra="forbid", frozen=True):

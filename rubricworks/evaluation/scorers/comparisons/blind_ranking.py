@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
-from rubricworks.llm.token_estimates import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import LETTERS
 
 REFERENCE = "reference"

@@ -16,7 +16,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionTally, compare
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
 

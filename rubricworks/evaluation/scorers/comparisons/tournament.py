@@ -14,7 +14,7 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.comparisons.pairwise import PositionTally, compare
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatError, ImageEndpoint
-from rubricworks.llm.token_estimates import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
+from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.rubrics import Response
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import Endpoint
-from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
 
 
 class AestheticScorer(Scorer):

@@ -21,7 +21,7 @@ from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
 from rubricworks.llm.messages import Part, conversation, fence, image_part, text_part
-from rubricworks.llm.token_estimates import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
 from rubricworks.metrics import dpg_score
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.storage import local_path

@@ -20,7 +20,7 @@ from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, open_text_reader
 from rubricworks.llm import ChatClient, Endpoint, ImageEndpoint
-from rubricworks.llm.token_estimates import PlannedCalls, grading_calls
+from rubricworks.llm.usage import PlannedCalls, grading_calls
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Response
 
