@@ -9,12 +9,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("rubricworks", "components", "pipelines", "platform_api", "tests", "benchmarks", "examples")
 NAMELESS = {"one", "found", "kept"}
-# Folders that have yet to be renamed.
-SKIPPED = (
-    "platform_api", "rubricworks/runs", "rubricworks/tracking", "rubricworks/reports", "rubricworks/claims",
-    "rubricworks/methods", "rubricworks/training", "rubricworks/stages/training", "rubricworks/stages/release",
-    "tests/platform_api", "tests/reports", "tests/claims", "tests/methods", "tests/training", "tests/stages/training",
-)  # fmt: skip
 
 
 def nameless(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -40,10 +34,7 @@ def nameless(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_variables_are_named_after_what_they_hold(folder):
-    files = [
-        path for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.relative_to(ROOT).as_posix().startswith(tuple(f"{skipped}/" for skipped in SKIPPED))
-    ]  # fmt: skip
+    files = sorted((ROOT / folder).rglob("*.py"))
     lines = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in files

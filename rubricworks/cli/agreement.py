@@ -152,7 +152,7 @@ def _endpoint(
 ) -> Endpoint:
     if rubrics is None:
         raise UserError("--judge asks about responses by their rubrics: name them by --rubrics")
-    fields: dict[str, float | str] = {"temperature": temperature, "revision": revision}
+    fields: dict[str, object] = {"temperature": temperature, "revision": revision}
     if prices:
         fields["prices"] = parse_prices(prices)
     return parse_endpoint(judge, api_key_env).model_copy(update=fields)

@@ -66,16 +66,16 @@ def parse_endpoint(text: str, api_key_env: str | None, *, max_tokens: int = 1024
         ) from None
 
 
-def parse_prices(text: str) -> list[float]:
+def parse_prices(text: str) -> tuple[float, ...]:
     """Prices of an endpoint.
 
     Raises:
         UserError: the text is not two or three numbers.
     """
     try:
-        values = [float(part) for part in text.split(",")]
+        values = tuple(float(part) for part in text.split(","))
     except ValueError:
-        values = []
+        values = ()
     if len(values) not in (2, 3) or not all(0 <= value < float("inf") for value in values):
         raise UserError(f"--prices is {text!r}; write two or three numbers, such as 0.15,0.6 or 0.15,0.6,0.075")
     return values

@@ -135,7 +135,8 @@ class OpenJudge:
                 cheap one failed on.
             binary: give credits of 0 or 1 also where the judge's probability is the credit.
         """
-        judge, make = self._judge, partial(Grader, **self._options, seed=seed)
+        judge = self._judge
+        make: Callable[..., Grader] = partial(Grader, **self._options, seed=seed)
         if isinstance(judge, CascadeJudge):
             assert self._strong is not None
             if judge.repeats == 1:

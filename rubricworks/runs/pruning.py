@@ -87,7 +87,9 @@ def _running_reason(run: RunRecord, now: datetime) -> str:
     return ""
 
 
-def _reuse_reasons(staying: list[RunRecord], old: Mapping[str, RunRecord], kept: Mapping[str, str]) -> dict[str, str]:
+def _reuse_reasons(
+    staying: list[RunRecord], old: Mapping[str, RunRecord], remaining: Mapping[str, str]
+) -> dict[str, str]:
     """Reason to keep each old run that a staying run reuses, directly or through others.
 
     Runs are matched by name alone, wherever they lie: one is rather kept too long than deleted too soon.
@@ -96,7 +98,7 @@ def _reuse_reasons(staying: list[RunRecord], old: Mapping[str, RunRecord], kept:
     while staying:
         run = staying.pop()
         for name in run.reused_runs:
-            if name in old and name not in kept and name not in reasons:
+            if name in old and name not in remaining and name not in reasons:
                 reasons[name] = f"{run.name} takes from it"
                 staying.append(old[name])
     return reasons

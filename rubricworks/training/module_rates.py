@@ -33,9 +33,9 @@ class ModuleRates(NamedTuple):
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         for group in list(optimizer.param_groups):
             for module, rate in self.rates.items():
-                own = [one for one in group["params"] if _belongs(names[id(one)], module)]
+                own = [param for param in group["params"] if _belongs(names[id(param)], module)]
                 if own:
-                    group["params"] = [one for one in group["params"] if not _belongs(names[id(one)], module)]
+                    group["params"] = [param for param in group["params"] if not _belongs(names[id(param)], module)]
                     optimizer.add_param_group({**group, "params": own, "lr": rate})
 
 

@@ -80,7 +80,7 @@ import asyncio
 def good(responses, samples, **columns): return [0.0] * len(responses)
 def narrow(responses): return [0.0] * len(responses)
 def named(responses, samples, rubric): return [0.0] * len(responses)
-def by_column(responses, samples, rubric, **columns): return [float(len(one)) for one in rubric]
+def by_column(responses, samples, rubric, **columns): return [float(len(criterion)) for criterion in rubric]
 value = 3
 """
 

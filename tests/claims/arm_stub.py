@@ -24,10 +24,10 @@ told = json.loads(behaviour.read_text()) if behaviour.is_file() else []
 _, seed, *arm = name.split("-")
 settings = [word for flag, word in pairwise(words) if flag == "--set"]
 recipe = place / name / "recipe.yaml"
-kept = recipe.read_text() if recipe.is_file() else None
+stored = recipe.read_text() if recipe.is_file() else None
 write_captions(place / name, arm[0] if arm else None, seed=int(seed), settings=settings)
-if kept is not None:  # a run that goes on keeps its settings
-    recipe.write_text(kept)
+if stored is not None:  # a run that goes on keeps its settings
+    recipe.write_text(stored)
 if name in told and "--resume" not in words:
     (place / name / "score" / "done.json").unlink()
     print("error: no room on /", file=sys.stderr)

@@ -62,7 +62,7 @@ def test_progress_tells_the_stage_and_what_it_last_said(call, tmp_path):
 def test_what_is_left_is_told_by_the_stages_of_finished_seeds(call, tmp_path):
     call([1])
     took = [{"stage": "warm_up", "seconds": 60}, {"stage": "train_rlr3", "seconds": 240}]
-    (tmp_path / "seed-1" / "ledger.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in took))
+    (tmp_path / "seed-1" / "ledger.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in took))
     (tmp_path / "seed-2").mkdir()
     (tmp_path / "seed-2" / "ledger.jsonl").write_text(json.dumps(took[0]) + "\n")
     lines = []
@@ -87,17 +87,17 @@ def test_so_many_run_side_by_side_and_no_more(call, tmp_path):
 def test_finished_seeds_are_not_run_again(call, tmp_path):
     call([1])
     lines = call([1, 2])
-    assert [one["run"] for one in calls(tmp_path)] == ["seed-1", "seed-2"]
+    assert [other["run"] for other in calls(tmp_path)] == ["seed-1", "seed-2"]
     assert lines[0] == "seed 1: finished in an earlier call"
 
 
 def test_stopped_seed_is_resumed_with_the_settings_that_it_has(call, tmp_path):
     with pytest.raises(UserError, match=r"seed 1 failed: no room on / \(log: .*seed-1\.log\).*same command again"):
         call([1, 2, 3], ["policy.algorithm.steps=4"], at_once=1, **{"seed-1": "fail"})
-    assert [one["run"] for one in calls(tmp_path)] == ["seed-1"]
+    assert [other["run"] for other in calls(tmp_path)] == ["seed-1"]
     call([1, 2, 3], ["policy.algorithm.steps=4"], at_once=1, **{"seed-1": "fail"})
     assert calls(tmp_path)[1]["words"] == ["run", "--runs", str(tmp_path), "--resume", "seed-1"]
-    assert [one["run"] for one in calls(tmp_path)] == ["seed-1", "seed-1", "seed-2", "seed-3"]
+    assert [other["run"] for other in calls(tmp_path)] == ["seed-1", "seed-1", "seed-2", "seed-3"]
 
 
 def test_run_that_left_all_that_is_needed_counts_although_it_failed_later(call):

@@ -72,7 +72,7 @@ for answer in answers:
     answer.usage = ModelUsage()  # else its tokens are counted with a file from the network
 model = get_model("mockllm/model", custom_outputs=answers)
 (log,) = eval(Task(dataset=samples, scorer=task.scorer), model=model, display="none", log_dir=LOGS, max_connections=1)
-scores = {one.id: next(iter(one.scores.values())) for one in log.samples}
+scores = {sample.id: next(iter(sample.scores.values())) for sample in log.samples}
 print(json.dumps({
     "status": log.status,
     "values": {name: None if score.value != score.value else score.value for name, score in scores.items()},
@@ -214,7 +214,7 @@ import json, sys
 from pathlib import Path
 from verifiers.v1.judges.rubric import load_criteria
 criteria = load_criteria(Path(PATH))
-print(json.dumps([[one.name, one.weight, one.choices] for one in criteria]))
+print(json.dumps([[criterion.name, criterion.weight, criterion.choices] for criterion in criteria]))
 """
 
 

@@ -47,9 +47,9 @@ async def main():
     await ask(writer, "good 1")
     await ask(another, "good 1", "patience")
     step()
-    for one in (judge, writer):
-        await one.close()
-    del one, judge, writer
+    for closed in (judge, writer):
+        await closed.close()
+    del closed, judge, writer
     gc.collect()
     step()
     await ask(another, "good 9", "transport")

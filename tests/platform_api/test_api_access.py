@@ -137,13 +137,13 @@ def test_wrong_logins_and_wrong_tokens_of_an_address_are_counted_together():
 def test_requests_of_a_caller_above_the_limit_wait_for_the_next_minute():
     with served(WITH_TOKEN.model_copy(update={"requests_a_minute": 5})) as url:
         made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
-        one = bearer(made[1]["secret"])
-        assert [ask(url + "/version", **one)[0] for _ in range(5)] == [200] * 5
-        status, headers, content = exchange(url + "/version", **one)
+        item = bearer(made[1]["secret"])
+        assert [ask(url + "/version", **item)[0] for _ in range(5)] == [200] * 5
+        status, headers, content = exchange(url + "/version", **item)
         assert (status, 1 <= int(headers["retry-after"]) <= 60) == (429, True)
         assert b"one made more than 5 requests in a minute" in content
         for path in ("/healthz", "/readyz", "/static/report.css"):
-            assert exchange(url + path, **one)[0] == 200
+            assert exchange(url + path, **item)[0] == 200
         assert ask(url + "/version", **bearer())[0] == 200, "another token has a minute of its own"
         assert [ask(url + "/version")[0] for _ in range(6)] == [401] * 5 + [429]
 

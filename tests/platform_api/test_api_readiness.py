@@ -105,13 +105,13 @@ def test_a_database_that_this_version_did_not_migrate_is_told_once(
     set_revision(tmp_path / "platform.db", revision)
     with served(settings(storage=str(tmp_path), index_seconds=0.02)) as url:
         wait_for(lambda: ask(f"{url}/api/v1/runs", **bearer())[1]["items"])
-        found, body = ask(f"{url}/readyz", **bearer())
+        result, body = ask(f"{url}/readyz", **bearer())
         time.sleep(0.2)
     with pytest.raises(SystemExit) as end:
         main(["tokens", "create", "ada", "--scope", "viewer", "--runs", str(tmp_path)])
-    assert (found, told in body["checks"]["database"]["detail"]) == (status, True), body
+    assert (result, told in body["checks"]["database"]["detail"]) == (status, True), body
     assert (end.value.code == 0) == (status == 200), capsys.readouterr()
-    assert [one.levelno for one in caplog.records if one.name == app.__name__] == [level]
+    assert [record.levelno for record in caplog.records if record.name == app.__name__] == [level]
 
 
 def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:

@@ -25,9 +25,9 @@ def caller(tmp_path_factory):
     write_shard(run, 0, [rollout(1, "a", text, [1.0, 1.0, 0.0]) for text in (FORMULA, "a star", "- a star")])
     finish_tables(run)
     models = (FORMULA, "@policy")
-    answers = [{"sample_id": "a", "model": one, "decoding": "greedy", "response": "a star"} for one in models]
+    answers = [{"sample_id": "a", "model": model, "decoding": "greedy", "response": "a star"} for model in models]
     write_table(run / "score" / "responses", "responses", answers)
-    write_table(run / "score", "scores", [SCORE | {"model": one, "reason": FORMULA} for one in models])
+    write_table(run / "score", "scores", [SCORE | {"model": model, "reason": FORMULA} for model in models])
     with served(ApiSettings(storage=str(folder), token=SecretStr(TOKEN), index_seconds=0.05)) as url:
         caller = Caller(url)
         groups = f"runs/today-1/stages/{STAGE}/groups"
@@ -57,8 +57,8 @@ def test_what_people_said_of_a_formula_goes_out_as_text_and_comes_in_again(calle
     key = {"Content-Type": "text/csv", "Idempotency-Key": f"again-{len(before)}-{len(place)}"}
     assert ask(f"{caller.url}/{place}/csv", method="POST", body=text, **key, **bearer())[1] == {"stored": len(before)}
     assert rows(caller, f"{place}/csv") == before
-    texts = [{name: one[name] for name in ("response", "first", "second") if name in one} for one in stored]
-    assert [{name: one[name] for name in texts[0]} for one in caller.get(place)["items"]] == texts
+    texts = [{name: item[name] for name in ("response", "first", "second") if name in item} for item in stored]
+    assert [{name: item[name] for name in texts[0]} for item in caller.get(place)["items"]] == texts
 
 
 @pytest.mark.parametrize("place", ["runs/today-1/stages/score/scores/csv", "leaderboard/csv?run=today-1"])

@@ -83,7 +83,7 @@ def test_message_goes_to_the_checked_address_and_never_to_where_the_name_leads_n
             async with database.session() as session:
                 rows = (await session.scalars(select(Delivery).order_by(Delivery.id))).all()
             await database.close()
-            return [(one.error, one.delivered_at is not None) for one in rows]
+            return [(row.error, row.delivered_at is not None) for row in rows]
 
         sent, refused = asyncio.run(work())
     assert sent == ("", True)
@@ -114,7 +114,7 @@ def test_a_message_to_a_name_that_dns_cannot_have_is_tried_again_later(tmp_path,
         async with consumer.client() as http:
             received = await Webhooks(database, consumer, "k3y").send_due(http)
         async with database.session() as session:
-            notes = [(one.attempts, one.error) for one in await session.scalars(select(Delivery))]
+            notes = [(row.attempts, row.error) for row in await session.scalars(select(Delivery))]
         await database.close()
         return received, notes
 

@@ -33,11 +33,11 @@ def consumer(tmp_path):
                 raise UserError(self.problem)
             self.applied.append((message.version, message.kind))
 
-    one = Serving()
-    server = consumer_server(0, "k3y", one)
+    serving = Serving()
+    server = consumer_server(0, "k3y", serving)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    one.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield one
+    serving.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield serving
     server.shutdown()
 
 
@@ -66,7 +66,7 @@ def promote(service, folder, against=None):
 
 
 def kinds(service):
-    return [(one["model"], one["kind"]) for one in service.get("drift")["items"]]
+    return [(item["model"], item["kind"]) for item in service.get("drift")["items"]]
 
 
 def test_an_applied_message_is_confirmed_once_and_no_drift_is_found(service, consumer, tmp_path):
@@ -103,7 +103,7 @@ def test_request_from_before_a_rollback_ends_with_it(service, consumer, tmp_path
         assert service.post("approver", "rollbacks", {"model": MODEL, "champion": champion, "reason": "x"})[0] == 201
     ended = service.get(f"promotions/{old}")
     assert (ended["state"], f"version {second} was rolled back" in ended["decision"]) == ("failed", True)
-    assert [one["action"] for one in service.get("changes")["items"] if one["subject"] == f"{MODEL}/{third}"] == [
+    assert [item["action"] for item in service.get("changes")["items"] if item["subject"] == f"{MODEL}/{third}"] == [
         *("promotion.fail", "promotion.request")
     ]
     assert service.post("approver", f"promotions/{old}/approve")[0] == 409

@@ -35,20 +35,20 @@ def caller(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_read_is_tagged_and_is_not_sent_again_while_it_is_the_same(caller):
-    found, untagged = 0, {}
+    result, untagged = 0, {}
     for path in READS:
         status, headers, content = exchange(caller.pages + path, **bearer())
         if status != 200:
             assert "etag" not in headers, path
             continue
-        found += 1
+        result += 1
         tag = headers.get("etag", "")
         again = exchange(caller.pages + path, **{"If-None-Match": tag}, **bearer())
         other = exchange(caller.pages + path, **{"If-None-Match": '"another"'}, **bearer())
         is_same = (again[0], again[1].get("etag"), again[2]) == (304, tag, b"")
         if not is_same or (other[0], other[2]) != (200, content):
             untagged[path] = (tag, again[0], other[0])
-    assert found > 15
+    assert result > 15
     assert untagged == {}
 
 
@@ -60,8 +60,8 @@ def test_a_head_is_answered_as_a_get_without_its_body(caller, who):
         answers = [exchange(caller.pages + path, method=method, **secret) for method in ("GET", "HEAD")]
         (status, headers, _), (of_head, headers_of_head, content) = answers
         names = ("etag", "content-length", "content-type", "content-security-policy")
-        kept = [headers.get(name) for name in names] == [headers_of_head.get(name) for name in names]
-        if not kept or (of_head, content) != (status, b""):
+        stored = [headers.get(name) for name in names] == [headers_of_head.get(name) for name in names]
+        if not stored or (of_head, content) != (status, b""):
             differ[path] = answers
     assert differ == {}
     tag = exchange(f"{caller.url}/runs", method="HEAD", **secret)[1]["etag"]

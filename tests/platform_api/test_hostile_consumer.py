@@ -58,9 +58,9 @@ async def look(path, url):
         (await session.get_one(Promotion, 1)).state = "confirmed"
     address = ConsumerAddress(url)
     async with address.client() as http:
-        found = await Reconciler(database, Registry(), address).look(http)
+        result = await Reconciler(database, Registry(), address).look(http)
     await database.close()
-    return [one.text for one in found]
+    return [item.text for item in result]
 
 
 @pytest.mark.slow
@@ -80,11 +80,11 @@ def test_an_answer_that_cannot_be_read_is_no_drift_and_costs_little(tmp_path, pa
     with consumer(parts, encoding) as (url, sent):
         tracemalloc.start()
         try:
-            found = asyncio.run(look(tmp_path, url))
+            result = asyncio.run(look(tmp_path, url))
             largest = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert found == []
+    assert result == []
     assert largest < 40 << 20
     assert sum(sent) < 40 << 20
 

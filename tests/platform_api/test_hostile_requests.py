@@ -90,8 +90,10 @@ def placeholders():
 
 def outside(folder):
     """Files of the folder of runs, and what lies beside it."""
-    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "platform.db" not in path.name}
-    return kept, sorted(path.name for path in folder.parent.iterdir())
+    stored = {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "platform.db" not in path.name
+    }
+    return stored, sorted(path.name for path in folder.parent.iterdir())
 
 
 @pytest.mark.slow
@@ -129,7 +131,7 @@ def queries():
     for route in guarded_routes():
         if "GET" in route.methods:
             for field in route.dependant.query_params + [
-                one for part in route.dependant.dependencies for one in part.query_params
+                param for part in route.dependant.dependencies for param in part.query_params
             ]:
                 yield pytest.param(route.path, field.alias, id=f"{route.path} {field.alias}")
 
@@ -152,7 +154,7 @@ def test_sql_in_a_parameter_is_text(url, folder, path, field):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
+@pytest.mark.parametrize("path", [query.values[0] for query in queries() if query.values[1] == "cursor"])
 def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
     time = "2026-11-23T02:09:00+00:00"
     places = [
@@ -164,7 +166,7 @@ def test_sql_inside_a_well_formed_cursor_is_text(url, folder, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [one.values[0] for one in queries() if one.values[1] == "cursor"])
+@pytest.mark.parametrize("path", [query.values[0] for query in queries() if query.values[1] == "cursor"])
 def test_a_place_that_no_database_can_look_for_is_no_cursor(url, folder, path):
     texts, times = ("\ud800", "a"), ("2026-11-23T02:09:00+00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59-14:00")
     places = [
@@ -245,7 +247,7 @@ def test_a_caller_who_hangs_up_amid_a_body_leaves_no_traceback(url, caplog):
     connection.sock.sendall(b"token=")
     connection.close()
     assert exchange(f"{url}/login")[0] == 200
-    assert [one.getMessage() for one in caplog.records if one.exc_info] == []
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(url):

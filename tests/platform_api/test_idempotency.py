@@ -132,7 +132,7 @@ def test_posts_of_one_key_at_once_have_one_effect_and_the_same_answer(caller):
 def test_repeated_login_is_one_session_and_repeated_logout_the_same_page(caller, folder):
     fields = {"idempotency_key": "a-double-click", "token": caller.secret("viewer-who-clicks"), "next": "/runs"}
     cookies = {send_form(caller, "/login", fields, Accept="text/html")[1]["set-cookie"] for _ in range(2)}
-    (cookie,) = (one.partition(";")[0] for one in cookies)
+    (cookie,) = (cooky.partition(";")[0] for cooky in cookies)
     assert exchange(f"{caller.url}/caller", Cookie=cookie)[0] == 200
     assert len(rows(folder, "SELECT * FROM sessions")) == 1
     others = [

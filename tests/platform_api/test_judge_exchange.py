@@ -40,7 +40,7 @@ def answer(_, body):
 
 
 def graded(response, card):
-    verdicts = [one.model_dump(mode="json") for one in card.verdicts]
+    verdicts = [verdict.model_dump(mode="json") for verdict in card.verdicts]
     return {"step": 1, "sample_id": "a", "response": response, "reward": None, "verdicts": verdicts, "raw": card.raw}
 
 
@@ -65,7 +65,7 @@ def url(tmp_path_factory, judge):
     async def grade(*responses):
         client = ChatClient(endpoint, cache=run / CACHE_FILE)
         grader, sample = Grader(client, on_error=failed.append), Sample(sample_id="a", prompt="?")
-        cards = [await grader.grade(sample, one, Rubric.model_validate(RUBRIC)) for one in responses]
+        cards = [await grader.grade(sample, response, Rubric.model_validate(RUBRIC)) for response in responses]
         await client.close()
         return cards
 
@@ -97,7 +97,8 @@ def test_a_request_in_the_call_cache_is_shown_as_it_was_sent(url, judge):
     body = judge.heard[0].body
     assert (call["origin"], call["judge"], call["prompt_version"]) == ("call cache", "judge", "judge-2")
     texts = [
-        {"role": one["role"], "content": "".join(part["text"] for part in one["parts"])} for one in call["messages"]
+        {"role": message["role"], "content": "".join(part["text"] for part in message["parts"])}
+        for message in call["messages"]
     ]
     assert texts == json.loads(json.dumps(body["messages"]).replace("anna:pa55word@", "***@"))
     rest = {name: value for name, value in body.items() if name != "messages"}
@@ -135,10 +136,10 @@ def test_an_image_is_shown_in_the_place_where_it_was_sent(url, tmp_path):
     write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(RUBRIC)}])
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as other:
         wait_for(lambda: exchange_about(other, digest, f"today-1/stages/{stage}")[0] == 200)
-        found = exchange_about(other, digest, f"today-1/stages/{stage}")[1]
-        parts = [part for message in found["calls"][0]["messages"] for part in message["parts"]]
+        result = exchange_about(other, digest, f"today-1/stages/{stage}")[1]
+        parts = [part for message in result["calls"][0]["messages"] for part in message["parts"]]
         assert [part["image"] for part in parts if part["image"]] == ["response"]
-        assert "base64" not in json.dumps(found)
+        assert "base64" not in json.dumps(result)
         shown = page_about(other, digest, f"today-1/rollouts/{stage}")
         assert shown.count(f'images/{digest}?media_type=image%2Fpng"') == 2, "the response, and where it was sent"
         assert "base64" not in shown
@@ -168,19 +169,19 @@ def test_each_call_of_each_judge_has_its_own_answer(tmp_path, reward, asked):
     write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(RUBRIC)}])
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         wait_for(lambda: exchange_about(url, "a star")[0] == 200)
-        found = exchange_about(url, "a star")[1]
-    assert [call["options"]["temperature"] for call in found["calls"]] == asked
-    assert [call["answer"] for call in found["calls"]] == answers[:-1]
-    assert (found["answers"], "depend on the first ones" in found["problem"]) == (answers[-1:], True)
+        result = exchange_about(url, "a star")[1]
+    assert [call["options"]["temperature"] for call in result["calls"]] == asked
+    assert [call["answer"] for call in result["calls"]] == answers[:-1]
+    assert (result["answers"], "depend on the first ones" in result["problem"]) == (answers[-1:], True)
 
 
 def test_a_run_whose_recipe_is_not_read_any_more_shows_the_answers_alone(url, tmp_path):
     write_run(tmp_path)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as other:
         wait_for(lambda: ask(f"{other}/api/v1/runs/today-1/stages/{STAGE}/groups")[1].get("items"))
-        found = exchange_about(other, "a star")[1]
-        assert (found["calls"], found["answers"]) == ([], ["{}"])
-        assert found["problem"]
+        result = exchange_about(other, "a star")[1]
+        assert (result["calls"], result["answers"]) == ([], ["{}"])
+        assert result["problem"]
         assert exchange_about(other, "no such")[0] == 404
 
 

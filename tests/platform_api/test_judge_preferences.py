@@ -27,7 +27,7 @@ KEY = r'name="idempotency_key" value="\w+"'
 
 def raw(scores, words):
     """A judge's answer as it wrote it."""
-    verdicts = [{"id": at, "reasoning": f"{words} {at}", "score": one} for at, one in enumerate(scores, 1)]
+    verdicts = [{"id": at, "reasoning": f"{words} {at}", "score": score} for at, score in enumerate(scores, 1)]
     return json.dumps({"verdicts": verdicts})
 
 
@@ -53,10 +53,10 @@ def card(sample, judge, credits, words, votes=None):
 
 def write_scores(run, cards):
     rows = [
-        {"sample_id": one["sample_id"], "model": "policy", "revision": "r", "decoding": "greedy", "version": "1"}
-        | {"scorer": scorer, "judge": one["judge"], "part": part, "value": 1.0, "evidence": evidence}
-        for one in cards
-        for scorer, part, evidence in (("oracle", "f1", "{}"), ("rubric", "reward", json.dumps(one)))
+        {"sample_id": card["sample_id"], "model": "policy", "revision": "r", "decoding": "greedy", "version": "1"}
+        | {"scorer": scorer, "judge": card["judge"], "part": part, "value": 1.0, "evidence": evidence}
+        for card in cards
+        for scorer, part, evidence in (("oracle", "f1", "{}"), ("rubric", "reward", json.dumps(card)))
     ]
     write_table(run / "score", "scores", rows, shard=3)
 
@@ -70,12 +70,16 @@ def folder(tmp_path_factory):
     votes = {sample: [(1.0, 0.0 if sample != "d" else 1.0), (0.0, 0.0)] for sample in SAMPLES}
     write_scores(
         today,
-        [card(one, VOTES, [min(pair) for pair in votes[one]], "told", votes=votes[one]) for one in SAMPLES],
+        [card(sample, VOTES, [min(pair) for pair in votes[sample]], "told", votes=votes[sample]) for sample in SAMPLES],
     )
     of_training = [
-        {"step": 1, "sample_id": one, "response": f"a star of {one}", "judge": VOTES}
-        | {"scorecard": json.dumps(card(one, VOTES, [min(pair) for pair in votes[one]], "told", votes=votes[one]))}
-        for one in SAMPLES
+        {"step": 1, "sample_id": sample, "response": f"a star of {sample}", "judge": VOTES}
+        | {
+            "scorecard": json.dumps(
+                card(sample, VOTES, [min(pair) for pair in votes[sample]], "told", votes=votes[sample])
+            )
+        }
+        for sample in SAMPLES
     ]
     write_table(write_run(folder, "voted-3") / STAGE / "scorecards", "scorecards", of_training)
     apart = write_run(folder, "apart-4")
@@ -86,7 +90,7 @@ def folder(tmp_path_factory):
     row = {"step": 1, "sample_id": "a", "response": trained["response"], "judge": "judge"}
     write_table(unlike / STAGE / "scorecards", "scorecards", [row | {"scorecard": json.dumps(trained)}])
     write_scores(unlike, [card("z", "judge", [1.0, 1.0], "alone")])
-    write_scores(other, [card(one, "careful", [1.0, 1.0], "with care") for one in "abx"])
+    write_scores(other, [card(item, "careful", [1.0, 1.0], "with care") for item in "abx"])
     return folder
 
 
@@ -116,10 +120,10 @@ def test_a_large_table_is_read_in_part_and_the_same_responses_of_two_tables_are_
     # Rows of two scorers take turns, three in a shard: a's pair and b's first, then b's second and c's pair.
     assert judges_with(caller, monkeypatch, _MOST_ROWS=6)[FAST] == 3
     assert judges_with(caller, monkeypatch, _MOST_ROWS=3)[FAST] == 1
-    found = judges_with(caller, monkeypatch, _MOST_ROWS=20_000, _MOST_RESPONSES=2)
-    assert (found[FAST], found["judge in today-1/train_policy"]) == (2, 2)
-    kept = {key for judges in recent_values._kept.values() for key in judges.get("fast", ())}
-    assert kept == set(sorted(judge_verdicts.response_key(one, f"a star of {one}") for one in SAMPLES)[:2])
+    result = judges_with(caller, monkeypatch, _MOST_ROWS=20_000, _MOST_RESPONSES=2)
+    assert (result[FAST], result["judge in today-1/train_policy"]) == (2, 2)
+    keys = {key for judges in recent_values._kept.values() for key in judges.get("fast", ())}
+    assert keys == set(sorted(judge_verdicts.response_key(sample, f"a star of {sample}") for sample in SAMPLES)[:2])
 
 
 def page_of(first, second):
@@ -179,11 +183,11 @@ def test_a_page_hides_the_judges_and_each_side_counts_for_its_own(caller):
         status, headers, _ = answer(caller, body, FAST, STRONG, sides)
         assert (status, headers["location"].startswith("/runs/today-1/compare-judges?first=fast")) == (303, True)
     assert "compared every response" in look(caller, page)
-    found = caller.get("runs/today-1/judge-preferences")["items"]
-    assert {one["sample_id"]: one["choice"] for one in found if one["criterion"] == NAMES[0]} == right
-    assert {one["choice"] for one in found if one["criterion"] == ""} == {"neither"}
+    preferences = caller.get("runs/today-1/judge-preferences")["items"]
+    assert {item["sample_id"]: item["choice"] for item in preferences if item["criterion"] == NAMES[0]} == right
+    assert {item["choice"] for item in found if item["criterion"] == ""} == {"neither"}
     result = standing(caller, FAST, STRONG)["result"]
-    firsts, seconds = (sum(one == name for one in right.values()) for name in ("first", "second"))
+    firsts, seconds = (sum(item == name for item in right.values()) for name in ("first", "second"))
     assert [result["criteria"][name] for name in ("wins", "equal", "losses", "raters")] == [firsts, 1, seconds, 1]
     assert result["criteria"]["share"]["value"] == pytest.approx((firsts + 0.5) / 4)
     assert (result["scorecards"]["equal"], result["neither"]) == (4, 4)
@@ -248,7 +252,7 @@ def test_judges_agree_with_labels_as_often_as_by_hand(caller, run, stage):
     place = f"runs/{run}/judge-preferences/standing?first={quote(fast)}&second={quote(strong)}&reveal=true"
     assert (caller.get(place)["result"]["labelled"], caller.get(place)["result"]["first_agrees"]) == (0, None)
     rows = [["sample_id", "criterion", "label", "response"]]
-    rows += [[one, NAMES[0], label, f"a star of {one}"] for one, label in (("a", 1), ("b", 1), ("c", 0))]
+    rows += [[item, NAMES[0], label, f"a star of {item}"] for item, label in (("a", 1), ("b", 1), ("c", 0))]
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     headers = {"Content-Type": "text/csv", "Idempotency-Key": f"labels-{run}", **bearer(caller.secret("runner"))}
@@ -295,7 +299,7 @@ def test_choices_replace_a_persons_earlier_ones_and_go_out_and_in_as_csv(caller)
     again = "\r\n".join(lines) + "\r\n"
     assert bring(again, "good") == (200, {"stored": 2})
     stored = caller.get("runs/today-1/judge-preferences?limit=200")["items"]
-    assert {one["choice"] for one in stored if one["rater"] == "runner-in"} == {"second"}
+    assert {item["choice"] for item in stored if item["rater"] == "runner-in"} == {"second"}
     wrongs = (
         (again.replace(",second,\r", ",equal,\r"), "line 2: choice is 'equal'"),
         (again.replace("strong in", "weak in"), "line 2: today-1/score has no judge 'weak'"),

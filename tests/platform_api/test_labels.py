@@ -62,8 +62,8 @@ def test_labels_replace_a_persons_earlier_ones_and_come_by_page(caller):
     assert label(caller, {NAMES[0]: 0.5}, who="runner-2")[0] == 201
     first = caller.get(f"{PLACE}/labels?limit=2")
     rest = caller.get(f"{PLACE}/labels?limit=2&cursor={first['next_cursor']}")
-    found = {(one["rater"], one["criterion"]): one["credit"] for one in first["items"] + rest["items"]}
-    assert found == {("runner", NAMES[0]): 1.0, ("runner", NAMES[1]): 1.0, ("runner-2", NAMES[0]): 0.5}
+    result = {(item["rater"], item["criterion"]): item["credit"] for item in first["items"] + rest["items"]}
+    assert result == {("runner", NAMES[0]): 1.0, ("runner", NAMES[1]): 1.0, ("runner-2", NAMES[0]): 0.5}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_agreement_is_that_of_the_command_on_the_exported_csv(caller, folder, tm
 
 def test_judges_of_two_runs_are_compared_on_the_responses_of_both(caller):
     report = caller.get(f"{PLACE}/agreement?with=other-2")
-    pairs = {(one["first"], one["second"]): one["overall"] for one in report["comparisons"]}
+    pairs = {(comparison["first"], comparison["second"]): comparison["overall"] for comparison in report["comparisons"]}
     same = pairs["judge in today-1", "judge in other-2"]
     # Each of 2 samples has 3 responses with 3 criteria, in both steps; the later verdicts on them are repeated.
     assert (same["units"], same["accuracy"]["value"]) == (16, 1.0)
@@ -115,7 +115,7 @@ def test_labels_come_in_as_csv_and_a_mistake_stores_none(caller):
     headers = {"Content-Type": "text/csv", "Idempotency-Key": "file-000001", **bearer(caller.secret("runner"))}
     place = f"{caller.url}/{PLACE}/labels/csv"
     assert ask(place, method="POST", body=text.getvalue().encode(), **headers) == (200, {"stored": 1})
-    assert "paula (imported by runner)" in {one["rater"] for one in caller.get(f"{PLACE}/labels")["items"]}
+    assert "paula (imported by runner)" in {item["rater"] for item in caller.get(f"{PLACE}/labels")["items"]}
     wrong = text.getvalue().replace(",no,", ",maybe,").encode()
     headers["Idempotency-Key"] = "file-000002"
     status, answer = ask(place, method="POST", body=wrong, **headers)
@@ -135,8 +135,8 @@ def test_a_file_replaces_no_labels_of_another_person_unless_an_admin_brings_it(c
     text = f"sample_id,criterion,label,response,rater\r\na,{NAMES[0]},1,a star,runner-a\r\n"
 
     def of_a():
-        found = caller.get(f"{PLACE}/labels?limit=200")["items"]
-        return {one["rater"]: one["credit"] for one in found if one["rater"].startswith("runner-a")}
+        result = caller.get(f"{PLACE}/labels?limit=200")["items"]
+        return {item["rater"]: item["credit"] for item in result if item["rater"].startswith("runner-a")}
 
     told = "runner-a (imported by runner-b)"
     assert imported(caller, f"{PLACE}/labels", "runner-b", text) == {"labels": 1, "raters": {told: 1}}
@@ -204,10 +204,10 @@ def compare_pairs(caller):
 def test_a_pair_hides_who_wrote_it_and_each_side_counts_for_its_model(caller):
     winners = compare_pairs(caller)
     assert sorted(winners) == list("abcd")
-    found = caller.get("runs/today-1/preferences/models")
-    (standing,) = found["standings"]
-    assert found["models"] == {"base": 4, "policy": 4}
-    wins = sum(one is True for one in winners.values())
+    result = caller.get("runs/today-1/preferences/models")
+    (standing,) = result["standings"]
+    assert result["models"] == {"base": 4, "policy": 4}
+    wins = sum(winner is True for winner in winners.values())
     assert (standing["wins"], standing["equal"], standing["losses"]) == (wins, 1, 3 - wins)
     assert standing["share"]["value"] == pytest.approx((wins + 0.5) / 4)
     assert b"compared every sample" in exchange(caller.pages + PAIRS, **bearer(caller.secret("runner")))[2]

@@ -39,7 +39,7 @@ def url(tmp_path_factory):
 def test_evaluations_are_listed_by_page_the_last_written_first(url):
     first = ask(f"{url}/api/v1/evaluations?limit=1")[1]
     second = ask(f"{url}/api/v1/evaluations?limit=1&cursor={first['next_cursor']}")[1]
-    assert [one["run"] for one in first["items"] + second["items"]] == ["two-2", "one-1"]
+    assert [item["run"] for item in first["items"] + second["items"]] == ["two-2", "one-1"]
     assert (first["items"][0]["scores"], second["next_cursor"]) == (8, None)
 
 
@@ -91,9 +91,9 @@ def paged(url, query, limit):
 def test_scores_come_by_page_under_their_filters(url, limit):
     every = [(str(at), name, value) for name, of in (("base", BASE), ("policy", POLICY)) for at, value in enumerate(of)]
     assert paged(url, "", limit) == (every, -(-8 // limit))
-    of_model = [one for one in every if one[1] == "policy"]
+    of_model = [item for item in every if item[1] == "policy"]
     assert paged(url, "model=policy&scorer=oracle", limit)[0] == of_model
-    assert paged(url, "sample_id=2", limit)[0] == [one for one in every if one[0] == "2"]
+    assert paged(url, "sample_id=2", limit)[0] == [item for item in every if item[0] == "2"]
     assert paged(url, "scorer=rubric", limit) == ([], 1)
 
 

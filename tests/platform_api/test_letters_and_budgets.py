@@ -48,12 +48,12 @@ def caller(folder):
 
 
 def test_stages_with_letters_are_listed_and_the_letters_by_page_and_reason(caller):
-    (one,) = caller.get("dead-letters")["items"]
-    assert (one["run"], one["stage"], one["letters"]) == ("today-1", STAGE, 3)
+    (stage,) = caller.get("dead-letters")["items"]
+    assert (stage["run"], stage["stage"], stage["letters"]) == ("today-1", STAGE, 3)
     first = caller.get("runs/today-1/dead-letters?limit=2")
     rest = caller.get(f"runs/today-1/dead-letters?limit=2&cursor={first['next_cursor']}")
-    assert [one["sample_id"] for one in first["items"] + rest["items"]] == ["0", "1", "2"]
-    assert [one["sample_id"] for one in caller.get("runs/today-1/dead-letters?reason=malformed")["items"]] == ["1"]
+    assert [item["sample_id"] for item in first["items"] + rest["items"]] == ["0", "1", "2"]
+    assert [item["sample_id"] for item in caller.get("runs/today-1/dead-letters?reason=malformed")["items"]] == ["1"]
 
 
 def test_a_letter_shows_no_password_and_its_page_no_markup(caller):
@@ -66,7 +66,7 @@ def test_a_letter_shows_no_password_and_its_page_no_markup(caller):
 def test_a_budget_is_the_sum_of_the_ledger(caller):
     budget = caller.get("runs/today-1/budget")
     assert (budget["tokens"], budget["dollars"], budget["caps"]["dollars"]) == (240, 0.5, 2.0)
-    (stage,) = [one for one in budget["stages"] if one["stage"] == STAGE]
+    (stage,) = [stage for stage in budget["stages"] if stage["stage"] == STAGE]
     assert (stage["seconds"], stage["calls"], stage["cached"]) == (12.5, 14, 4)
     _, _, body = exchange(f"{caller.pages}/runs/today-1", **bearer())
     assert b"of $2.00 allowed" in body
@@ -89,7 +89,7 @@ def test_a_stage_that_failed_has_its_time_on_the_page_and_in_the_budget(tmp_path
     (run / path).parent.mkdir(parents=True, exist_ok=True)
     (run / path).write_text(json.dumps({"stage": STAGE, "message": "no room", "seconds": 7.5}))
     with served_letters(tmp_path) as caller:
-        stages = {one["stage"]: one["seconds"] for one in caller.get("runs/today-1/budget")["stages"]}
+        stages = {stage["stage"]: stage["seconds"] for stage in caller.get("runs/today-1/budget")["stages"]}
         page = exchange(f"{caller.pages}/runs/today-1", **bearer())[2].decode()
     assert (stages["prepare"], stages[STAGE]) == (2.5, 7.5)
     assert '<span class="failed" style="left:25.00%;width:75.00%">' in page
@@ -207,7 +207,9 @@ def test_ask_again_resumes_a_run_that_was_submitted_here_once(submitted):
         status, body = caller.post("runner-2", path)
         assert (status, "has no finished table of dead letters" in body["detail"]) == (409, True)
         assert caller.get("submissions/mine")["state"] == "ended"
-        log = [(one["action"], one["details"]) for one in caller.get("changes")["items"] if one["subject"] == "mine"]
+        log = [
+            (item["action"], item["details"]) for item in caller.get("changes")["items"] if item["subject"] == "mine"
+        ]
         assert log[0] == ("run.ask_again", {"stage": STAGE, "letters": 3, "resumed": True})
         assert [action for action, _ in log] == ["run.ask_again", "run.submit"]
     assert len(calls(run)) == 2

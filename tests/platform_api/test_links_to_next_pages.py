@@ -32,9 +32,9 @@ def url(tmp_path_factory):
         (other / "error.json").write_text('{"stage": "prepare", "message": "away"}')
         write_table(other / SET, "rubrics", [])
     lost = [{"sample_id": f"s{n}", "stage": "judge", "reason": why} for n, why in enumerate(("slow", "odd", "slow"))]
-    for one in (run, other):
-        write_table(one / "judge" / "dead_letters", "dead_letters", lost)
-    others = [{"sample_id": one, "writer": "writer-1", "rubric": json.dumps(rubric("Is short"))} for one in "abc"]
+    for path in (run, other):
+        write_table(path / "judge" / "dead_letters", "dead_letters", lost)
+    others = [{"sample_id": item, "writer": "writer-1", "rubric": json.dumps(rubric("Is short"))} for item in "abc"]
     write_table(folder / "good-1" / SET, "rubrics", others)
     (folder / "good-1" / "recipe.yaml").write_text("name: quickstart\n")
     with served(ApiSettings(storage=str(folder), index_seconds=0.05)) as url, pytest.MonkeyPatch.context() as patch:
@@ -65,9 +65,9 @@ class NextLink(HTMLParser):
     address = None
 
     def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        if tag == "a" and found.get("rel") == "next" and "cursor=" in found["href"]:
-            self.address = found["href"]
+        result = dict(attributes)
+        if tag == "a" and result.get("rel") == "next" and "cursor=" in result["href"]:
+            self.address = result["href"]
 
 
 @pytest.mark.slow
@@ -109,6 +109,6 @@ def test_next_pages_are_the_whole_list_under_its_filters(url, page, pattern, ite
         if link.address is None:
             break
         address = urljoin(address, link.address)
-        given, kept = (parse_qs(urlsplit(one).query) for one in (page, address))
-        assert {name: kept.get(name) for name in given} == given
+        given, stored = (parse_qs(urlsplit(item).query) for item in (page, address))
+        assert {name: stored.get(name) for name in given} == given
     assert (sorted(seen), link.address) == (items, None)

@@ -41,14 +41,14 @@ def lists():
         fields = schema.get("properties", {})
         kinds = [kind for field in fields.values() for kind in (field, *field.get("anyOf", []))]
         if any(kind.get("type") == "array" for kind in (schema, *kinds)):
-            yield path.removeprefix("/api/v1"), {one["name"] for one in methods["get"].get("parameters", [])}, fields
+            yield path.removeprefix("/api/v1"), {item["name"] for item in methods["get"].get("parameters", [])}, fields
 
 
 @pytest.mark.slow
 def test_every_list_that_may_grow_has_a_cursor():
-    found = {path: (parameters, fields) for path, parameters, fields in lists()}
-    assert set(WHOLE) <= set(found), "a reason for a list that is there no more"
-    for path, (parameters, fields) in found.items():
+    result = {path: (parameters, fields) for path, parameters, fields in lists()}
+    assert set(WHOLE) <= set(result), "a reason for a list that is there no more"
+    for path, (parameters, fields) in result.items():
         if path not in WHOLE:
             assert {"cursor", "limit"} <= parameters, f"{path} takes no cursor, and says not why"
             assert {"items", "next_cursor"} <= set(fields), path
@@ -78,12 +78,12 @@ def caller(tmp_path_factory):
     ],
 )
 def test_pages_are_the_whole_list(caller, path, field, count):
-    whole = [one[field] for one in caller.get(path)["items"]]
+    whole = [item[field] for item in caller.get(path)["items"]]
     assert len(set(whole)) == count
     seen, cursor = [], ""
     while cursor is not None:
         page = caller.get(f"{path}?limit=2{cursor and f'&cursor={cursor}'}")
-        seen += [one[field] for one in page["items"]]
+        seen += [item[field] for item in page["items"]]
         cursor = page["next_cursor"]
     assert seen == whole
     status, body = ask(f"{caller.url}/{path}?cursor=eA", **bearer())

@@ -36,9 +36,9 @@ def problems(schema, schemas):
 def test_each_body_has_an_example_that_is_valid_by_its_schema():
     description = create_app().openapi()
     schemas = description["components"]["schemas"]
-    found = {place: problems(schema, schemas) for place, schema in bodies(description)}
-    assert len(found) > 500
-    assert {place: problem for place, problem in found.items() if problem} == {}
+    result = {place: problems(schema, schemas) for place, schema in bodies(description)}
+    assert len(result) > 500
+    assert {place: problem for place, problem in result.items() if problem} == {}
 
 
 def test_an_example_is_put_together_from_those_of_the_fields():

@@ -148,7 +148,9 @@ def test_from_a_recipe_to_a_champion_and_back(browser, consumer, tmp_path, monke
         anna.get_by_role("button", name="Save and show the next").click()
         anna.wait_for_url("**/label/**")
         expect(anna.get_by_text("You have given 2 labels")).to_be_visible()
-        labels = {one["criterion"]: one["credit"] for one in caller.get(f"runs/browsed/stages/{STAGE}/labels")["items"]}
+        labels = {
+            item["criterion"]: item["credit"] for item in caller.get(f"runs/browsed/stages/{STAGE}/labels")["items"]
+        }
         assert labels == {NAMES[0]: 1.0, NAMES[1]: 0.0}
         # Promotion: a request, another person's approval, the consumer's confirmation, and back.
         bert = log_in(browser, caller, "approver-bert")
@@ -170,7 +172,9 @@ def test_from_a_recipe_to_a_champion_and_back(browser, consumer, tmp_path, monke
         expect(bert.get_by_text("rollback", exact=True)).to_be_visible()
         assert aliases(runs)[0] == first
         done = [
-            one["action"] for one in caller.get("changes?limit=200")["items"] if not one["action"].startswith("token")
+            item["action"]
+            for item in caller.get("changes?limit=200")["items"]
+            if not item["action"].startswith("token")
         ]
         assert done[:2] == ["rollback.apply", "rollback.request"]
         assert {"run.submit", "label.set", "promotion.request", "promotion.apply", "promotion.confirm"} <= set(done)
@@ -437,16 +441,16 @@ class Inspector:
             page.screenshot(path=place, full_page=True)
         if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
             self.found.append(f"{name}: the window scrolls sideways")
-        self.found += [f"{name}: columns of {one} are out of sight" for one in page.evaluate(CUT_OFF)]
-        self.found += [f"{name}: label {one} sticks out of its chart" for one in page.evaluate(OUT_OF_CHART)]
-        self.found += [f"{name}: the marker of {one} covers the one before" for one in page.evaluate(CROWDED)]
-        self.found += [f"{name}: {one} has no hint of its hidden columns" for one in page.evaluate(WITHOUT_HINT)]
+        self.found += [f"{name}: columns of {item} are out of sight" for item in page.evaluate(CUT_OFF)]
+        self.found += [f"{name}: label {item} sticks out of its chart" for item in page.evaluate(OUT_OF_CHART)]
+        self.found += [f"{name}: the marker of {item} covers the one before" for item in page.evaluate(CROWDED)]
+        self.found += [f"{name}: {item} has no hint of its hidden columns" for item in page.evaluate(WITHOUT_HINT)]
         if page.viewport_size["width"] < 700:
-            self.found += [f"{name}: {one} is too small for a finger" for one in page.evaluate(SMALL)]
+            self.found += [f"{name}: {item} is too small for a finger" for item in page.evaluate(SMALL)]
         self.found += [
-            f"{name}: {one['id']} at {one['nodes'][0]['target']}"
-            for one in self.axe.run(page, options=self.rules).response["violations"]
-            if one["impact"] in ("serious", "critical")
+            f"{name}: {violation['id']} at {violation['nodes'][0]['target']}"
+            for violation in self.axe.run(page, options=self.rules).response["violations"]
+            if violation["impact"] in ("serious", "critical")
         ]
 
 
@@ -562,8 +566,8 @@ def test_two_judges_are_compared_by_keys_and_named_at_a_wish(browser, pages):
             expect(chosen.locator("input")).to_be_focused()
     page.keyboard.press("s")
     expect(form.locator(f"input[name=response]:not([value='{shown}'])")).to_have_count(1)
-    mine = [one for one in pages.get(f"{RUN[1:]}/judge-preferences")["items"] if one["rater"] == "runner-otto"]
-    choices = {one["criterion"]: one["choice"] for one in mine}
+    mine = [item for item in pages.get(f"{RUN[1:]}/judge-preferences")["items"] if item["rater"] == "runner-otto"]
+    choices = {item["criterion"]: item["choice"] for item in mine}
     assert choices.keys() == {*NAMES, ""}
     assert (choices[NAMES[0]] in ("first", "second"), choices[NAMES[1]], choices[""]) == (True, "both", "both")
     page.get_by_role("button", name="Reveal it now").click()
@@ -594,7 +598,7 @@ def test_files_of_labels_and_preferences_come_in_on_their_pages(browser, pages):
             form.locator("input[type=file]").set_input_files(file)
             form.get_by_role("button", name=button).click()
             expect(form.get_by_role("status")).to_contain_text(told)
-    assert [one["rater"] for one in pages.get(f"{RUN[1:]}/preferences")["items"]] == ["runner-paula"]
+    assert [item["rater"] for item in pages.get(f"{RUN[1:]}/preferences")["items"]] == ["runner-paula"]
     page.context.close()
 
 

@@ -133,7 +133,7 @@ def test_from_the_request_to_the_confirmation_and_back(service, consumer, tmp_pa
     back = service.post("approver", "rollbacks", {"model": MODEL, "champion": second, "reason": "it stutters"})
     assert (back[0], back[1]["version"], back[1]["state"]) == (201, first, "applied")
     assert aliases(tmp_path) == (first, second)
-    log = [(one["action"], one["who"]) for one in reversed(service.get("changes?limit=200")["items"])]
+    log = [(item["action"], item["who"]) for item in reversed(service.get("changes?limit=200")["items"])]
     assert [line for line in log if not line[0].startswith("token")] == [
         *(("promotion.request", "runner"), ("promotion.apply", "approver")) * 2,
         *(("promotion.confirm", "runner"), ("rollback.request", "approver"), ("rollback.apply", "approver")),
@@ -239,23 +239,23 @@ def test_who_requested_approves_where_the_installation_waives_the_second_person(
         service.secrets["run"] = run_token(tmp_path, "boss", "nightly")[1]
         number = service.request(add_version(tmp_path, against=2), who="run")[1]["id"]
         assert service.post("boss", f"promotions/{number}/approve")[0] == 200
-        log = [one["details"] for one in service.get("changes")["items"] if one["action"] == "promotion.apply"]
-        assert [one.get("self_approved") for one in log] == [True, None, True]
+        log = [item["details"] for item in service.get("changes")["items"] if item["action"] == "promotion.apply"]
+        assert [item.get("self_approved") for item in log] == [True, None, True]
 
 
 @pytest.mark.parametrize(("waived", "status"), [("", 403), (f"other, {MODEL[:4]}*", 200)])
 def test_the_environment_says_whose_requests_the_requester_may_approve(tmp_path, waived, status):
     environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_SELF_APPROVAL": waived}
     command = [sys.executable, "-m", "rubricworks.cli", "server", "--runs", str(tmp_path), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as one:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as popen:
         try:
-            service = Service(one.stdout.readline().decode().strip())
+            service = Service(popen.stdout.readline().decode().strip())
             version = add_version(tmp_path)
             number = service.request(version, who="boss")[1]["id"]
             assert service.post("boss", f"promotions/{number}/approve")[0] == status
             assert aliases(tmp_path)[0] == (version if status == 200 else None)
         finally:
-            one.terminate()
+            popen.terminate()
 
 
 def test_a_champion_that_moved_meanwhile_is_not_replaced(service, tmp_path):
@@ -283,12 +283,14 @@ def test_of_many_decisions_at_once_one_wins_and_the_others_are_told(service, tmp
             ("approver-b", f"promotions/{number}/reject", {"reason": "no"}),
         ]
         with ThreadPoolExecutor(3) as threads:
-            answers = list(threads.map(lambda one: service.post(*one), work))
+            answers = list(threads.map(lambda item: service.post(*item), work))
         assert sorted(status for status, _ in answers) == [200, 409, 409]
         state = service.get(f"promotions/{number}")
         assert (state["state"] == "applied") == (aliases(tmp_path)[0] == state["version"])
         done = [
-            one for one in service.get("changes?limit=200")["items"] if one["subject"].endswith(f"/{state['version']}")
+            item
+            for item in service.get("changes?limit=200")["items"]
+            if item["subject"].endswith(f"/{state['version']}")
         ]
         assert len(done) == 2, "the request and one decision"
 
@@ -299,8 +301,8 @@ def test_of_many_requests_at_once_for_one_model_one_stands(service, tmp_path):
     with ThreadPoolExecutor(4) as threads:
         statuses = sorted(status for status, _ in threads.map(service.request, versions))
     assert statuses == [201, 409, 409, 409]
-    assert [one["state"] for one in service.get("promotions")["items"]] == ["requested"]
-    assert [one["action"] for one in service.get("changes")["items"]].count("promotion.request") == 1
+    assert [item["state"] for item in service.get("promotions")["items"]] == ["requested"]
+    assert [item["action"] for item in service.get("changes")["items"]].count("promotion.request") == 1
 
 
 def test_a_request_sent_again_by_its_key_is_answered_and_not_repeated(service, tmp_path):
@@ -347,7 +349,7 @@ def test_a_process_killed_while_it_applied_is_ended_by_what_the_registry_says(se
     for _ in range(2):
         asyncio.run(recover())
     assert service.get(f"promotions/{number}")["state"] == state
-    log = [one["action"] for one in service.get("changes")["items"] if one["subject"] == f"{MODEL}/{version}"]
+    log = [item["action"] for item in service.get("changes")["items"] if item["subject"] == f"{MODEL}/{version}"]
     assert log == ["promotion.apply" if alias_moved else "promotion.fail", "promotion.request"]
 
 
@@ -411,14 +413,14 @@ def test_a_rollback_under_another_key_changes_nothing(service, tmp_path):
     status, body = service.post("approver", "rollbacks", asked)
     assert (status, f"version {first} is the champion now" in body["detail"]) == (409, True)
     assert aliases(tmp_path) == (first, second)
-    assert [one["kind"] for one in service.get("promotions")["items"]] == ["rollback", "promotion", "promotion"]
+    assert [item["kind"] for item in service.get("promotions")["items"]] == ["rollback", "promotion", "promotion"]
 
 
 def test_a_rollback_names_the_champion_that_it_takes_back(service, tmp_path):
     first = promote(service, tmp_path)
     second = promote(service, tmp_path, against=first)
     status, body = service.post("approver", "rollbacks", {"model": MODEL, "reason": "it stutters"})
-    assert (status, [one["field"] for one in body["fields"]]) == (422, ["body.champion"])
+    assert (status, [field["field"] for field in body["fields"]]) == (422, ["body.champion"])
     page = service.url.removesuffix("/api/v1") + "/promotions/roll-back"
     form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
     unnamed, named = (
@@ -449,7 +451,7 @@ def test_a_rejection_needs_a_reason(service, tmp_path):
     number = service.request(add_version(tmp_path))[1]["id"]
     for body in ({}, {"reason": " "}):
         status, answer = service.post("approver", f"promotions/{number}/reject", body)
-        assert (status, [one["field"] for one in answer["fields"]]) == (422, ["body.reason"])
+        assert (status, [field["field"] for field in answer["fields"]]) == (422, ["body.reason"])
     page = f"{service.pages}/promotions/{number}/reject"
     form = {"Content-Type": "application/x-www-form-urlencoded"} | bearer(service.secrets["approver"])
     status, _, answer = exchange(page, method="POST", body=b"reason=+", **form)
@@ -463,7 +465,7 @@ def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(
     findings = gate.check(figures, watched=True).tags[FINDINGS_TAG]
     version = add_version(tmp_path, **{FINDINGS_TAG: findings})
     promotion = service.request(version)[1]
-    rules = [(one["rule"], one["value"], one["bound"], one["met"]) for one in promotion["findings"]]
+    rules = [(finding["rule"], finding["value"], finding["bound"], finding["met"]) for finding in promotion["findings"]]
     assert rules == [
         ("win rate, low end", 0.62, 0.5, True),
         ("general benchmarks, gain over the base, low end", -0.2, -0.05, False),

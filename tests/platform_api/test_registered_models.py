@@ -80,20 +80,22 @@ def test_names_are_those_of_all_pages(mlflow, tmp_path):
 
 
 def test_every_model_is_listed_and_a_page_is_one_request(service, asked):
-    found, cursor, pages = [], "", 0
+    result, cursor, pages = [], "", 0
     while cursor is not None:
         page = ask(f"{service.url}/models?limit=200{cursor and f'&cursor={cursor}'}")[1]
-        found += page["items"]
+        result += page["items"]
         cursor, pages = page["next_cursor"], pages + 1
-    assert ([one["model"] for one in found], pages) == (NAMES, 6)
+    assert ([item["model"] for item in result], pages) == (NAMES, 6)
     searches = ["registered-models/search"] * pages
     searches.insert(1, "model-versions/get")  # of the one challenger that is not its model's newest version
     assert asked == searches
-    standings = {one["model"]: (one["champion"], one["challenger"] and one["challenger"]["version"]) for one in found}
+    standings = {
+        item["model"]: (item["champion"], item["challenger"] and item["challenger"]["version"]) for item in result
+    }
     assert [standings[name] for name in (CHAMPION, BEFORE, WAITING, NAMES[6])] == [
         *((2, None), (None, 1), (None, 2), (None, None))
     ]
-    assert [one["challenger"]["waits"] for one in found if one["challenger"]] == [True, True]
+    assert [item["challenger"]["waits"] for item in result if item["challenger"]] == [True, True]
 
 
 def test_page_of_promotions_leads_to_all_models_and_each_part_is_one_request(service, asked):
@@ -119,15 +121,15 @@ def test_drift_is_looked_for_among_promoted_models_alone(mlflow, service, asked,
         await migrate(database)
         async with database.session() as session:
             for version, champion in ((1, None), (2, 1)):
-                one = {"model": CHAMPION, "version": version, "champion": champion, "digest": "3f5a", "reason": ""}
-                session.add(Promotion(kind="promotion", gate="", requested_by="ada", state="applied", **one))
+                item = {"model": CHAMPION, "version": version, "champion": champion, "digest": "3f5a", "reason": ""}
+                session.add(Promotion(kind="promotion", gate="", requested_by="ada", state="applied", **item))
         promotions = Promotions(database, MlflowRegistry(mlflow, tmp_path), has_consumer=False)
         reconciler = Reconciler(database, promotions, None)
         await reconciler.look(None)
         asked.clear()
-        found = await reconciler.look(None)
+        result = await reconciler.look(None)
         await database.close()
-        return found
+        return result
 
     assert asyncio.run(look()) == ()
     assert asked == ["registered-models/get"]

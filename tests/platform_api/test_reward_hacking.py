@@ -42,7 +42,7 @@ def test_signals_are_reward_held_out_judge_and_an_unseen_score(url):
 
 
 def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
-    traces = {one["name"]: one for one in ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["traces"]}
+    traces = {trace["name"]: trace for trace in ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["traces"]}
     # Windows of 20: after n of the 20 later steps with twice the objects, the mean is 2 + n / 10; the limit is 3.
     assert (traces["objects"]["high"], traces["objects"]["crossed"]) == (3.0, 51)
     assert (traces["held_out"]["low"], traces["held_out"]["crossed"]) == (pytest.approx(0.5), 50)
@@ -55,13 +55,13 @@ def test_an_audit_has_its_figures_and_its_cases_by_failure_mode(url):
     figures = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit")[1]
     cases = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit/cases?limit=200")[1]["items"]
     assert figures["settings"]["text"]["irrelevant"]["average"]["value"] == pytest.approx(1 / 4)
-    assert [one["sample_id"] for one in cases] == ["x", "y", "w"], "the modes take turns, the heaviest first"
+    assert [item["sample_id"] for item in cases] == ["x", "y", "w"], "the modes take turns, the heaviest first"
     assert cases[1]["criteria"][1] == {
         **{"criterion": "Colour", "weight": 1.0, "essential": True, "deserved": 0.0},
         **{"settings": {"Default": 1.0}, "reasoning": "because"},
     }
     some = ask(f"{url}/api/v1/runs/today-1/stages/audit/audit/cases?mode=irrelevant")[1]["items"]
-    assert [one["sample_id"] for one in some] == ["x"]
+    assert [item["sample_id"] for item in some] == ["x"]
 
 
 def test_the_page_shows_both_and_foreign_text_as_text(url):

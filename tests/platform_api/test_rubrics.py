@@ -36,17 +36,17 @@ def propose(caller, sample, titles, *, replaces=1, who="runner", **more):
 
 
 def test_sets_and_their_rubrics_are_listed_by_page(caller):
-    (one,) = caller.get("rubric-sets")["items"]
-    assert (one["run"], one["stage"], one["rubrics"]) == ("today-1", "synthesize_rubrics", 3)
+    (rubric_set,) = caller.get("rubric-sets")["items"]
+    assert (rubric_set["run"], rubric_set["stage"], rubric_set["rubrics"]) == ("today-1", "synthesize_rubrics", 3)
     first = caller.get(f"{SET}?limit=2")
     second = caller.get(f"{SET}?limit=2&cursor={first['next_cursor']}")
-    assert [one["sample_id"] for one in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert [item["sample_id"] for item in first["items"] + second["items"]] == ["a", "b", "c"]
     assert second["next_cursor"] is None
     assert (first["items"][0]["criteria"], first["items"][0]["weight"]) == (4, 8.0)
 
 
 def test_figures_of_criteria_are_those_of_the_credits_and_dead_ones_stand_first(caller):
-    figures = {one["criterion"]: one for one in caller.get(f"{SET}/criteria")["items"]}
+    figures = {item["criterion"]: item for item in caller.get(f"{SET}/criteria")["items"]}
     assert next(iter(figures)) == NAMES[0]
     assert [figures[name]["state"] for name in NAMES] == ["always", "varies", "varies"]
     assert [figures[name]["rubrics"] for name in (*NAMES, "Is short")] == [3, 3, 3, 1]
@@ -65,11 +65,14 @@ def test_a_version_stands_once_another_person_approved_it(caller):
     status, version = caller.post("approver", f"rubric-versions/{number}/approve", {"reason": "yes"})
     assert (status, version["state"], version["reviewed_by"]) == (200, "approved", "approver")
     shown = caller.get(f"{SET}/a")
-    assert (shown["version"], [one["criterion"] for one in shown["rubric"]["criteria"]]) == (2, [*NAMES, "Is short"])
+    assert (shown["version"], [criterion["criterion"] for criterion in shown["rubric"]["criteria"]]) == (
+        2,
+        [*NAMES, "Is short"],
+    )
     assert caller.get(f"{SET}?limit=1")["items"][0]["version"] == 2
-    difference = {one["criterion"]: one["change"] for one in caller.get(f"{SET}/a/diff")["criteria"]}
+    difference = {criterion["criterion"]: criterion["change"] for criterion in caller.get(f"{SET}/a/diff")["criteria"]}
     assert difference == dict.fromkeys(NAMES, "same") | {"Is short": "added", "Is <i>long</i>": "removed"}
-    assert [one["action"] for one in caller.get("changes?subject=today-1/synthesize_rubrics/a")["items"]] == [
+    assert [item["action"] for item in caller.get("changes?subject=today-1/synthesize_rubrics/a")["items"]] == [
         "rubric.approve",
         "rubric.propose",
     ]
@@ -108,7 +111,7 @@ def test_proposer_approves_where_the_second_person_is_waived(tmp_path, patterns,
         assert answered == status
         assert status == 200 or "RUBRICWORKS_SELF_APPROVAL" in answer["detail"]
         log = caller.get("changes?action=rubric.approve")["items"]
-        assert [one["details"].get("self_approved") for one in log] == ([True] if status == 200 else [])
+        assert [item["details"].get("self_approved") for item in log] == ([True] if status == 200 else [])
 
 
 def test_of_two_versions_of_one_rubric_that_are_approved_at_once_one_stands(caller):
@@ -116,7 +119,7 @@ def test_of_two_versions_of_one_rubric_that_are_approved_at_once_one_stands(call
     caller.post("approver-2", "rubric-versions/999/approve")  # makes the token
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(
-            lambda one: caller.post(one[1], f"rubric-versions/{one[0]}/approve")[0],
+            lambda item: caller.post(item[1], f"rubric-versions/{item[0]}/approve")[0],
             zip(numbers, ("approver", "approver-2"), strict=True),
         )
     assert sorted(answers) == [200, 409]
@@ -178,8 +181,8 @@ AFTER, BEFORE = "runs/second/rubrics/synthesize_rubrics", "before_set=first/synt
 def test_sets_of_two_runs_are_compared_sample_by_sample_with_the_versions_that_stand(two_sets):
     first = two_sets.get(f"{AFTER}/compare?{BEFORE}&limit=4")
     rest = two_sets.get(f"{AFTER}/compare?{BEFORE}&limit=4&cursor={first['next_cursor']}")
-    found = [tuple(one.values()) for one in first["items"] + rest["items"]]
-    assert found == [  # sample, change, criteria added, removed, changed, same
+    result = [tuple(item.values()) for item in first["items"] + rest["items"]]
+    assert result == [  # sample, change, criteria added, removed, changed, same
         ("b", "changed", 0, 1, 0, 1),
         ("c", "changed", 2, 1, 0, 1),
         ("d", "changed", 0, 0, 1, 0),
@@ -188,12 +191,12 @@ def test_sets_of_two_runs_are_compared_sample_by_sample_with_the_versions_that_s
         ("a", "same", 0, 0, 0, 2),
     ]
     assert rest["next_cursor"] is None
-    assert {one["change"] for one in two_sets.get(f"{AFTER}/compare")["items"]} == {"same"}, "with itself"
+    assert {item["change"] for item in two_sets.get(f"{AFTER}/compare")["items"]} == {"same"}, "with itself"
 
 
 def test_one_sample_of_two_sets_is_compared_criterion_by_criterion(two_sets):
     answer = two_sets.get(f"{AFTER}/c/diff?{BEFORE}")
-    changes = [(one["criterion"], one["change"]) for one in answer["criteria"]]
+    changes = [(criterion["criterion"], criterion["change"]) for criterion in answer["criteria"]]
     assert changes == [("y", "same"), ("<i>z</i>", "added"), ("v", "added"), ("x", "removed")]
     answer = two_sets.get(f"{AFTER}/b/diff?{BEFORE}")
     assert (answer["before"], answer["after"]) == (2, 1)
@@ -242,8 +245,8 @@ def test_the_form_says_what_is_wrong_with_a_field_and_what_to_write(caller, chan
     form = {"Content-Type": "application/x-www-form-urlencoded", **bearer(caller.secret("runner"))}
     body = urlencode(fields | change).encode()
     status, _, page = exchange(f"{caller.pages}/{SET}/b/edit", method="POST", body=body, **form)
-    (found,) = re.findall(rf'id="wrong-{field}">([^<]*)<', page.decode())
-    assert (status, mistake in found) == (422, True), found
+    (result,) = re.findall(rf'id="wrong-{field}">([^<]*)<', page.decode())
+    assert (status, mistake in result) == (422, True), result
 
 
 def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
@@ -261,6 +264,6 @@ def test_the_form_tells_each_problem_beside_its_field_and_loses_nothing(caller):
     status, headers, _ = exchange(page, method="POST", body=urlencode(fields).encode(), **form)
     assert (status, headers["location"]) == (303, f"/{SET}/b")
     version = caller.get(f"{SET}/b")["versions"][-1]
-    titles = [one["criterion"] for one in version["rubric"]["criteria"]]
+    titles = [criterion["criterion"] for criterion in version["rubric"]["criteria"]]
     assert titles == [NAMES[0], NAMES[2], "Is <i>long</i>", "Names <u>it</u>"]
     assert version["rubric"]["criteria"][0]["evaluation_rule"] == ""

@@ -141,7 +141,7 @@ def test_pages_of_groups_are_the_whole_list(url):
 
 def test_a_group_shows_each_response_with_its_verdicts_best_first_and_unjudged_last(url):
     group = ask(f"{url}/runs/today-1/stages/{STAGE}/groups/1/a")[1]
-    assert [one["reward"] for one in group["rollouts"]] == [pytest.approx(2 / 3), 0.5, None]
+    assert [rollout["reward"] for rollout in group["rollouts"]] == [pytest.approx(2 / 3), 0.5, None]
     worst = group["rollouts"][-1]
     assert (worst["response"], worst["verdicts"][2]["error"]) == ("", "transport")
     assert [verdict["criterion"] for verdict in worst["verdicts"]] == NAMES
@@ -168,8 +168,8 @@ def test_a_group_shows_what_each_criterion_weighs_and_how_the_reward_follows(tmp
         ]
     }
     # A weight that was one before rubrics refused it.
-    old = {"criteria": [one | {"weight": True} for one in rubric["criteria"]]}
-    rubrics = [{"sample_id": name, "rubric": json.dumps(one)} for name, one in (("a", rubric), ("b", old))]
+    old = {"criteria": [criterion | {"weight": True} for criterion in rubric["criteria"]]}
+    rubrics = [{"sample_id": name, "rubric": json.dumps(item)} for name, item in (("a", rubric), ("b", old))]
     write_table(run / "synthesize_rubrics", "rubrics", rubrics)
     earned = [
         rollout(2, "a", "red", [1.0, 1.0, 1.0]) | {"reward": 4 / 5},
@@ -192,7 +192,7 @@ def test_a_group_shows_what_each_criterion_weighs_and_how_the_reward_follows(tmp
 
 def test_criteria_that_never_vary_stand_first(url):
     figures = ask(f"{url}/runs/today-1/stages/{STAGE}/criteria")[1]["items"]
-    assert [(one["criterion"], one["state"], one["graded"]) for one in figures] == [
+    assert [(figure["criterion"], figure["state"], figure["graded"]) for figure in figures] == [
         (NAMES[0], "always", 12),
         (NAMES[1], "varies", 12),
         (NAMES[2], "varies", 8),
@@ -214,7 +214,7 @@ def test_a_search_that_ends_early_goes_on_within_its_step(url, monkeypatch, sear
     address, seen, cursor = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion=Names%20nothing%20else", [], ""
     while cursor is not None:
         page = ask(f"{address}&limit={limit}" + (f"&cursor={cursor}" if cursor else ""))[1]
-        seen.append([(one["step"], one["sample_id"]) for one in page["items"]])
+        seen.append([(item["step"], item["sample_id"]) for item in page["items"]])
         cursor = page["next_cursor"]
     assert list(chain(*seen)) == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
     assert len(seen) > 1
@@ -254,9 +254,9 @@ def test_a_shard_that_is_replaced_and_a_run_that_is_deleted_are_followed(tmp_pat
         groups = f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups"
         wait_for(lambda: len(ask(groups)[1].get("items", [])) == 4)
         write_shard(run, 1, [rollout(2, "c", "other", [1.0, 1.0, 1.0])])
-        wait_for(lambda: [one["sample_id"] for one in ask(groups)[1]["items"]] == ["a", "b", "c"])
+        wait_for(lambda: [item["sample_id"] for item in ask(groups)[1]["items"]] == ["a", "b", "c"])
         (run / STAGE / "rollouts" / "part-00000.parquet").write_bytes(b"no Parquet")
-        wait_for(lambda: [one["sample_id"] for one in ask(groups)[1]["items"]] == ["c"])
+        wait_for(lambda: [item["sample_id"] for item in ask(groups)[1]["items"]] == ["c"])
         shutil.rmtree(run)
         wait_for(lambda: ask(f"{url}/api/v1/runs/today-1")[0] == 404)
 
@@ -270,7 +270,7 @@ def test_a_rollout_without_a_scorecard_takes_no_criteria_from_the_others(tmp_pat
         wait_for(lambda: len(ask(f"{place}/groups")[1].get("items", [])) == 3)
         graded, other = ask(f"{place}/groups/1/a")[1]["rollouts"]
         assert (len(graded["verdicts"]), other["verdicts"], other["reward"]) == (3, [], None)
-        assert {one["criterion"]: one["graded"] for one in ask(f"{place}/criteria")[1]["items"]}[NAMES[0]] == 7
+        assert {item["criterion"]: item["graded"] for item in ask(f"{place}/criteria")[1]["items"]}[NAMES[0]] == 7
 
 
 def test_a_run_that_cannot_be_indexed_keeps_no_other_from_it(tmp_path):
@@ -493,9 +493,9 @@ def test_a_run_has_ended_in_the_index_once_its_last_shard_is_there(tmp_path):
     run, path = write_run(tmp_path), tmp_path / "x.db"
     ends = [run / STAGE / table / "part-00001.parquet" for table in ("rollouts", "scorecards")]
     ends += [run / STAGE / "done.json", run / "outcome.json"]
-    contents = {one: one.read_bytes() for one in ends}
-    for one in ends:
-        one.unlink()
+    contents = {end: end.read_bytes() for end in ends}
+    for end in ends:
+        end.unlink()
     states = []
 
     def row(run_name):
@@ -515,8 +515,8 @@ def test_a_run_has_ended_in_the_index_once_its_last_shard_is_there(tmp_path):
         with lock_folder(run):
             await index.look()
         before = row("today-1")
-        for one, content in contents.items():
-            one.write_bytes(content)
+        for item, content in contents.items():
+            item.write_bytes(content)
         await index.look()
         await database.close()
         return before, row("today-1")
@@ -626,7 +626,7 @@ def test_progress_is_read_of_the_present_attempt_and_of_runs_that_are_going_alon
     assert run_record(store, "today-1").progress == ()
     assert not [path for path in read if "progress" in path]
     monkeypatch.setattr(records, "is_going", lambda *_, **__: True)
-    assert [(one.stage, one.done) for one in run_record(store, "today-1").progress] == [(STAGE, 12)]
+    assert [(item.stage, item.done) for item in run_record(store, "today-1").progress] == [(STAGE, 12)]
     attempt = run / "state" / STAGE / "attempt.json"
     attempt.write_text("{}")
     os.utime(attempt, (attempt.stat().st_mtime + 9,) * 2)

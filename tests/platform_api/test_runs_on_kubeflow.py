@@ -90,7 +90,7 @@ def test_a_recipe_runs_where_the_operator_placed_it_is_listed_and_stopped(url, k
     assert post(url, "runs/monday/stop")[1] == {"run": "monday", "place": "kubeflow"}
     assert run["state"] == "CANCELING"
     assert post(url, "runs/nobody/stop")[0] == 409
-    log = [one["action"] for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
+    log = [item["action"] for item in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
     assert log == ["run.stop", "run.submit"]
 
 
@@ -136,7 +136,7 @@ def test_a_run_whose_service_is_killed_while_it_asks_kubeflow_is_made_once(tmp_p
         database.execute("UPDATE keyed_answers SET created_at = '2020-01-01 00:00:00.000000' WHERE status IS NULL")
     with served(ApiSettings(storage=str(runs), token=SecretStr(TOKEN), submissions=str(policy))) as url:
         answers = [ask(f"{url}/api/v1/submissions", **asked) for _ in range(2)]
-        log = [one["action"] for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
+        log = [item["action"] for item in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
         listed = ask(f"{url}/api/v1/submissions", **bearer())[1]["items"]
     run, (status, answer) = kubeflow.only("runs"), answers[0]
     assert (status, answers[1]) == (201, answers[0])
@@ -163,7 +163,7 @@ def test_a_name_that_kubeflow_has_from_elsewhere_is_refused_before_it_is_taken(u
     run["display_name"] = "tuesday"
     status, body = post(url, "submissions", {"recipe": RECIPE, "run": "tuesday"})
     assert (status, "Kubeflow has a run tuesday already" in body["detail"]) == (409, True)
-    assert [one["run"] for one in ask(f"{url}/api/v1/submissions", **bearer())[1]["items"]] == ["monday"]
+    assert [item["run"] for item in ask(f"{url}/api/v1/submissions", **bearer())[1]["items"]] == ["monday"]
 
 
 def start(url, kubeflow, *names):
@@ -179,13 +179,13 @@ def test_runs_are_filtered_and_listed_page_by_page_by_kubeflow_itself(url, kubef
     kubeflow.end(runs["tuesday"]["run_id"], "FAILED")
 
     def pages(query):
-        cursor, found = "", []
+        cursor, result = "", []
         while cursor is not None:
             status, page = ask(f"{url}/api/v1/kubeflow/runs?limit=1{query}{cursor and f'&cursor={cursor}'}", **bearer())
             assert (status, page.get("problem"), len(page["items"])) == (200, "", 1), page
-            found.append(page["items"][0]["name"])
+            result.append(page["items"][0]["name"])
             cursor = page["next_cursor"]
-        return found
+        return result
 
     assert pages("") == ["thursday", "wednesday", "tuesday", "monday"]
     assert pages("&state=going&search=Day") == ["thursday", "wednesday"]
@@ -220,16 +220,16 @@ def test_a_run_is_shown_with_its_stages_the_reason_of_a_failure_logs_and_links(u
     shown = ask(f"{url}/api/v1/kubeflow/runs/monday", **bearer())[1]
     assert shown == ask(f"{url}/api/v1/kubeflow/runs/{run['run_id']}", **bearer())[1]
     assert (shown["state"], shown["run"], shown["problem"]) == ("FAILED", "monday", "")
-    assert [(one["stage"], one["state"], one["error"]) for one in shown["stages"]] == [
+    assert [(stage["stage"], stage["state"], stage["error"]) for stage in shown["stages"]] == [
         ("prepare", "SUCCEEDED", ""),
         ("warm_up", "FAILED", "no GPU has 40 GiB free"),
         ("outcome", "FAILED", "Kubeflow gives no reason; the stage's log has it"),
     ]
-    assert all(one["started"] < one["ended"] and "/k8s/pod/logs?" in one["log"] for one in shown["stages"])
+    assert all(stage["started"] < stage["ended"] and "/k8s/pod/logs?" in stage["log"] for stage in shown["stages"])
     assert shown["links"] == {"MLflow": "https://mlflow.example/#/runs/a1b2", "Kubeflow": shown["page"]}
     page = exchange(f"{url}/kubeflow-runs/{run['run_id']}", **bearer())[2].decode()
     assert "no GPU has 40 GiB free" in page
-    assert all(html.escape(one["log"]) in page for one in shown["stages"])
+    assert all(html.escape(stage["log"]) in page for stage in shown["stages"])
     assert 'href="/runs/monday"' in page
     status, body = ask(f"{url}/api/v1/kubeflow/runs/nobody", **bearer())
     assert (status, "no run 'nobody'" in body["detail"]) == (404, True)
@@ -272,7 +272,7 @@ def test_a_service_whose_runs_would_move_aliases_themselves_does_not_start(tmp_p
 def test_a_recipe_that_brings_its_own_cluster_is_refused(url, kubeflow):
     own = RECIPE + 'cluster: {storage: "s3://rubricworks/runs", images: {cpu: evil.example/image}}\n'
     status, body = post(url, "submissions", {"recipe": own})
-    assert (status, [one["field"] for one in body["fields"]]) == (422, ["cluster"])
+    assert (status, [field["field"] for field in body["fields"]]) == (422, ["cluster"])
     assert kubeflow.kept["runs"] == {}
 
 
@@ -316,8 +316,8 @@ def test_a_form_that_kubeflow_does_not_take_keeps_its_recipe(url, kubeflow, mome
     else:
         answer = (302, "text/html", b"") if moment == "log in" else (503, "text/plain", b"no healthy upstream")
         kubeflow.answer_instead = lambda method, path: answer
-    found, page = submit_form(url, recipe=f"{RECIPE}# edited", run="tuesday", overrides="seed=7", place="kubeflow")
-    assert (found, words in page) == (status, True), page
+    result, page = submit_form(url, recipe=f"{RECIPE}# edited", run="tuesday", overrides="seed=7", place="kubeflow")
+    assert (result, words in page) == (status, True), page
     assert "# edited</textarea>" in page
     assert ('value="tuesday"' in page, "seed=7</textarea>" in page) == (True, True)
     assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"] == []

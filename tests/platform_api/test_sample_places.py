@@ -77,15 +77,15 @@ def with_index(run, work):
 def test_indexing_reads_no_image_and_a_page_one_row_group(run):
     async def work(session, store, _):
         counts = [store.count]
-        found = await find_sample(session, store, "today-1", "s12")
+        text = await find_sample(session, store, "today-1", "s12")
         counts.append(store.count)
         image = await find_image(session, store, "today-1", "s12")
         counts.append(store.count)
         again = await find_image(session, store, "today-1", "s12")
-        return found, image, again, [*counts, store.count]
+        return text, image, again, [*counts, store.count]
 
-    found, image, again, counts = with_index(run, work)
-    assert (found.prompt, found.question, found.has_image) == ("? s12", "", True)
+    result, image, again, counts = with_index(run, work)
+    assert (result.prompt, result.question, result.has_image) == ("? s12", "", True)
     assert (image, image[:4], len(image) > LARGE) == (again, b"\x89PNG", True)
     indexing, text, picture, known = (after - before for before, after in zip([0, *counts], counts, strict=False))
     assert (indexing < LARGE, text < LARGE, LARGE < picture < 2 * LARGE, known) == (True, True, True, 0)
@@ -106,8 +106,10 @@ def test_replaced_and_deleted_files_are_followed(run):
         write_samples(run, "prepare", [sample("new"), sample("s" * 300)], 0)
         (run / "prepare" / "part-00001.parquet").unlink()
         await index.look()
-        found = [(await find_sample(session, store, "today-1", one)).prompt for one in ("new", "s00", "s10", "s" * 300)]
-        return found, (await session.scalars(select(SamplePlace.sample_id))).all()
+        prompts = [
+            (await find_sample(session, store, "today-1", item)).prompt for item in ("new", "s00", "s10", "s" * 300)
+        ]
+        return prompts, (await session.scalars(select(SamplePlace.sample_id))).all()
 
     assert with_index(run, work) == (["? new", "", "", ""], ["new"])
 
@@ -123,7 +125,7 @@ def test_thumbnails_of_a_large_group_are_read_once(run):
 
     async def work(session, store, _):
         before = store.count
-        shown = await asyncio.gather(*(find_image(session, store, "today-1", one) for one in images))
+        shown = await asyncio.gather(*(find_image(session, store, "today-1", image) for image in images))
         return shown, store.count - before
 
     shown, count = with_index(run, work)
@@ -132,8 +134,8 @@ def test_thumbnails_of_a_large_group_are_read_once(run):
 
 
 def test_thumbnails_take_bounded_space_and_larger_groups_are_shown(run, monkeypatch):
-    kept = tables._RecentBytes(3 * LARGE)
-    monkeypatch.setattr(tables, "_kept", kept)
+    stored = tables._RecentBytes(3 * LARGE)
+    monkeypatch.setattr(tables, "_kept", stored)
     large, small = write_group(run, 2, 5), write_group(run, 3, 2)
 
     async def work(session, store, _):
@@ -142,7 +144,7 @@ def test_thumbnails_take_bounded_space_and_larger_groups_are_shown(run, monkeypa
             before = store.count
             assert await find_image(session, store, "today-1", name) == image
             counts.append(store.count - before)
-            sizes.append(kept.size)
+            sizes.append(stored.size)
         return counts, sizes
 
     counts, sizes = with_index(run, work)

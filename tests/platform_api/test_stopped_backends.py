@@ -77,7 +77,7 @@ def test_page_of_a_run_has_what_the_database_knows_of_it(away, was_ever_open, mo
         monkeypatch.setattr(run_storage.RunStorage, "get", AsyncMock(return_value=None))
     status, _, content = exchange(f"{away.pages}{RUN}", Accept="text/html", **bearer())
     page = content.decode()
-    assert (status, [one for one in read_banners(content) if "storage of runs" in one] != []) == (200, True)
+    assert (status, [banner for banner in read_banners(content) if "storage of runs" in banner] != []) == (200, True)
     assert re.findall(r'<span class="stage-name">(.*?)</span>', page.replace("<wbr>", "")) == [
         "train_policy",
         "prepare",
@@ -89,8 +89,10 @@ def test_page_of_a_run_has_what_the_database_knows_of_it(away, was_ever_open, mo
 
 
 def test_registry_and_kubeflow_are_named_where_they_are_away(away):
-    assert any("The registry does not answer: no MLflow server" in one for one in banners(f"{away.pages}/promotions"))
-    assert any("Kubeflow" in one for one in banners(f"{away.pages}/kubeflow-runs"))
+    assert any(
+        "The registry does not answer: no MLflow server" in banner for banner in banners(f"{away.pages}/promotions")
+    )
+    assert any("Kubeflow" in banner for banner in banners(f"{away.pages}/kubeflow-runs"))
 
 
 def test_a_request_for_what_is_in_the_bucket_is_told_to_come_again(away):

@@ -17,7 +17,7 @@ ADMITTED = SubmissionPolicy(
 
 def reached(*overrides, policy=ADMITTED):
     """Fields of quickstart that the policy refuses, with these changes."""
-    return [one.field for one in policy.violations(load_recipe(recipe_path("quickstart"), overrides))]
+    return [violation.field for violation in policy.violations(load_recipe(recipe_path("quickstart"), overrides))]
 
 
 def judge(url, key="null"):
@@ -119,7 +119,7 @@ def test_recipes_in_the_scene_world_need_no_admission(name):
 )
 def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(override, field):
     recipe = load_recipe(recipe_path("retrain-laptop"), [override])
-    assert field in [one.field for one in ADMITTED.violations(recipe)]
+    assert field in [violation.field for violation in ADMITTED.violations(recipe)]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,8 @@ def test_a_retraining_admits_and_changes_no_more_than_it_may_reach_itself(overri
         "new_samples.admit={hosts: {api.example.org: [KEY_OF_API]}, functions: ['rewards:brevity']}",
         "new_samples.admit={places: [s3://datasets/photographs/2026, /data/images]}",
         "new_samples.changes={train_policy.algorithm.steps: 3, train_policy.reward.function: 'rewards:brevity'}",
-        "new_samples.changes={train_policy.reward.judge: {url: 'https://api.example.org', model: m, api_key_env: KEY}}",
+        "new_samples.changes={train_policy.reward.judge: "
+        "{url: 'https://api.example.org', model: m, api_key_env: KEY_OF_API}}",
         "new_samples.changes={prepare.source: s3://datasets/photographs/2026}",
     ],
 )

@@ -98,8 +98,8 @@ def test_one_run_at_a_time_is_started_followed_and_stopped(stand_in):
         assert (status, "there is no run 'fisrt'" in body["detail"]) == (404, True)
         assert submit(url, "first")[1]["state"] == "going", "the same request again is not made again"
         assert ask(f"{url}/api/v1/submissions", **bearer())[1]["items"][0]["run"] == "first"
-        log = [(one["action"], one["subject"]) for one in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
-        assert [one for one in log if one[0].startswith("run.")] == [("run.stop", "first"), ("run.submit", "first")]
+        log = [(item["action"], item["subject"]) for item in ask(f"{url}/api/v1/changes", **bearer())[1]["items"]]
+        assert [item for item in log if item[0].startswith("run.")] == [("run.stop", "first"), ("run.submit", "first")]
 
 
 def test_a_submission_tells_the_changes_that_its_recipe_does_not_have(stand_in):
@@ -138,7 +138,7 @@ def test_a_run_calls_its_service_as_a_runner_until_it_ends(stand_in):
         wait_for(lambda: state(url, "bad")["state"] == "ended")
         tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]["items"]
         assert len(tokens) == 2
-        assert all(one["revoked_at"] for one in tokens)
+        assert all(token["revoked_at"] for token in tokens)
 
 
 def test_a_run_that_cannot_start_leaves_no_token(stand_in):
@@ -146,7 +146,7 @@ def test_a_run_that_cannot_start_leaves_no_token(stand_in):
         submit(url, "first")
         assert submit(url, "second")[0] == 409
         tokens = ask(f"{url}/api/v1/tokens", **bearer())[1]["items"]
-        revoked = {one["name"].split(":")[1]: one["revoked_at"] for one in tokens}
+        revoked = {token["name"].split(":")[1]: token["revoked_at"] for token in tokens}
         assert (revoked["first"] is None, revoked["second"] is None) == (True, False)
         stop(url, "first")
         wait_for(lambda: state(url, "first")["state"] == "ended")
@@ -179,7 +179,7 @@ def test_mistakes_are_told_by_field_and_line(stand_in):
     with served(settings(stand_in)) as url:
         status, body = submit(url, "x", text)
         assert status == 422
-        lines = {one["field"]: one["line"] for one in body["fields"]}
+        lines = {field["field"]: field["line"] for field in body["fields"]}
         assert lines == {
             "data.heldout": text[: text.index("heldout")].count("\n") + 1,
             "policy.algorithm.rollouts.group_size": text[: text.index("group_size")].count("\n") + 1,
@@ -204,10 +204,10 @@ def test_what_is_not_admitted_is_told_with_its_line_or_its_change(quiet_url):
     assert mistake["line"] == text[: text.index("http://10.0.0.1:99")].count("\n") + 1
     change = "policy.reward.judge={url: http://10.0.0.1:99, model: m}"
     _, body = submit(quiet_url, "x", overrides=[change])
-    assert [(one["field"], one["line"]) for one in body["fields"]] == [("policy.reward.judge.url", None)]
+    assert [(field["field"], field["line"]) for field in body["fields"]] == [("policy.reward.judge.url", None)]
     text = QUICKSTART + "arms:\n  away:\n    policy.reward.judge: {url: 'http://10.0.0.1:99', model: m}\n"
     _, body = submit(quiet_url, "x", text, arm="away")
-    lines = {one["field"]: one["line"] for one in body["fields"]}
+    lines = {field["field"]: field["line"] for field in body["fields"]}
     assert lines["policy.reward.judge.url"] == text.count("\n")
 
 
@@ -218,7 +218,7 @@ def test_a_model_without_a_commit_is_refused_by_line_and_no_hub_is_asked(stand_i
     text = QUICKSTART.replace("student: tiny", "student: org/mine")
     with served(settings(stand_in, submissions=str(tmp_path / "admitted.yaml"))) as url:
         status, body = submit(url, "x", text)
-    assert (status, [one["field"] for one in body["fields"]]) == (422, ["warm_up.student"])
+    assert (status, [field["field"] for field in body["fields"]]) == (422, ["warm_up.student"])
     (mistake,) = body["fields"]
     assert mistake["line"] == text[: text.index("student: org/mine")].count("\n") + 1
     assert "org/mine@COMMIT, with the 40 digits" in mistake["problem"]
@@ -232,13 +232,13 @@ def test_a_form_with_mistakes_keeps_what_it_had(quiet_url):
     head = {"Content-Type": "application/x-www-form-urlencoded"}
     status, _, page = exchange(f"{quiet_url}/new-run", method="POST", body=form.encode(), **head, **bearer())
     assert status == 422
-    for kept in (
+    for stored in (
         "<option selected>retrain</option>",
         'value="mine"',
         "policy.algorithm.steps=1</textarea>",
         'name="arm" id="arm" value="x"',
     ):
-        assert kept in page.decode()
+        assert stored in page.decode()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_first_of_many_unadmitted_places_are_listed_and_the_rest_counted(quiet_u
     away = "{url: 'http://10.0.0.1:99', model: m}"
     arms = [f"  a{number}: {{policy.reward.judge: {away}, rubric.writer: {away}}}\n" for number in range(30)]
     _, body = submit(quiet_url, "x", f"{QUICKSTART}arms:\n{''.join(arms)}")
-    problems = [one["problem"] for one in body["fields"]]
+    problems = [field["problem"] for field in body["fields"]]
     assert (len(problems), problems[-1]) == (51, "10 more mistakes are not listed; mend these first")
 
 

@@ -42,7 +42,7 @@ def secrets(url):
 
 
 def right_of(route):
-    rights = [one.call.right for one in route.dependant.dependencies if hasattr(one.call, "right")]
+    rights = [dependency.call.right for dependency in route.dependant.dependencies if hasattr(dependency.call, "right")]
     return rights[-1]  # after that of the router
 
 
@@ -87,7 +87,7 @@ def test_a_revoked_token_and_its_sessions_end_at_once_and_both_changes_are_logge
     assert exchange(f"{url}/api/v1/caller", **bearer(secret))[0] == 401
     assert exchange(f"{url}/api/v1/caller", Cookie=cookie)[0] == 401
     changes = ask(f"{url}/api/v1/changes?subject=brief", **bearer())[1]["items"]
-    assert [(one["action"], one["who"]) for one in changes] == [
+    assert [(change["action"], change["who"]) for change in changes] == [
         ("token.revoke", "environment"),
         ("token.create", "environment"),
     ]

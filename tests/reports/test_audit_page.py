@@ -26,12 +26,14 @@ RUBRIC = Rubric(criteria=(NUMBER, COLOUR))
 
 
 def judged(sample_id, credits, *, mode="adversarial", setting="text", response="r", error=False):
-    annotations = tuple(Annotation(criterion=one.criterion, credit=0, rationale=EVIL) for one in RUBRIC.criteria)
+    annotations = tuple(
+        Annotation(criterion=criterion.criterion, credit=0, rationale=EVIL) for criterion in RUBRIC.criteria
+    )
     verdicts = tuple(
-        Verdict(criterion=one.criterion, error=ErrorClass.MALFORMED)
+        Verdict(criterion=criterion.criterion, error=ErrorClass.MALFORMED)
         if error
-        else Verdict(criterion=one.criterion, credit=credit, reasoning=f"because {EVIL}", call="")
-        for one, credit in zip(RUBRIC.criteria, credits, strict=True)
+        else Verdict(criterion=criterion.criterion, credit=credit, reasoning=f"because {EVIL}", call="")
+        for criterion, credit in zip(RUBRIC.criteria, credits, strict=True)
     )
     card = Scorecard(sample_id=sample_id, response=response, judge="j", verdicts=verdicts)
     attack = "symbolic_bluff" if mode == "adversarial" else None
@@ -105,7 +107,7 @@ def test_more_than_two_points_worse_than_the_default_is_marked():
             targets={"regular": (0.98, 0.9, 1), "irrelevant": (0.115, 0, 0.2)},
         )
     )
-    marked = [[one.name for one in row.cells if one.worse] for row in rows]
+    marked = [[cell.name for cell in row.cells if cell.worse] for row in rows]
     assert marked == [[], ["Regular", "Irrelevant"], []]
 
 
@@ -133,7 +135,9 @@ def test_worst_cases_take_turns_by_mode_default_first_and_tell_equal_verdicts_on
     assert [case.sample_id for case in cases] == ["d", "c", "a", "b"]
     assert [case.image is not None for case in cases] == [False, True, False, False]
     (criterion,) = cases[1].criteria
-    assert [(one.settings, one.verdict.credit) for one in criterion.credits] == [(["Default", "Targets shown"], 1)]
+    assert [(credit.settings, credit.verdict.credit) for credit in criterion.credits] == [
+        (["Default", "Targets shown"], 1)
+    ]
     assert [case.sample_id for case in worst_cases(rows, {}, 2)] == ["d", "c"]
 
 

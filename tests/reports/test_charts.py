@@ -92,7 +92,7 @@ def test_lines_share_their_axes_and_end_where_they_were_measured() -> None:
         level=(25, "base"),
     )
     assert chart is not None
-    assert [one.line for one in chart.lines] == ["M50.00 100.00L100.00 50.00", "M50.00 50.00L100.00 0.00"]
+    assert [line.line for line in chart.lines] == ["M50.00 100.00L100.00 50.00", "M50.00 50.00L100.00 0.00"]
     assert chart.level == 75
     assert [dot.picked for dot in chart.lines[1].dots] == [False, True]
     assert chart.lines[1].dots[1].text == "RLR³, step 20: 100.0"

@@ -17,7 +17,7 @@ def test_samples_are_counted_by_split_and_shown_small_with_their_references(tmp_
     assert "a red square a" in text_of(html)
     assert "not an image 1 x.png" in text_of(html)
     assert len(pictures(html)) == 3, "the warm-up's samples are no examples of the data"
-    assert all(len(one) < 10_000 and one.startswith("data:image/jpeg") for one in pictures(html))
+    assert all(len(picture) < 10_000 and picture.startswith("data:image/jpeg") for picture in pictures(html))
 
 
 def test_reference_captions_stand_before_and_after(tmp_path):

@@ -95,15 +95,15 @@ def test_first_row_with_a_value_is_of_the_first_file_that_has_it(stored):
 
 
 def test_kept_bytes_stay_within_their_bound_and_are_what_was_put():
-    kept, sizes = tables._RecentBytes(1000), [300, 300, 300, 300, 999, 1, 1001, 500, 499, 2]
+    stored, sizes = tables._RecentBytes(1000), [300, 300, 300, 300, 999, 1, 1001, 500, 499, 2]
     contents = {at: os.urandom(size) for at, size in enumerate(sizes)}
 
     for key, content in contents.items():
-        kept.put(key, content)
-        known = {other: held for other in contents if (held := kept.get(other)) is not None}
+        stored.put(key, content)
+        known = {other: held for other in contents if (held := stored.get(other)) is not None}
         assert sum(map(len, known.values())) <= 1000
         assert known == {other: contents[other] for other in known}
         assert (key in known) == (len(content) <= 1000), key
 
-    assert kept.get(9) == contents[9]
-    assert kept.get(6) is None, "larger than the bound"
+    assert stored.get(9) == contents[9]
+    assert stored.get(6) is None, "larger than the bound"

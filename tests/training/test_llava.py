@@ -127,8 +127,8 @@ def test_killed_training_on_stored_images_ends_with_the_same_weights(tiny, store
         train_sft(tiny, stored, tmp_path / "cut", config, on_log=kill, modules=modules)
     resumed = train_sft(tiny, stored, tmp_path / "cut", config, modules=modules)
     alone = train_sft(tiny, stored, tmp_path / "alone", config, modules=modules)
-    expected, found = weights(alone), weights(resumed)
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    expected, result = weights(alone), weights(resumed)
+    assert all(torch.equal(result[name], tensor) for name, tensor in expected.items())
 
 
 @pytest.mark.slow
@@ -197,10 +197,10 @@ def test_assembled_model_has_the_weights_of_its_parts_and_reads_images(parts, tm
     model, processor = load_model(folder)
     kind = "LlavaNextForConditionalGeneration" if any_resolution else "LlavaForConditionalGeneration"
     assert type(model).__name__ == kind
-    found = model.model.vision_tower.state_dict()
+    row = model.model.vision_tower.state_dict()
     expected = CLIPVisionModel.from_pretrained(tower).state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert row.keys() == expected.keys()
+    assert all(torch.equal(row[name], tensor) for name, tensor in expected.items())
     old = Qwen2ForCausalLM.from_pretrained(language)
     words = old.get_input_embeddings().weight
     assert torch.equal(model.get_input_embeddings().weight[: len(words)], words)
@@ -229,4 +229,4 @@ def test_digest_of_stored_examples_changes_with_a_caption_and_with_the_table(sto
     assert StoredExamples(stored._images, rows).digest == stored.digest
     assert StoredExamples(stored._images, other).digest != stored.digest
     manifest = read_manifest(stored._images.samples)
-    assert sum(pq.read_metadata(stored._images.samples / one.name).num_rows for one in manifest.shards) == len(rows)
+    assert sum(pq.read_metadata(stored._images.samples / shard.name).num_rows for shard in manifest.shards) == len(rows)

@@ -60,9 +60,9 @@ def test_each_fault_spoils_what_it_names(fault, slots, executed, scores):
     for text in executions(NONE.model_copy(update={fault: 1.0}), 40):
         check = check_answer(text, LABEL, RUBRIC)
         assert check.valid
-        assert [one.slot for one in check.criteria] == slots
-        assert [one.executed for one in check.criteria] == executed
-        assert [one.score > 0.99 for one in check.criteria] == scores
+        assert [criterion.slot for criterion in check.criteria] == slots
+        assert [criterion.executed for criterion in check.criteria] == executed
+        assert [criterion.score > 0.99 for criterion in check.criteria] == scores
 
 
 def test_truncated_text_is_no_json():

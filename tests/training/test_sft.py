@@ -187,7 +187,7 @@ def test_weights_are_trained_and_saved_in_the_precision_of_the_config(student, t
 
     def loaded(*args, **options):
         model, processor = load_model(*args, **options)
-        precisions.update(str(one.dtype) for one in model.parameters())
+        precisions.update(str(parameter.dtype) for parameter in model.parameters())
         return model, processor
 
     monkeypatch.setattr(sft, "check_precision", lambda optimizer: None)  # bf16 is missing here

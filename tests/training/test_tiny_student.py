@@ -105,14 +105,14 @@ def test_cached_patches_equal_fresh_ones_and_differ_between_images(student):
 
 
 def test_same_seed_builds_the_same_student_and_another_seed_another_one(tmp_path):
-    one, same, other = (
+    item, same, other = (
         load_file(build_student([PROMPT], tmp_path / name, config=SMALL, seed=seed) / "model.safetensors")
         for name, seed in (("one", 3), ("same", 3), ("other", 4))
     )
     name = "model.visual.pos_embed.weight"
-    assert torch.equal(one[name], same[name])
-    assert not torch.equal(one[name], other[name])
-    assert one[name].std() == pytest.approx(1.0, abs=0.15)
+    assert torch.equal(item[name], same[name])
+    assert not torch.equal(item[name], other[name])
+    assert item[name].std() == pytest.approx(1.0, abs=0.15)
 
 
 def test_shape_that_cannot_be_is_refused():

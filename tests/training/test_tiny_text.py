@@ -71,12 +71,12 @@ def test_default_student_is_small_and_loads_through_the_auto_classes(tmp_path):
 
 
 def test_same_seed_builds_the_same_student_and_another_seed_another_one(tmp_path):
-    one, same, other = (
+    item, same, other = (
         load_file(build_text_student([SCORING], tmp_path / name, config=SMALL, seed=seed) / "model.safetensors")
         for name, seed in (("one", 3), ("same", 3), ("other", 4))
     )
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert any(not torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(item[name], same[name]) for name in item)
+    assert any(not torch.equal(item[name], other[name]) for name in item)
 
 
 def test_images_for_a_text_model_are_one_clear_error(tmp_path):

@@ -203,15 +203,20 @@ def check_endpoints(recipe: StagedRecipe) -> None:
     """
     configs = {stage: parse_config(stage, recipe.stages) for stage in recipe.stages}
     endpoints = [pair for stage, config in configs.items() for pair in endpoints_in(config, stage)]
-    shown = {one.identity for config in configs.values() for one in image_endpoints_in(config)}
-    graded = {one.identity: one for config in configs.values() for one in logprob_endpoints_in(config)}
-    distinct = {one.identity: (where, one) for where, one in reversed(endpoints)}
+    shown = {image_endpoint.identity for config in configs.values() for image_endpoint in image_endpoints_in(config)}
+    graded = {endpoint.identity: endpoint for config in configs.values() for endpoint in logprob_endpoints_in(config)}
+    distinct = {endpoint.identity: (where, endpoint) for where, endpoint in reversed(endpoints)}
     checks = [
         run_check(
             where,
-            partial(require_endpoint, one, sees_images=one.identity in shown, logprobs_of=graded.get(one.identity)),
+            partial(
+                require_endpoint,
+                endpoint,
+                sees_images=endpoint.identity in shown,
+                logprobs_of=graded.get(endpoint.identity),
+            ),
         )
-        for where, one in distinct.values()
+        for where, endpoint in distinct.values()
     ]
     if failures := [check for check in checks if check.problem]:
         problems = "; ".join(f"{check.name}: {check.problem}" for check in failures)

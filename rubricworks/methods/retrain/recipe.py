@@ -42,9 +42,9 @@ class RetrainRecipe(Recipe):
 
     def sized_stages(self) -> tuple[dict[str, StageConfig], str | None]:
         """Configurations of this recipe's stages and of the champion's, with the model that the champion began from."""
-        if isinstance(found := self._champion_stages, UserError):
-            raise found
-        return self.stage_configs() | found, getattr(found.get("warm_up"), "student", None)
+        if isinstance(stages := self._champion_stages, UserError):
+            raise stages
+        return self.stage_configs() | stages, getattr(stages.get("warm_up"), "student", None)
 
     @cached_property
     def _champion_stages(self) -> dict[str, StageConfig] | UserError:

@@ -44,7 +44,7 @@ class Accuracies(NamedTuple):
         if arm == BASE:
             return self.base
         step = self.best[arm] if step is None else step
-        return next(one for one in self.arms[arm] if one.step == step)
+        return next(answers for answers in self.arms[arm] if answers.step == step)
 
 
 def read_accuracies(board: Scoreboard | None) -> Accuracies | None:
@@ -56,7 +56,7 @@ def read_accuracies(board: Scoreboard | None) -> Accuracies | None:
     for arm in ARMS:
         milestones = [accuracy for scores in board.milestones(arm) if (accuracy := _accuracy(scores))]
         if milestones and arm in board.best:
-            arms[arm] = tuple(sorted(milestones, key=lambda one: one.step))
+            arms[arm] = tuple(sorted(milestones, key=lambda milestone: milestone.step))
     gains = {arm: gain for arm in arms if (gain := board.gain(arm, RIGHT))}
     if gain := board.differences.get(ARM_GAIN):
         gains[ARM_GAIN] = gain

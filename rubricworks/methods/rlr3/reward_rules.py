@@ -55,9 +55,9 @@ def masked_failures(groups: Iterable[Group]) -> Observation:
     for group in groups:
         fails = [_fails(credits, group.rubric) for credits in group.credits_NK]
         without, with_gate = (_above_mean(group, gate=gate) for gate in (False, True))
-        for fail, one, other in zip(fails, without, with_gate, strict=True):
-            if fail and one is not None and other is not None:
-                failures, ungated, gated = failures + 1, ungated + one, gated + other
+        for fail, plain, other in zip(fails, without, with_gate, strict=True):
+            if fail and plain is not None and other is not None:
+                failures, ungated, gated = failures + 1, ungated + plain, gated + other
     if failures < MIN_FAILURES:
         return Observation(None, f"only {failures} responses fail an essential criterion; fewer than {MIN_FAILURES}")
     return Observation(

@@ -162,7 +162,7 @@ class PromptRubricWriter:
             if candidate is None or any(criterion.key == key for criterion in chosen):
                 continue
             if len(chosen) >= self.select:
-                spare = [at for at, one in enumerate(chosen) if one.key not in self.controls.require]
+                spare = [at for at, criterion in enumerate(chosen) if criterion.key not in self.controls.require]
                 del chosen[spare[-1] if spare else -1]
             chosen.append(candidate)
         return chosen

@@ -88,11 +88,11 @@ class Canary:
     @property
     def alarm(self) -> str:
         """The first alarm; empty if there is none."""
-        return next((one.alarm for one in self.record.checks if one.alarm), "")
+        return next((check.alarm for check in self.record.checks if check.alarm), "")
 
     def after_step(self, step: int) -> None:
         """Grade again if it is time, unless that was done before a restart."""
-        done = max((one.step for one in self.record.checks), default=self._tried)
+        done = max((check.step for check in self.record.checks), default=self._tried)
         if step // self._every > max(done, self._tried) // self._every:
             self._tried = step
             if self.record.checks:

@@ -82,7 +82,7 @@ def read_measurement(
         identity = measured_identity(report, name, [(judge.model, judge.revision) for judge in judges], (prompt,))
     except OtherJudge as error:
         raise _refusal(file, str(error)) from None
-    errors = next((one for one in report.errors if one.judge == identity.rater), None)
+    errors = next((error for error in report.errors if error.judge == identity.rater), None)
     if errors is None:
         raise _refusal(file, f"has no error rates of {name}; they need labels of people, and credits of 0 or 1")
     rates = _by_weight(file, errors, weights) if measured.by_weight else _rates(file, errors, "all criteria")
@@ -110,14 +110,14 @@ def measured_identity(
     Raises:
         OtherJudge: the file has no identity of it, or of another model, revision or prompt.
     """
-    measured = next((one for one in report.identities if one.judge == name), None)
+    measured = next((identity for identity in report.identities if identity.judge == name), None)
     if measured is None:
         if not report.identities:
             raise OtherJudge(
                 f"tells no identity of {name}; measure it on scorecards that lie in their run, beside its "
                 "identities.json"
             )
-        others = ", ".join(dict.fromkeys(one.judge for one in report.identities))
+        others = ", ".join(dict.fromkeys(identity.judge for identity in report.identities))
         raise OtherJudge(f"measured {others}, and the judge that grades is {name}; measure that one")
     if len(measured.entries) != len(judges):
         raise OtherJudge(
@@ -130,8 +130,8 @@ def measured_identity(
                 f"measured {model} of revision {entry.revision or '(none)'}, and the recipe's judge has "
                 f"{revision or '(none)'}; measure that one"
             )
-        asked = {_prompt_name(one) for one in prompts}
-        mine = {one for one in entry.prompts if _prompt_name(one) in asked}
+        asked = {_prompt_name(prompt) for prompt in prompts}
+        mine = {prompt for prompt in entry.prompts if _prompt_name(prompt) in asked}
         if prompts and (not mine or mine - set(prompts)):
             then = ", ".join(sorted(mine or entry.prompts)) or "no such prompt"
             now = ", ".join(sorted(prompts))
@@ -187,30 +187,30 @@ def parse_agreement(content: bytes, file: str, field: str = AGREEMENT_FIELD) -> 
 
 def stated_rates(report: AgreementReport, judge: str, file: str, *, by_weight: bool) -> list[tuple[str, NoiseRates]]:
     """Rates of a judge with the criteria that they hold for, for a run's report; none if there are none of it."""
-    errors = next((one for one in report.errors if one.judge in _raters(report, judge)), None)
+    errors = next((error for error in report.errors if error.judge in _raters(report, judge)), None)
     if errors is None:
         return []
     if by_weight:
         rates = _by_weight(file, errors, ())
-        return [(f"criteria of weight {weight:g}", one) for weight, one in rates.items()]
+        return [(f"criteria of weight {weight:g}", rate) for weight, rate in rates.items()]
     return [("all criteria", _rates(file, errors, "all criteria"))]
 
 
 def _raters(report: AgreementReport, judge: str) -> set[str]:
-    return {one.rater for one in report.identities if one.judge == judge}
+    return {identity.rater for identity in report.identities if identity.judge == judge}
 
 
 def _by_weight(file: str, errors: JudgeErrors, weights: Collection[float]) -> dict[float, NoiseRates]:
     if not errors.by_weight:
         raise _refusal(file, "has no rates by weight; name the rubrics to agreement by --rubrics")
-    known = {one.weight: one for one in errors.by_weight}
+    known = {of_weight.weight: of_weight for of_weight in errors.by_weight}
     if missing := sorted(set(weights) - known.keys()):
         raise _refusal(
             file,
-            f"has no rates for weight {', '.join(f'{one:g}' for one in missing)}; label such criteria, or leave "
+            f"has no rates for weight {', '.join(f'{weight:g}' for weight in missing)}; label such criteria, or leave "
             "by_weight out",
         )
-    return {weight: _rates(file, one, f"weight {weight:g}") for weight, one in known.items()}
+    return {weight: _rates(file, of_weight, f"weight {weight:g}") for weight, of_weight in known.items()}
 
 
 def _rates(file: str, errors: JudgeErrors | WeightErrors, criteria: str) -> NoiseRates:

@@ -61,7 +61,7 @@ class PitfallRefresh:
             rubrics: sample id → rubric in force, as JSON.
         """
         draws = self._options.draws
-        samples = [one.sample for one in captioned for _ in range(draws)]
+        samples = [sample.sample for sample in captioned for _ in range(draws)]
         outputs = generate(
             [sample.require_image("the policy captions it") for sample in samples],
             [sample.prompt for sample in samples],
@@ -75,27 +75,30 @@ class PitfallRefresh:
     async def _write_all(
         self, captioned: Sequence[CaptionedSample], drawn: Sequence[Sequence[str]], rubrics: Mapping[str, str]
     ) -> list[tuple[str, str]]:
-        async def write(one: CaptionedSample, texts: Sequence[str]) -> tuple[str, str] | None:
-            sample, rubric = one.sample, Rubric.model_validate_json(rubrics[one.sample.sample_id])
-            failures = await self._worst(one, texts, rubric)
-            references = [candidate.caption for candidate in one.candidates]
+        async def write(captioned_sample: CaptionedSample, texts: Sequence[str]) -> tuple[str, str] | None:
+            sample, rubric = (
+                captioned_sample.sample,
+                Rubric.model_validate_json(rubrics[captioned_sample.sample.sample_id]),
+            )
+            failures = await self._worst(captioned_sample, texts, rubric)
+            references = [candidate.caption for candidate in captioned_sample.candidates]
             if not failures or not references:
                 return None
             try:
-                found = await self._writer.write(sample, references, failures, rubric)
+                written = await self._writer.write(sample, references, failures, rubric)
             except ChatError:
                 return None
-            if not found.pitfalls:
+            if not written.pitfalls:
                 return None
-            return sample.sample_id, add_pitfalls(rubric, found.pitfalls, self._options.most).model_dump_json()
+            return sample.sample_id, add_pitfalls(rubric, written.pitfalls, self._options.most).model_dump_json()
 
         pairs = await asyncio.gather(*map(write, captioned, drawn))
         return [pair for pair in pairs if pair]
 
-    async def _worst(self, one: CaptionedSample, texts: Sequence[str], rubric: Rubric) -> list[str]:
+    async def _worst(self, sample: CaptionedSample, texts: Sequence[str], rubric: Rubric) -> list[str]:
         """Return the captions of the least reward, without repetition; those that could not be judged are none."""
         unique = list(dict.fromkeys(texts))
-        cards = await asyncio.gather(*(self._grader.grade(one.sample, text, rubric) for text in unique))
+        cards = await asyncio.gather(*(self._grader.grade(sample.sample, text, rubric) for text in unique))
         rewards = [signed_reward(card.credits, rubric.weights) for card in cards]
         judged = [(reward, text) for reward, text in zip(rewards, unique, strict=True) if reward is not None]
         return [text for _, text in sorted(judged, key=lambda pair: pair[0])[:SHOWN]]

@@ -98,7 +98,11 @@ def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Pat
         if is_local_main():
             build_student(
                 chain(
-                    (text for one in read_samples(samples, *_SPLITS) for text in (one.prompt, *one.references)),
+                    (
+                        text
+                        for sample in read_samples(samples, *_SPLITS)
+                        for text in (sample.prompt, *sample.references)
+                    ),
                     (text for _, prompt, answer in answers for text in (prompt, answer)),
                 ),
                 folder,

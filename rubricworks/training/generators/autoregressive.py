@@ -253,9 +253,9 @@ class VocabularyGenerator(CodeGenerator):
 def pixels_of(values: Tensor) -> list[Pixels | None]:
     """RGB images of a decoder's values in [-1, 1], [N, height, width, 3]; None where one is not finite."""
     images: list[Pixels | None] = []
-    for one in values.detach().float().cpu():
-        finite = bool(torch.isfinite(one).all())
-        images.append(((one.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).numpy() if finite else None)
+    for image in values.detach().float().cpu():
+        finite = bool(torch.isfinite(image).all())
+        images.append(((image.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).numpy() if finite else None)
     return images
 
 

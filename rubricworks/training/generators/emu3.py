@@ -44,7 +44,7 @@ class Emu3Codec:
         values = torch.from_numpy(np.ascontiguousarray(images)).to(weight.device, weight.dtype) / 127.5 - 1
         sizes = torch.tensor([images.shape[1:3]] * len(images))
         tokens = self._vq.encode(values.permute(0, 3, 1, 2), sizes).image_tokens
-        return torch.stack([one.flatten() for one in tokens]).cpu()
+        return torch.stack([token.flatten() for token in tokens]).cpu()
 
     @torch.no_grad()
     def decode(self, codes_NL: Tensor) -> list[Pixels | None]:

@@ -129,7 +129,7 @@ def step_stats(
     return StepStats(
         step=step,
         reward=fmean(judged) if judged else math.nan,
-        values={one.name: _mean_of(one, rollouts, group_size) for one in statistics},
+        values={statistic.name: _mean_of(statistic, rollouts, group_size) for statistic in statistics},
         held_out=held_out,
     )
 

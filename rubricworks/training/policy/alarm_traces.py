@@ -38,19 +38,19 @@ def known_statistics() -> Mapping[str, Statistic]:
     from rubricworks.training.generators.image_statistics import DIVERSITY, IMAGE_STATISTICS, text_statistic
 
     covered = text_statistic(lambda _: None)
-    return {one.name: one for one in (*TEXT_STATISTICS, *IMAGE_STATISTICS, DIVERSITY, covered)}
+    return {statistic.name: statistic for statistic in (*TEXT_STATISTICS, *IMAGE_STATISTICS, DIVERSITY, covered)}
 
 
 def alarm_traces(
     steps: Sequence[StepStats], config: AlarmConfig, statistics: Sequence[Statistic] = TEXT_STATISTICS
 ) -> list[Trace]:
     """Traces of the reward, the statistics and the held-out judge; those without values are left out."""
-    traces = [_windowed(REWARD, "reward", [(one.step, one.reward) for one in steps], config, "reward")]
+    traces = [_windowed(REWARD, "reward", [(step.step, step.reward) for step in steps], config, "reward")]
     for statistic in statistics:
-        values = [(one.step, one.values.get(statistic.name, math.nan)) for one in steps]
+        values = [(step.step, step.values.get(statistic.name, math.nan)) for step in steps]
         traces.append(_windowed(statistic.name, statistic.words, values, config, statistic.rule))
     traces.append(_held_out(steps, config))
-    return [one for one in traces if one is not None]
+    return [trace for trace in traces if trace is not None]
 
 
 def _windowed(
@@ -76,7 +76,7 @@ def _windowed(
 
 
 def _held_out(steps: Sequence[StepStats], config: AlarmConfig) -> Trace | None:
-    probes = [(one.step, one.held_out) for one in steps if not math.isnan(one.held_out)]
+    probes = [(step.step, step.held_out) for step in steps if not math.isnan(step.held_out)]
     if not probes:
         return None
     points = [

@@ -44,7 +44,7 @@ def has_signal(rewards_G: Sequence[float | None], passes_G: Sequence[bool | None
             reward between them is kept if two rewards differ: the paper's accuracy is 1 or 0, and what it drops for is
             that equal rewards have no advantages.
     """
-    if passes_G is not None and any(one is not None for one in passes_G):
+    if passes_G is not None and any(passed is not None for passed in passes_G):
         return keep_prompt(passes_G)
     judged = [reward for reward in rewards_G if reward is not None]
     differ = bool(judged) and max(judged) - min(judged) > _SAME

@@ -195,14 +195,14 @@ class PolicyTrainer(GRPOTrainer):
         rows, rewards_NK, judged_N, penalties_N = self._scored
         weighted_N = self._weighted(rewards_NK)
         trained = self._trained_rows(len(weighted_N), drawn)
-        kept = self._kept_rows(_values(weighted_N), trained, step)
-        advantages_N = self._advantages(output["advantages"], rewards_NK, weighted_N, trained, kept)
+        kept_rows = self._kept_rows(_values(weighted_N), trained, step)
+        advantages_N = self._advantages(output["advantages"], rewards_NK, weighted_N, trained, kept_rows)
         if penalties_N is not None:
             advantages_N = torch.where(judged_N, advantages_N - penalties_N, advantages_N)
         first = self.accelerator.process_index * len(inputs)
         output["advantages"] = advantages_N[first : first + len(inputs)]
         if self.accelerator.is_main_process:
-            of_kept = {row: advantages_N[row].item() for row in kept}
+            of_kept = {row: advantages_N[row].item() for row in kept_rows}
             self._hand_out(step, rows, rewards_NK, of_kept, drawn)
         # TRL measures it, over all processes, as part of its importance sampling correction.
         differences = self._metrics["train"].get(LOGP_DIFFERENCE)
@@ -215,7 +215,7 @@ class PolicyTrainer(GRPOTrainer):
             )
             outside, all_ratios = self.accelerator.gather(counts[None]).sum(dim=0).tolist()
             self._metrics["train"][OUT_OF_BOUNDS].append(outside / max(all_ratios, 1))
-        local = [row - first for row in kept if first <= row < first + len(inputs)]
+        local = [row - first for row in kept_rows if first <= row < first + len(inputs)]
         fillers = self._fillers(local, len(inputs)) if drawn is not None else []
         if self._selection is not None or drawn is not None:
             output = keep_rows(output, [*local, *fillers], len(inputs))
@@ -302,7 +302,7 @@ class PolicyTrainer(GRPOTrainer):
         )  # fmt: skip
         rows += self._scored.rows[here]
         rewards.append(local_NK)
-        return [one for one in groups if one.has_signal], [one for one in groups if not one.has_signal]
+        return [group for group in groups if group.has_signal], [group for group in groups if not group.has_signal]
 
     def _compared(self, rewards_NK: Tensor) -> list[list[float | None]]:
         """Rewards from whose differences advantages come: each function's where they are decoupled, or their sums."""
@@ -327,8 +327,8 @@ class PolicyTrainer(GRPOTrainer):
         """Rows to train on, of all processes, out of those of groups that are trained on."""
         if self._selection is None:
             return trained
-        kept = select_rows(rewards_N, self.num_generations, self._selection, seed=self.args.seed, step=step)
-        return sorted(set(kept) & set(trained))
+        selected = select_rows(rewards_N, self.num_generations, self._selection, seed=self.args.seed, step=step)
+        return sorted(set(selected) & set(trained))
 
     def _fillers(self, local: list[int], count: int) -> list[int]:
         """Rows that count for nothing and make the batch of this process divide into its passes."""
@@ -378,7 +378,7 @@ class PolicyTrainer(GRPOTrainer):
             )  # fmt: skip
 
     def _advantages(
-        self, of_trl: Tensor, rewards_NK: Tensor, weighted_N: Tensor, trained: list[int], kept: list[int]
+        self, of_trl: Tensor, rewards_NK: Tensor, weighted_N: Tensor, trained: list[int], kept_rows: list[int]
     ) -> Tensor:
         """Advantages of all processes' rollouts; those that are not kept have any value.
 
@@ -391,7 +391,7 @@ class PolicyTrainer(GRPOTrainer):
         weights_K = self.reward_weights.to(rewards_NK)
         rows, size = trained, self.num_generations
         if self._selection is not None and self._selection.normalise == "kept":
-            rows, size = kept, self._selection.keep
+            rows, size = kept_rows, self._selection.keep
         elif not decoupled and len(trained) == len(weighted_N):
             return self.accelerator.gather(of_trl)
         advantages_N = torch.zeros_like(rewards_NK[:, 0])

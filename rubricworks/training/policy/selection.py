@@ -27,14 +27,14 @@ def select_rows(
     """
     rows: list[int] = []
     for start in range(0, len(rewards_N), group_size):
-        kept = select_rollouts(
+        chosen = select_rollouts(
             rewards_N[start : start + group_size],
             options.keep,
             options.strategy,
             top=options.top,
             seed=(seed * 1_000_003 + step) * 1_000_003 + start // group_size,
         )
-        rows += sorted(start + index for index in kept)
+        rows += sorted(start + index for index in chosen)
     return rows
 
 

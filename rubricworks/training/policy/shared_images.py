@@ -57,6 +57,10 @@ def _firsts(images: tuple[Tensor, ...], grids: Tensor) -> list[int]:
     for at, image in enumerate(images):
         # Usually equal to the image before it; in a shuffled batch, the search continues through the others.
         candidates = sorted(set(firsts), reverse=True)
-        same = (one for one in candidates if shapes[one] == shapes[at] and torch.equal(images[one], image))
+        same = (
+            candidate
+            for candidate in candidates
+            if shapes[candidate] == shapes[at] and torch.equal(images[candidate], image)
+        )
         firsts.append(next(same, at))
     return firsts

@@ -41,11 +41,16 @@ class Refresh(Protocol):
         """Write the rubrics of step + 1."""
         ...
 
+    def restore(self, step: int) -> None:
+        """Load the rubrics of a step, for a training that resumes there."""
+        ...
+
 
 class Probe(Protocol):
     """Held-out judge, called every so many steps."""
 
-    every: int
+    @property
+    def every(self) -> int: ...
 
     def __call__(self, step: int, generate: Generate) -> float | None:
         """Score the current policy; None if there is no score."""

@@ -10,7 +10,7 @@ from rubricworks.recipe.files import load_recipe, recipe_path
 
 
 def numbers(run):
-    return {one.claim.name: one.values[1] for one in PAPER.findings({1: run})}
+    return {finding.claim.name: finding.values[1] for finding in PAPER.findings({1: run})}
 
 
 def ranks_models() -> float:
@@ -93,7 +93,7 @@ def test_verdicts_are_over_the_seeds(tmp_path):
         seed: write_seed(tmp_path, seed, own={"dc_score": dc}, no_precision={"arena_win": win})
         for seed, dc, win in ((1, 0.50, 0.60), (2, 0.51, 0.62), (3, 0.52, 0.70))
     }
-    findings = {one.claim.name: one for one in PAPER.findings(runs)}
+    findings = {finding.claim.name: finding for finding in PAPER.findings(runs)}
     # 0.10, 0.11, 0.12 over the base: 0.11 -+ 4.302653 * 0.01 / sqrt(3).
     assert findings["improves-dc"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
     assert (findings["improves-dc"].low, findings["improves-dc"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)
@@ -106,7 +106,7 @@ def test_verdicts_are_over_the_seeds(tmp_path):
 @pytest.mark.slow
 def test_what_was_not_judged_has_no_number_and_says_so(tmp_path):
     run = write_seed(tmp_path, full={"arena_win": None, "b_capscore": None})
-    findings = {one.claim.name: one for one in PAPER.findings({1: run})}
+    findings = {finding.claim.name: finding for finding in PAPER.findings({1: run})}
     assert findings["cgdpo-arena"].values[1] is None
     assert "no caption of full was judged (arena_win)" in findings["cgdpo-arena"].notes[1]
     assert findings["ranks-models"].values[1] is None

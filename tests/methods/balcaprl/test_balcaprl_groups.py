@@ -17,32 +17,32 @@ def test_shown_advantages_are_those_of_the_whole_batch(tmp_path: Path) -> None:
     rows[failed] |= dict.fromkeys(("precision", "recall", "linguistic"))
     balcaprl.write_grades(tmp_path, rows)
     groups = reward_groups(tmp_path, WEIGHTS, seed=0)
-    assert {one.group.step for one in groups} == {1, 2, 3}
-    for one in groups:
-        batch = [row for row in rows if row["step"] == one.group.step]
-        places = [place for place, row in enumerate(batch) if row["sample_id"] == one.group.sample_id]
+    assert {group.group.step for group in groups} == {1, 2, 3}
+    for group in groups:
+        batch = [row for row in rows if row["step"] == group.group.step]
+        places = [place for place, row in enumerate(batch) if row["sample_id"] == group.group.sample_id]
         rewards_NK = balcaprl.paid_rewards(batch)
         decoupled = decoupled_advantages(rewards_NK, WEIGHTS, balcaprl.GROUP)
         grpo = group_advantages(rewards_NK @ torch.tensor(WEIGHTS, dtype=torch.float64), balcaprl.GROUP)
-        assert one.decoupled == decoupled[places].tolist()
-        assert one.grpo == grpo[places].tolist()
-        assert one.group.responses == [batch[place]["response"] for place in places]
+        assert group.decoupled == decoupled[places].tolist()
+        assert group.grpo == grpo[places].tolist()
+        assert group.group.responses == [batch[place]["response"] for place in places]
 
 
 def test_rest_of_the_batch_holds_the_moments_of_the_other_groups(tmp_path: Path) -> None:
     rows = balcaprl.random_grades(steps=1, samples=3)
     balcaprl.write_grades(tmp_path, rows)
-    (one, *_) = reward_groups(tmp_path, WEIGHTS, seed=0)
+    (item, *_) = reward_groups(tmp_path, WEIGHTS, seed=0)
     sums = []
     for sample in range(3):
         group = balcaprl.paid_rewards(rows)[sample * balcaprl.GROUP : (sample + 1) * balcaprl.GROUP]
-        if f"train-1-{sample}" != one.group.sample_id:
+        if f"train-1-{sample}" != item.group.sample_id:
             scores = (group - group.mean(dim=0)) / (group.std(dim=0) + 1e-4)
             sums += (scores * torch.tensor(WEIGHTS)).sum(dim=1).tolist()
     mean = sum(sums) / len(sums)
-    assert (one.rest.count, one.rest.telling) == (12, True)
-    assert one.rest.mean == pytest.approx(mean, abs=1e-12)
-    assert one.rest.squares == pytest.approx(sum((value - mean) ** 2 for value in sums))
+    assert (item.rest.count, item.rest.telling) == (12, True)
+    assert item.rest.mean == pytest.approx(mean, abs=1e-12)
+    assert item.rest.squares == pytest.approx(sum((value - mean) ** 2 for value in sums))
 
 
 def test_group_that_the_methods_order_differently_is_found_by_its_count(tmp_path: Path) -> None:
@@ -54,23 +54,23 @@ def test_group_that_the_methods_order_differently_is_found_by_its_count(tmp_path
     ]
     balcaprl.write_grades(tmp_path, calm + disputed)
     weights = (0.3, 0.3, 0.3)
-    groups = {one.group.sample_id: one for one in reward_groups(tmp_path, weights, seed=0)}
+    groups = {group.group.sample_id: group for group in reward_groups(tmp_path, weights, seed=0)}
     sums = [0.54, 0.60, 1.31, 1.42]
-    one = groups["disputed"]
+    group = groups["disputed"]
     ordered = sum(
-        (sums[b] - sums[a]) * (one.decoupled[b] - one.decoupled[a]) < 0 for a in range(4) for b in range(a + 1, 4)
+        (sums[b] - sums[a]) * (group.decoupled[b] - group.decoupled[a]) < 0 for a in range(4) for b in range(a + 1, 4)
     )
-    assert one.why == "ordered most differently"
-    assert (one.reordered, one.pairs) == (ordered, 6)
+    assert group.why == "ordered most differently"
+    assert (group.reordered, group.pairs) == (ordered, 6)
     assert ordered > 0
 
 
 def test_groups_come_from_each_third_of_the_training_and_follow_the_seed(tmp_path: Path) -> None:
     balcaprl.write_grades(tmp_path, balcaprl.random_grades(steps=9, samples=4))
     groups = reward_groups(tmp_path, WEIGHTS, seed=0)
-    steps = [one.group.step for one in groups if one.why == "drawn"]
-    assert {(one.group.step - 1) // 3 for one in groups} == {0, 1, 2}
-    assert [one.group.step for one in groups] == sorted(one.group.step for one in groups)
+    steps = [group.group.step for group in groups if group.why == "drawn"]
+    assert {(group.group.step - 1) // 3 for group in groups} == {0, 1, 2}
+    assert [group.group.step for group in groups] == sorted(group.group.step for group in groups)
     assert len(groups) <= 6
     assert len(steps) == len(set(steps))
     assert groups == reward_groups(tmp_path, WEIGHTS, seed=0)
@@ -81,7 +81,7 @@ def test_sample_drawn_twice_in_a_step_makes_two_groups() -> None:
     rows = [balcaprl.grade(1, sample, (n / 10, 0.5, 0.5)) for sample in ("twice", "once") for n in range(3)]
     rows += [balcaprl.grade(1, "twice", (n / 10, 0.1, 0.5)) for n in range(3)]
     ((_, groups),) = read_groups(rows)
-    assert [(one.sample_id, len(one.rewards)) for one in groups] == [("twice", 3), ("twice", 3), ("once", 3)]
+    assert [(group.sample_id, len(group.rewards)) for group in groups] == [("twice", 3), ("twice", 3), ("once", 3)]
     assert groups[1].rewards[0] == (0.0, 0.1, 0.5)
 
 

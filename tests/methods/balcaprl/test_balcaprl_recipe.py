@@ -54,7 +54,7 @@ def test_both_recipes_are_listed_with_what_they_are(tell):
 def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell, tmp_path):
     small = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.algorithm.steps=5"]
     small += ["policy.algorithm.rollouts.prompts_per_step=3", "policy.algorithm.rollouts.group_size=4"]
-    result = tell("run", "balcaprl-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    result = tell("run", "balcaprl-laptop", "--dry-run", *(part for item in small for part in ("--set", item)))
     assert result.code == 0, result
     assert calls(result.out) == {
         ("recap", "recaptioner"): 150 + 20,
@@ -79,7 +79,7 @@ def test_a_plan_follows_the_arm(tell):
     def trained(*options: str) -> dict[tuple[str, str], int]:
         sizes = ["world.scenes=200", "data.held_out=20", "data.warm_up=30", "policy.algorithm.steps=5"]
         result = tell(
-            "run", "balcaprl-laptop", "--dry-run", *(part for one in sizes for part in ("--set", one)), *options
+            "run", "balcaprl-laptop", "--dry-run", *(part for size in sizes for part in ("--set", size)), *options
         )
         return {
             key: count
@@ -245,7 +245,7 @@ def test_the_reward_of_rubrics_needs_a_committee_and_a_writer(path):
     assert "rubric is not set: rubrics take a committee and a rubric writer, or neither" in mistake(path, half)
     path.write_text(f'{half}  rubric: {{writer: {{url: "{URL}", model: writer}}}}\nseed: 7\n')
     result = load_recipe(path).rubrics
-    assert {one.seed for one in (result, result.committee, result.student, result.rubric)} == {7}
+    assert {item.seed for item in (result, result.committee, result.student, result.rubric)} == {7}
 
 
 def test_the_pipeline_is_one_of_those_that_there_are(path):

@@ -79,7 +79,7 @@ def test_a_recipe_from_before_there_were_any_makes_none(inputs, tmp_path):
 def test_rubrics_are_those_of_the_three_stages_on_the_training_samples(inputs, serve, tmp_path):
     server = serve(models)
     out = make(tmp_path / "run", config(server), inputs)
-    train = [one.sample_id for one in read_samples(inputs["samples"], "train")]
+    train = [sample.sample_id for sample in read_samples(inputs["samples"], "train")]
     rows = list(read_rows(out))
     assert [row["sample_id"] for row in rows] == train
     assert {Rubric.model_validate_json(row["rubric"]).criteria[0].criterion for row in rows} == {"wall"}
@@ -118,10 +118,10 @@ def test_committee_without_answers_is_called_again_and_counted(inputs, serve, tm
     run = tmp_path / "run"
     with pytest.raises(UserError, match="no captions came of 4 samples: caption by one: 4 x transport"):
         make(run, config(server, "one", "two", "bad"), inputs)
-    assert len({one.purpose for one in read_dead_letters(run)}) == 3
+    assert len({dead_letter.purpose for dead_letter in read_dead_letters(run)}) == 3
     down[0] = False
     assert count_rows(make(run, config(server, "one", "two", "bad"), inputs)) == 4
-    assert [(one.stage, one.purpose, one.count) for one in read_dead_letters(run)] == [
+    assert [(dead_letter.stage, dead_letter.purpose, dead_letter.count) for dead_letter in read_dead_letters(run)] == [
         ("peer_rubrics", "caption by bad", 4)
     ]
 

@@ -69,7 +69,7 @@ def test_without_a_captioner_the_own_caption_is_the_reference(tmp_path):
     assert after == {key: row for key, row in before.items() if row["split"] != "warm_up" and row["references"]}
     assert all(row["references"][0].startswith("weak caption") for row in after.values())
     assert not list(read_rows(out / "captions"))
-    (line,) = [json.loads(one) for one in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
+    (line,) = [json.loads(line) for line in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     assert line["samples"] + line["without_reference"] == IMAGES - WARM_UP
     assert line["without_reference"] > 0
 

@@ -59,7 +59,7 @@ def row_rewards(row: dict[str, Any]) -> tuple[float, ...]:
 
 
 def test_grades_are_those_of_the_judge_gated_by_the_lengths_beside_them(balanced, inputs):
-    samples = {one.sample_id: one for one in read_samples(inputs["samples"])}
+    samples = {sample.sample_id: sample for sample in read_samples(inputs["samples"])}
     rows = list(read_rows(balanced / "caption_grades"))
     assert len(rows) == SHAPE["steps"] * SHAPE["prompts_per_step"] * GROUP
     for row in rows:
@@ -105,7 +105,9 @@ def test_what_could_not_be_judged_is_a_dead_letter_and_nothing_else_is(balanced)
 
 
 def test_the_judge_sees_each_samples_own_image_and_first_caption(balanced, inputs, server):
-    pairs = {(one.image, one.references[0]) for one in read_samples(inputs["samples"], "train") if one.references}
+    pairs = {
+        (sample.image, sample.references[0]) for sample in read_samples(inputs["samples"], "train") if sample.references
+    }
     requests = [shown_in(chat.body) for chat in server.chats]
     assert {(image, text.split("<reference>\n")[1].split("\n</reference>")[0]) for image, text in requests} <= pairs
 
@@ -175,7 +177,7 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
         if body["model"] == "eye":
             image, text = shown_in(body)
             listed = json.loads(text.split("<assertions>\n")[1].split("\n</assertions>")[0])
-            marks = [{**one, "is_verified": one["text"] in TRUTH[image]} for one in listed]
+            marks = [{**item, "is_verified": item["text"] in TRUTH[image]} for item in listed]
             return say(json.dumps({"assertions": marks}))
         assert isinstance(content, str)
         picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
@@ -191,7 +193,7 @@ def test_a_verifier_looks_at_the_image_and_the_judge_reads_alone(inputs, serve, 
 
     halves = serve(by_half)
     out = train(tmp_path, inputs, halves, reward={"verifier": {"url": halves.url, "model": "eye"}}, steps=1)
-    images = {one.sample_id: one.image for one in read_samples(inputs["samples"])}
+    images = {sample.sample_id: sample.image for sample in read_samples(inputs["samples"])}
     rows = [row for row in read_rows(out / "caption_grades") if row["precision"] is not None]
     assert rows
     for row in rows:

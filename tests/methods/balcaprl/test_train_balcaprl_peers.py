@@ -37,11 +37,14 @@ def test_sft_trains_on_the_references_of_the_same_samples_and_asks_nobody(inputs
     config = policy_json(None, Sft, steps=120, batch_size=9, learning_rate=5e-3)
     out = Path(launch("train_balcaprl", config, str(tmp_path), inputs))
     assert not server.chats
-    samples = [one for one in read_samples(inputs["samples"], "train") if one.references]
+    samples = [sample for sample in read_samples(inputs["samples"], "train") if sample.references]
     captions = generate_captions(
-        *load_model(out / "model"), [one.image for one in samples], [one.prompt for one in samples], max_new_tokens=12
+        *load_model(out / "model"),
+        [sample.image for sample in samples],
+        [sample.prompt for sample in samples],
+        max_new_tokens=12,
     )
-    right = [caption == one.references[0] for (caption, _), one in zip(captions, samples, strict=True)]
+    right = [caption == sample.references[0] for (caption, _), sample in zip(captions, samples, strict=True)]
     assert sum(right) >= 8
     assert [count_rows(out / name) for name in ("rollouts", "scorecards", "dead_letters")] == [0, 0, 0]
     (line,) = map(json.loads, (out.parent / "ledger.jsonl").read_text().splitlines())
@@ -123,7 +126,10 @@ def grade_by_words(_: int, body: dict[str, Any]):
     caption_words = text.split("<caption>\n")[1].split("\n</caption>")[0].split()
     if OUTAGE in caption_words:
         return fail(400, "no")
-    verdicts = [{"id": one["id"], "reasoning": "r", "score": int(one["criterion"] in caption_words)} for one in asked]
+    verdicts = [
+        {"id": request["id"], "reasoning": "r", "score": int(request["criterion"] in caption_words)}
+        for request in asked
+    ]
     return say(json.dumps({"verdicts": verdicts}))
 
 

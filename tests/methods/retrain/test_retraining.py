@@ -179,7 +179,7 @@ def test_growth_holds_out_nothing_that_the_champion_was_trained_on(template, hom
         row["sample_id"] for row in read_rows(grown, columns=["sample_id", "split"]) if row["split"] == "held_out"
     ]
     assert len(held_out) == 4
-    assert {splits[one] for one in held_out if one in splits} <= {"held_out"}
+    assert {splits[item] for item in held_out if item in splits} <= {"held_out"}
 
 
 @pytest.mark.parametrize(
@@ -379,10 +379,10 @@ def sizes_of(recipe) -> dict[str, str]:
     """Stage → workspace in the compiled pipeline, those that differ from the default."""
     spec = compile_specs(load_pipeline(recipe.pipeline), planned_cluster(recipe, recipe.cluster))
     mounts = {
-        one["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]: one for one in table_of(*spec).values()
+        row["kubernetes"]["podMetadata"]["labels"]["rubricworks.dev/stage"]: row for row in table_of(*spec).values()
     }
-    sizes = {stage: one["kubernetes"]["emptyDirMounts"] for stage, one in mounts.items()}
-    given = {stage: next(mount["sizeLimit"] for mount in one) for stage, one in sizes.items()}
+    sizes = {stage: mount["kubernetes"]["emptyDirMounts"] for stage, mount in mounts.items()}
+    given = {stage: next(mount["sizeLimit"] for mount in size) for stage, size in sizes.items()}
     return {stage: size for stage, size in given.items() if size != "50Gi"}
 
 

@@ -59,7 +59,7 @@ def test_figures_are_those_of_hand():
     assert {task: figure.value for task, figure in summary.base.tasks.items()} == {"count": 0.25, "word": 0.5}
     assert summary.base.macro.value == pytest.approx((0.25 + 0.5) / 2)
     assert summary.base.tokens == 8
-    assert [(one.step, one.macro.value, one.tokens) for one in summary.arms["rlr3"]] == [
+    assert [(item.step, item.macro.value, item.tokens) for item in summary.arms["rlr3"]] == [
         (10, pytest.approx(0.75), 20),
         (20, pytest.approx(0.625), 30),
     ]
@@ -85,17 +85,17 @@ def test_best_of_equals_is_the_earliest():
         table += rows("rlr3", step, count="++--")
     summary = summarise(table)
     assert summary.best == {"rlr3": 10}
-    assert [one.step for one in summary.arms["rlr3"]] == [10, 20, 30]
+    assert [item.step for item in summary.arms["rlr3"]] == [10, 20, 30]
     assert summary.gains.keys() == {"rlr3"}  # there is no other arm to compare it with
 
 
 def test_equals_are_equal_though_their_tasks_sum_up_in_another_order():
     """0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in binary."""
-    one, two, three = ("+" * count + "-" * (10 - count) for count in (1, 2, 3))
+    item, two, three = ("+" * count + "-" * (10 - count) for count in (1, 2, 3))
     table = [
         *rows("base", 0, a="-" * 10, b="-" * 10, c="-" * 10),
-        *rows("rlr3", 1, a=three, b=two, c=one),
-        *rows("rlr3", 2, a=one, b=two, c=three),
+        *rows("rlr3", 1, a=three, b=two, c=item),
+        *rows("rlr3", 2, a=item, b=two, c=three),
     ]
     assert summarise(table).best == {"rlr3": 1}
     assert summarise([{**row, "step": 3 - row["step"]} if row["step"] else row for row in table]).best == {"rlr3": 1}
@@ -134,7 +134,7 @@ def test_without_a_judged_answer_of_the_base_there_are_no_accuracies(table):
 
 def test_milestone_without_a_judged_answer_is_left_out():
     summary = summarise([*rows("base", 0, count="+-"), *rows("rlr3", 1, count="??"), *rows("rlr3", 2, count="--")])
-    assert [one.step for one in summary.arms["rlr3"]] == [2]
+    assert [item.step for item in summary.arms["rlr3"]] == [2]
     assert summary.best == {"rlr3": 2}
 
 
@@ -200,9 +200,9 @@ def _paired(of: dict[str, str], against: dict[str, str]) -> Fraction | None:
     return _mean_of_means(
         [
             [
-                (one == "+") - (other == "+")
-                for one, other in zip(of[task], against[task], strict=False)
-                if "?" not in one + other
+                (item == "+") - (other == "+")
+                for item, other in zip(of[task], against[task], strict=False)
+                if "?" not in item + other
             ]
             for task in of
         ]
@@ -211,7 +211,7 @@ def _paired(of: dict[str, str], against: dict[str, str]) -> Fraction | None:
 
 def _best(macros: dict[tuple[str, int], Fraction], expected: str) -> int:
     steps = sorted(step for arm, step in macros if arm == expected)
-    return next(step for step in steps if macros[expected, step] == max(macros[expected, one] for one in steps))
+    return next(step for step in steps if macros[expected, step] == max(macros[expected, step] for step in steps))
 
 
 def test_accuracy_of_0_or_1_has_wilsons_bounds_and_its_gain_a_point():

@@ -87,12 +87,12 @@ def test_writers_slips_are_rejected_with_reasons_among_the_candidates(weak):
 
 def test_search_kept_three_patterns_by_their_rates_on_training_inputs(weak):
     patterns = figures_of(weak).patterns
-    measured = [one["rate"] or 0 for one in patterns]
+    measured = [pattern["rate"] or 0 for pattern in patterns]
     assert measured == sorted(measured, reverse=True)
-    assert [one["kept"] for one in patterns] == [True] * 3 + [False] * (len(patterns) - 3)
-    assert {one["tried"] for one in patterns} == {TRAIN}
+    assert [pattern["kept"] for pattern in patterns] == [True] * 3 + [False] * (len(patterns) - 3)
+    assert {pattern["tried"] for pattern in patterns} == {TRAIN}
     used = {row["pattern"] for row in read_rows(weak, columns=["pattern"]) if row["pattern"]}
-    assert used == {one["pattern"]["name"] for one in patterns[:3]}
+    assert used == {pattern["pattern"]["name"] for pattern in patterns[:3]}
 
 
 def test_another_judge_on_the_same_responses_makes_none_and_is_less_fooled(world, weak, inputs, tmp_path):
@@ -100,8 +100,8 @@ def test_another_judge_on_the_same_responses_makes_none_and_is_less_fooled(world
     out = launch("audit", config, str(tmp_path), {"audit": str(weak)})
     again, before = figures_of(out), figures_of(weak)
     assert list(again.settings) == ["text", "targets"]
-    assert {mode: one.found for mode, one in again.responses.items()} == {
-        mode: one.found for mode, one in before.responses.items()
+    assert {mode: response.found for mode, response in again.responses.items()} == {
+        mode: response.found for mode, response in before.responses.items()
     }
     assert max(rates(again, "targets").values()) < min(0.1, rates(before, "targets")["no_final_answer"])
     assert not (Path(out) / "candidates").exists()
@@ -152,7 +152,9 @@ def test_judge_that_sometimes_fails_leaves_dead_letters_never_numbers(world, inp
     cells = figures_of(out).settings["text"]
     failed = Counter()
     for row in read_rows(out):
-        undeserved = [one for one in json.loads(row["annotations"]) if row["mode"] == "regular" or one["credit"] < 0.5]
+        undeserved = [
+            item for item in json.loads(row["annotations"]) if row["mode"] == "regular" or item["credit"] < 0.5
+        ]
         failed[row["mode"]] += len(undeserved) if "how many" in row["question"] else 0
     assert {mode: cell.unjudged for mode, cell in cells.items()} == failed
     assert failed["regular"] > 0
@@ -179,9 +181,9 @@ def test_category_runs_short_when_inputs_do(world, tmp_path):
     }
     out = launch("audit", audit_config(world, per_category=20, red_team=None, settings=["text"]), str(tmp_path), inputs)
     figures = figures_of(out)
-    assert sum(one.found for mode, one in figures.responses.items() if mode != "regular") <= 20
+    assert sum(response.found for mode, response in figures.responses.items() if mode != "regular") <= 20
     assert figures.short_categories.keys() == set(FAILURE_MODES)
-    assert all(one.wanted == 20 for one in figures.short_categories.values())
+    assert all(category.wanted == 20 for category in figures.short_categories.values())
     assert figures.patterns == ()
     assert set(figures.attacks) <= {"circumlocution", "symbolic_bluff", "wrong_final_selection"}
 
@@ -211,4 +213,4 @@ def test_test_inputs_spent_on_the_search_are_not_audited_with(world, tmp_path):
     out = Path(launch("audit", config, str(tmp_path), inputs))
     tried = {row["sample_id"] for folder in (out / "candidates").glob("pass-*") for row in read_rows(folder)}
     assert len(tried) == 24 - 5
-    assert {one["tried"] for one in figures_of(out).patterns} == {5}
+    assert {pattern["tried"] for pattern in figures_of(out).patterns} == {5}

@@ -31,7 +31,8 @@ TEACHERS = {"one": ("2", 1.0), "two": ("3", 0.5), "three": ("2", 0.0)}
 def respond(samples: list[Sample]) -> list[list[str]]:
     """Responses to each sample: one right, one wrong that is drawn twice, and one unclear."""
     return [
-        [f"2 full {one.sample_id}", *[f"3 none {one.sample_id}"] * 2, f"unclear {one.sample_id}"] for one in samples
+        [f"2 full {sample.sample_id}", *[f"3 none {sample.sample_id}"] * 2, f"unclear {sample.sample_id}"]
+        for sample in samples
     ]
 
 
@@ -141,8 +142,8 @@ def test_a_test_larger_than_the_data_is_one_clear_error_and_the_labels_are_kept(
 
 
 def test_one_teacher_or_the_same_twice_is_refused():
-    one = {"url": "http://localhost:1/v1", "model": "a"}
-    for teachers in ([one], [one, one]):
+    item = {"url": "http://localhost:1/v1", "model": "a"}
+    for teachers in ([item], [item, item]):
         with pytest.raises(ValueError, match="teacher"):
             genrm_data.Config.model_validate({"teachers": teachers})
 

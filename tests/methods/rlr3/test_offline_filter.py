@@ -67,7 +67,7 @@ def inputs(tmp_path) -> dict[str, Path]:
     """16 questions, those of two pictures held out; every seventh training sample has no rubric."""
     samples = Path(prepare_questions(tmp_path / "questions", pictures=16, held_out=4))
     train = list(read_samples(samples, "train", "held_out"))
-    rubrics = {one.sample_id: rubric_of(number) for number, one in enumerate(train) if number % 7}
+    rubrics = {sample.sample_id: rubric_of(number) for number, sample in enumerate(train) if number % 7}
     return {"samples": samples, "questions": samples, "rubrics": rubrics_table(tmp_path / "made", rubrics)}
 
 
@@ -95,8 +95,8 @@ def expected(samples: Path, rubrics: Path) -> dict[str, dict[str, Any]]:
         criteria = by_sample.get(sample.sample_id)
         if criteria is None:
             continue
-        table = [[credit_of(text, one["criterion"]) for one in criteria] for text in responses(sample)]
-        weights = [one["weight"] for one in criteria]
+        table = [[credit_of(text, criterion["criterion"]) for criterion in criteria] for text in responses(sample)]
+        weights = [criterion["weight"] for criterion in criteria]
         shares = [sum(w * c for w, c in zip(weights, credits, strict=True)) / sum(weights) for credits in table]
         zeros = {at for credits in table for at, credit in enumerate(credits) if credit == 0}
         rows[sample.sample_id] = {
@@ -115,15 +115,15 @@ def test_each_of_several_corpora_has_its_row_of_table_1(tmp_path, serve):
     prepare_questions(tmp_path / "second", pictures=24, held_out=2)
     more = [{"source": str(tmp_path / "second" / "questions.parquet"), "name": "Second"}]
     samples = Path(prepare_questions(tmp_path / "first", pictures=10, held_out=2, name="First", more_corpora=more))
-    rubrics = {one.sample_id: rubric_of(0) for one in read_samples(samples, "train")}
+    rubrics = {sample.sample_id: rubric_of(0) for sample in read_samples(samples, "train")}
     inputs = {"samples": samples, "questions": samples, "rubrics": rubrics_table(tmp_path / "made", rubrics)}
     out = filtered(tmp_path / "run", inputs, serve(judged))
     statistics = CorpusStatistics.model_validate_json((out / "statistics.json").read_text())
     source = SourceCounts.model_validate_json((samples / "data.json").read_text())
     place = {row["sample_id"]: row["source"] for row in read_rows(samples)}
-    kept = [place[row["sample_id"]] for row in read_rows(out) if row["kept"]]
+    stored = [place[row["sample_id"]] for row in read_rows(out) if row["kept"]]
     for corpus, folder in zip(statistics.corpora, ("first", "second"), strict=True):
-        assert corpus.kept == sum(f"/{folder}/" in one for one in kept)
+        assert corpus.kept == sum(f"/{folder}/" in item for item in stored)
     assert sum(corpus.train for corpus in statistics.corpora) == statistics.train == len(rubrics)
     table = corpus_rows(source, statistics)
     assert [row[0] for row in table] == ["First", "Second", "all"]
@@ -134,7 +134,7 @@ def test_each_of_several_corpora_has_its_row_of_table_1(tmp_path, serve):
 def test_prompts_that_are_too_long_get_no_rollouts_and_a_row_with_the_reason(tmp_path, inputs, serve, recwarn):
     train = [sample.sample_id for sample in read_samples(inputs["samples"], "train")]
     too_long = set(train[::3])
-    drawing = lambda samples: [[] if one.sample_id in too_long else responses(one) for one in samples]  # noqa: E731
+    drawing = lambda samples: [[] if sample.sample_id in too_long else responses(sample) for sample in samples]  # noqa: E731
     out = filtered(tmp_path / "run", inputs, serve(judged), drawing, keep="all")
     rows = {row["sample_id"]: row for row in read_rows(out)}
     overlong = {row["sample_id"]: row["reason"] for row in read_rows(out / "overlong")}
@@ -153,11 +153,13 @@ def test_prompt_is_measured_with_its_image_by_the_models_own_tokens(tmp_path, in
 
     samples = list(read_samples(inputs["samples"], "train"))[:4]
     shape = TinyConfig(hidden=32, layers=1, heads=2, intermediate=64, vision_hidden=32)
-    student = build_student((one.prompt for one in samples), tmp_path / "student" / "model", config=shape)
+    student = build_student((sample.prompt for sample in samples), tmp_path / "student" / "model", config=shape)
     _, processor = load_model(student)
-    bare = prompt_lengths(processor, [None] * 4, [one.prompt for one in samples], batch_size=3)
-    shown = prompt_lengths(processor, [one.image for one in samples], [one.prompt for one in samples], batch_size=3)
-    assert [length - len(one.prompt.split()) for length, one in zip(bare, samples, strict=True)] == [2] * 4
+    bare = prompt_lengths(processor, [None] * 4, [sample.prompt for sample in samples], batch_size=3)
+    shown = prompt_lengths(
+        processor, [sample.image for sample in samples], [sample.prompt for sample in samples], batch_size=3
+    )
+    assert [length - len(sample.prompt.split()) for length, sample in zip(bare, samples, strict=True)] == [2] * 4
     assert all(with_image > without for with_image, without in zip(shown, bare, strict=True))
     options = {"each": 2, "temperature": 1.0, "max_new_tokens": 2, "batch_size": 3, "seed": 1}
     draw_some = response_sampler(student.parent, **options, max_prompt_tokens=sorted(shown)[1])
@@ -192,7 +194,7 @@ def test_flags_rewards_and_statistics_are_those_of_brute_force(tmp_path, inputs,
     assert statistics["filtered_any"] == sum(hand["any"] for hand in by_hand.values())
     assert statistics["filtered_essential"] == len(selection)
     assert statistics["mcq_deduplicated"] == 0.5
-    assert statistics["mcq_converted"] == sum(bool(one.options) for one in train) / 28
+    assert statistics["mcq_converted"] == sum(bool(sample.options) for sample in train) / 28
     assert statistics["mcq_filtered"] == sum(hand["multiple_choice"] for hand in selection) / len(selection)
     for name, some in (("converted", list(by_hand.values())), ("filtered", selection)):
         mean = sum(sum(hand["shares"]) / 8 for hand in some) / len(some)
@@ -219,7 +221,7 @@ def test_rollouts_that_could_not_be_judged_count_for_nothing_and_leave_dead_lett
 
     out = filtered(tmp_path / "run", inputs, serve(script))
     train = read_samples(inputs["samples"], "train")
-    by_hand = {one.sample_id: [text not in failures for text in responses(one)] for one in train}
+    by_hand = {sample.sample_id: [text not in failures for text in responses(sample)] for sample in train}
     criteria = {row["sample_id"]: json.loads(row["rubric"])["criteria"] for row in read_rows(inputs["rubrics"])}
     for row in read_rows(out):
         rewards = json.loads(row["rewards"])
@@ -227,8 +229,10 @@ def test_rollouts_that_could_not_be_judged_count_for_nothing_and_leave_dead_lett
         values = [reward for reward in rewards if reward is not None]
         assert row["initial_reward"] == pytest.approx(sum(values) / len(values))
         texts = [f"response {number} to {row['sample_id']}" for number in (1, 2, 4, 5, 6, 7)]
-        zeros = [one for one in criteria[row["sample_id"]] for text in texts if credit_of(text, one["criterion"]) == 0]
-        assert (row["any"], row["essential"]) == (bool(zeros), any(one["essential"] for one in zeros))
+        zeros = [
+            item for item in criteria[row["sample_id"]] for text in texts if credit_of(text, item["criterion"]) == 0
+        ]
+        assert (row["any"], row["essential"]) == (bool(zeros), any(zero["essential"] for zero in zeros))
     letters = list(read_rows(out / "dead_letters"))
     assert {letter["response"] for letter in letters} == failures
     assert {letter["purpose"] for letter in letters} == {"grading by judge"}
@@ -295,7 +299,7 @@ def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_a
     )
     train = list(read_samples(inputs["samples"], "train"))
     job = open_job("warm_up", StageConfig(), tmp_path / "made", {})
-    build_student([f"{one.prompt} left red 2" for one in train], job.out / "model", config=small, seed=1)
+    build_student([f"{sample.prompt} left red 2" for sample in train], job.out / "model", config=small, seed=1)
     close_job(job, 0.0)
     prompts: list[set[str]] = []
     for name in ("one", "two"):
@@ -356,14 +360,14 @@ def test_sound_checklists_pass_by_the_best_rollouts_and_the_judge_sees_the_quest
     server = serve(word_judged)
     inputs["rubrics"] = gated(True, inputs["samples"], tmp_path / "careful")
     gate = {"action": "refuse", "judges": [{"url": server.url, "model": "policy-judge"}], "sample": 3}
-    worst_first = lambda samples: [["nothing", *responses(one, 3)] for one in samples]  # noqa: E731
+    worst_first = lambda samples: [["nothing", *responses(sample, 3)] for sample in samples]  # noqa: E731
     out = filtered(tmp_path / "run", inputs, server, worst_first, keep="all", audit=gate)
     audit = RubricAudit.model_validate_json((out / "audit.json").read_text())
     assert audit.by_flag == {}
-    assert {one.rewards["response"] for one in audit.findings} == {1.0}
-    names = {one.sample_id for one in audit.findings}
+    assert {finding.rewards["response"] for finding in audit.findings} == {1.0}
+    names = {finding.sample_id for finding in audit.findings}
     assert {row["sample_id"] for row in read_rows(out / "audited_responses")} == names
-    questions = {one.question for one in read_samples(inputs["samples"], "train") if one.sample_id in names}
+    questions = {sample.question for sample in read_samples(inputs["samples"], "train") if sample.sample_id in names}
     asked = [heard.body for heard in server.chats if heard.body["model"] == "policy-judge"]
     asked = [body for body in asked if criteria_to_read(body) is None]
     assert {block(body, "question") for body in asked} == questions
@@ -377,7 +381,7 @@ def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_call
     assert plain.stage_configs()["offline_filter"].audit is None
     audit = with_gate.stage_configs()["offline_filter"].audit
     assert audit.judges == (with_gate.policy.reward.judge,)
-    (calls,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit"]
+    (calls,) = [call for call in estimate_calls(with_gate, 20_000) if call.purpose == "audit"]
     assert (calls.stage, calls.count) == ("offline_filter", 100 * 15)
-    (reading,) = [one for one in estimate_calls(with_gate, 20_000) if one.purpose == "audit reading"]
+    (reading,) = [call for call in estimate_calls(with_gate, 20_000) if call.purpose == "audit reading"]
     assert (reading.stage, reading.count) == ("offline_filter", 100 * 2)

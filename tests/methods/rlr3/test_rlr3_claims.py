@@ -13,7 +13,7 @@ def numbers(tmp_path):
 
     def of(**figures):
         run = write_run(tmp_path / "run", **figures)
-        return {one.claim.name: one.values[1] for one in PAPER.findings({1: run})}
+        return {finding.claim.name: finding.values[1] for finding in PAPER.findings({1: run})}
 
     return of
 
@@ -86,7 +86,7 @@ def test_figure_of_nothing_is_no_number(numbers):
 def test_groups_of_the_training_are_read_from_its_scorecards(tmp_path):
     # Both responses of a pair meet one criterion and fail the other: 0.75 without the gate for the failing one.
     run = write_run(tmp_path / "run", pairs=[((0, 1), (1, 0))] * 20)
-    findings = {one.claim.name: one for one in PAPER.findings({1: run})}
+    findings = {finding.claim.name: finding for finding in PAPER.findings({1: run})}
     assert findings["gate-unmasks"].values == {1: 1.0}
     assert "20 failures: 20 reinforced without the gate, 0 with it" in findings["gate-unmasks"].notes[1]
     assert "only 0 such criteria" in findings["remapping-spreads"].notes[1]
@@ -98,7 +98,7 @@ def test_verdicts_are_over_the_seeds(tmp_path):
         seed: write_run(tmp_path / f"seed-{seed}", seed=seed, macros=MACROS | {"rlr3": {30: 0.4, 60: value}})
         for seed, value in best.items()
     }
-    findings = {one.claim.name: one for one in PAPER.findings(runs)}
+    findings = {finding.claim.name: finding for finding in PAPER.findings(runs)}
     # 0.10, 0.11, 0.12 over RLVR's best: 0.11 -+ 4.302653 * 0.01 / sqrt(3).
     assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
     assert (findings["macro-best"].low, findings["macro-best"].high) == pytest.approx((0.085159, 0.134841), abs=1e-6)

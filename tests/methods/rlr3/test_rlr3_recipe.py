@@ -36,7 +36,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         "policy.algorithm.steps=40",
     ]
     small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
-    result = tell("run", "rlr3-laptop", "--dry-run", *(part for one in small for part in ("--set", one)))
+    result = tell("run", "rlr3-laptop", "--dry-run", *(part for item in small for part in ("--set", item)))
     assert result.code == 0, result
     calls = {
         (f[0], f[3]): int(f[1].replace(",", "")) for line in result.out.splitlines() if len(f := columns(line)) > 4
@@ -75,7 +75,7 @@ def test_every_endpoint_of_every_recipe_is_found_once_for_each_place_that_names_
     for source in [*built_in_recipes(), path]:
         recipe = load_recipe(source)
         result = recipe.endpoints()
-        assert {where: one.model for where, one in result} == dict(
+        assert {where: endpoint.model for where, endpoint in result} == dict(
             places(recipe.model_dump(mode="json", exclude={"arms"}))
         )
         for where, endpoint in result:
@@ -105,7 +105,7 @@ def places(value, where=""):
 def test_price_table_reaches_every_endpoint_without_a_price_of_its_own(path):
     text = RECIPE.replace("model: second}", "model: second, prices: [7.0, 1.0]}") + PRICES + "  second: [1, 1]\n"
     path.write_text(text)
-    priced = {where: one.prices for where, one in load_recipe(path).endpoints() if one.is_priced}
+    priced = {where: endpoint.prices for where, endpoint in load_recipe(path).endpoints() if endpoint.is_priced}
     assert priced == {
         "filter.judge": (1.0, 2.0),
         "audit.judge": (1.0, 2.0),
@@ -121,9 +121,9 @@ def test_dollars_can_be_capped_where_all_prices_are_known_be_they_nothing(path):
 
 
 def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
-    asked = [one for _, one in load_recipe(recipe_path("rlr3")).endpoints() if one.model == "genrm"]
+    asked = [endpoint for _, endpoint in load_recipe(recipe_path("rlr3")).endpoints() if endpoint.model == "genrm"]
     assert len(asked) >= 4
-    assert all(one.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for one in asked)
+    assert all(request.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for request in asked)
 
 
 def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
@@ -175,5 +175,5 @@ def test_doctor_says_what_is_missing_for_questions_and_endpoints(tell, path, tmp
     assert any("questions.parquet: no such file" in line for line in wrong)
     # One line for each different endpoint, not for each place that names it.
     assert sum("cannot connect" in line for line in wrong) == len(
-        {one.model for _, one in load_recipe(path).endpoints()}
+        {endpoint.model for _, endpoint in load_recipe(path).endpoints()}
     )

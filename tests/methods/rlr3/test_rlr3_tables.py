@@ -64,7 +64,7 @@ def test_counts_of_the_source_fill_table_1_before_the_filter_has_run(tmp_path: P
 def test_table_4_and_its_picture_hold_the_figures_of_all_three_models(tmp_path: Path) -> None:
     reports = rlr3.write_genrm(tmp_path)
     html, summary = write_rlr3_report(tmp_path)
-    assert {model: one["value"] for model, one in summary["details"]["genrm"].items()} == pytest.approx(
+    assert {model: item["value"] for model, item in summary["details"]["genrm"].items()} == pytest.approx(
         {"base": 0.5, "sft": 0.9, "rlvr": 0.95}
     )
     base = reports["base"]

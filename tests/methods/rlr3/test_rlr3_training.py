@@ -83,10 +83,10 @@ def filtered_ids(inputs: dict[str, str]) -> set[str]:
 def expected(rows: list[dict], cards: list[Scorecard], inputs: dict[str, str], *, mask: bool = True, **parts: bool):
     """The group's rewards from its scorecards, by the rubric table."""
     rubrics = {row["sample_id"]: row["rubric"] for row in read_rows(inputs["rubrics"])}
-    questions = {one.sample_id: one.question for one in read_samples(inputs["samples"])}
+    questions = {sample.sample_id: sample.question for sample in read_samples(inputs["samples"])}
     name = rows[0]["sample_id"]
     rubric = Rubric.model_validate_json(rubrics[name])
-    allowed = [questions[name], *(one.reference for one in rubric.criteria)]
+    allowed = [questions[name], *(criterion.reference for criterion in rubric.criteria)]
     valid = [row["tokens"] < LONGEST and (not mask or format_mask(row["response"], allowed=allowed)) for row in rows]
     credits = [card.credits for card in cards]
     return group_rewards(credits, rubric.weights, essential=rubric.essential, valid=valid, **parts)
@@ -102,13 +102,13 @@ def test_rewards_in_the_table_are_those_of_the_scorecards_group_by_group(rlr3, i
     assert any(row["tokens"] == LONGEST and row["reward"] == 0 for rows, _ in pairs for row in rows)
     # Remapping and the gate have something to do here, or the comparison would show little.
     plain = [expected(rows, cards, inputs, remap=False, gate=False) for rows, cards in pairs]
-    assert [row["reward"] for rows, _ in pairs for row in rows] != [one for rewards in plain for one in rewards]
+    assert [row["reward"] for rows, _ in pairs for row in rows] != [reward for rewards in plain for reward in rewards]
 
 
 @pytest.mark.parametrize("arm", ["rlr3", "rlvr"])
 def test_only_samples_that_the_filter_kept_are_trained_on(arm, inputs, request):
     sample_ids = {row["sample_id"] for row in read_rows(request.getfixturevalue(arm) / "rollouts")}
-    train = {one.sample_id for one in read_samples(inputs["samples"], "train")}
+    train = {sample.sample_id for sample in read_samples(inputs["samples"], "train")}
     assert sample_ids <= filtered_ids(inputs) < train
     assert len(sample_ids) > len(filtered_ids(inputs)) / 2
 
@@ -120,7 +120,7 @@ def test_judge_is_called_once_a_response_without_image_or_target(rlr3, server):
     for chat in chats:
         assert "image_url" not in chat.text
         assert "target" not in chat.text
-        references = [one["reference"] for part in json.loads(block(chat.body, "checklist")).values() for one in part]
+        references = [item["reference"] for part in json.loads(block(chat.body, "checklist")).values() for item in part]
         assert set(references) <= {"expr_verify", "bbox_verify", "cat", "left"}
 
 
@@ -153,7 +153,7 @@ def test_unjudged_response_has_no_reward_and_leaves_dead_letters(inputs, serve, 
 
 def test_rlvr_asks_nobody_and_rewards_the_score_of_the_last_box_itself(rlvr, inputs):
     assert not list(rlvr.parent.glob("*.sqlite*"))
-    samples = {one.sample_id: one for one in read_samples(inputs["samples"])}
+    samples = {sample.sample_id: sample for sample in read_samples(inputs["samples"])}
     scores = {}
     for row in read_rows(rlvr / "rollouts"):
         sample = samples[row["sample_id"]]

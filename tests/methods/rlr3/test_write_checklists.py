@@ -85,7 +85,7 @@ def test_every_question_of_train_and_held_out_gets_a_rubric(tmp_path, samples, s
     }
     assert {(row["prompt_tokens"], row["completion_tokens"]) for row in rows} == {(400, 40)}
     rubric = Rubric.model_validate_json(rows[0]["rubric"])
-    assert [(one.criterion, one.essential, one.weight) for one in rubric.criteria] == [
+    assert [(criterion.criterion, criterion.essential, criterion.weight) for criterion in rubric.criteria] == [
         (ANSWER["criterion"], True, 3),
         (STEP["criterion"], False, 1),
     ]
@@ -123,17 +123,17 @@ def test_a_merger_that_fails_leaves_a_dead_letter(tmp_path, samples, serve):
 
 def test_criteria_that_the_reference_fails_are_dropped(tmp_path, samples, serve):
     def examine(text):
-        calls = [(one["criterion"], "expr_verify(predict='3')") for one in (ANSWER, WRONG)]
+        calls = [(item["criterion"], "expr_verify(predict='3')") for item in (ANSWER, WRONG)]
         return fail(400, "busy") if "picture 1" in text else scoring(*calls)
 
     script = models({"one": checklist(ANSWER, WRONG), "judge": examine})
     out = stage(tmp_path / "run", config(serve(script), ("one",), None, examiner="judge"), samples)
     rows = list(read_rows(out))
     assert [row["sample_id"] for row in rows] == ["s0", "s2"]
-    assert [one["criterion"] for one in json.loads(rows[0]["rubric"])["criteria"]] == [ANSWER["criterion"]]
+    assert [criterion["criterion"] for criterion in json.loads(rows[0]["rubric"])["criteria"]] == [ANSWER["criterion"]]
     assert figures(tmp_path / "run")["dropped_criteria"]["the reference answer does not fully satisfy it"] == 2
     letters = [(row["sample_id"], row["purpose"], row["criterion"]) for row in read_rows(out / "dead_letters")]
-    assert letters == [("s1", "grading by judge", one["criterion"]) for one in (ANSWER, WRONG)]
+    assert letters == [("s1", "grading by judge", item["criterion"]) for item in (ANSWER, WRONG)]
 
 
 def test_the_same_run_writes_the_same_tables_and_a_finished_one_asks_nothing(tmp_path, samples, serve):

@@ -79,7 +79,9 @@ def grade(_: int, body: dict[str, Any]):
     if "here" in words:
         return fail(400, "no")
     asked = json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0])
-    results = [{"id": one["id"], "reasoning": "r", "score": int(one["criterion"] in words)} for one in asked]
+    results = [
+        {"id": request["id"], "reasoning": "r", "score": int(request["criterion"] in words)} for request in asked
+    ]
     return say(json.dumps({"verdicts": results}))
 
 

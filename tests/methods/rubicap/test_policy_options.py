@@ -74,7 +74,7 @@ def test_refill_draws_other_captions_where_all_pass_or_fail_a_criterion(inputs, 
     trained = dropped = 0
     for (_, credits), group in zip(groups_of(out), fours(advantages), strict=True):
         with_signal = len({row[1] for row in credits}) == 2
-        assert all(one is None for one in group) or with_signal
+        assert all(item is None for item in group) or with_signal
         trained += with_signal
         dropped += not with_signal
     assert trained
@@ -98,13 +98,13 @@ def test_canary_of_a_cascade_sees_the_strong_judge_change(inputs, serve, tmp_pat
     judge = {"type": "cascade", "cheap": cheap, "strong": strong, "repeats": 2}
     out = train(tmp_path, inputs, judge, reward={"canary": {"every": 4, "samples": 8}}, steps=8)
     record = CanaryRecord.model_validate_json((out / "canary.json").read_text())
-    assert [one.step for one in record.checks] == [0, 4, 8]
+    assert [check.step for check in record.checks] == [0, 4, 8]
     assert record.checks[0].changed.value == 0
     assert "have moved by +0.50" in record.checks[-1].alarm
-    on_teachers = [one.body for one in server.chats if "none of it" in str(one.body) or "a square" in str(one.body)]
-    asked = Counter((one["model"], one["seed"], one["messages"][1]["content"]) for one in on_teachers)
+    on_teachers = [chat.body for chat in server.chats if "none of it" in str(chat.body) or "a square" in str(chat.body)]
+    asked = Counter((teacher["model"], teacher["seed"], teacher["messages"][1]["content"]) for teacher in on_teachers)
     assert set(asked.values()) == {1}
-    seeds = {one["seed"] for one in on_teachers if one["model"] == "judge"}
+    seeds = {teacher["seed"] for teacher in on_teachers if teacher["model"] == "judge"}
     assert seeds >= {0, 1, 2, 3}
 
 

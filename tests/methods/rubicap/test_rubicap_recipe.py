@@ -18,8 +18,8 @@ def test_the_papers_form_asks_where_a_drawn_caption_fails_without_guards(name):
 
 @pytest.mark.parametrize(("arm", "stage"), [("greedy", "caption_student"), ("lenient", "synthesize_rubrics")])
 def test_an_arm_of_the_laptop_recipe_changes_one_condition_of_the_hack(arm, stage):
-    own, of_arm = (load_recipe(recipe_path("rubicap-laptop"), arm=one).stage_json() for one in (None, arm))
-    assert {one for one in own if own[one] != of_arm[one]} - {"promote"} == {stage}
+    own, of_arm = (load_recipe(recipe_path("rubicap-laptop"), arm=item).stage_json() for item in (None, arm))
+    assert {item for item in own if own[item] != of_arm[item]} - {"promote"} == {stage}
 
 
 def test_the_laptops_peer_of_balcaprl_is_given_the_same_rubrics_conditions():
@@ -40,7 +40,7 @@ LOGPROB = f"policy.reward.judge={{type: logprob, judge: {CHEAP}}}"
 def test_a_cascades_strong_judge_is_checked_and_planned_like_any_other():
     recipe = load_recipe(recipe_path("quickstart"), [CASCADE])
     assert "strong" in [endpoint.model for _, endpoint in recipe.endpoints()]
-    calls = {one.endpoint.model: one.count for one in estimate_calls(recipe, 3328) if one.stage == "train_policy"}
+    calls = {call.endpoint.model: call.count for call in estimate_calls(recipe, 3328) if call.stage == "train_policy"}
     assert calls["cheap"] == calls["strong"] == 200 * 8 * 8
 
 
@@ -64,7 +64,11 @@ def test_a_canary_is_planned_and_by_default_there_is_none():
         load_recipe(recipe_path("quickstart"), more) for more in ([], ["policy.reward.canary={every: 50}"])
     )
     planned = [
-        sum(one.count for one in estimate_calls(recipe, 3328) if (one.stage, one.purpose) == ("train_policy", "judge"))
+        sum(
+            call.count
+            for call in estimate_calls(recipe, 3328)
+            if (call.stage, call.purpose) == ("train_policy", "judge")
+        )
         for recipe in (plain, watched)
     ]
     assert planned[1] - planned[0] == (2 + 4) * 16  # two gradings at the start, and one every 50 of 200 steps
@@ -75,9 +79,9 @@ def test_each_refresh_is_planned_as_a_rewriting_of_every_trained_rubric():
     recipe = load_recipe(recipe_path("rubicap-laptop"), ["policy.reward.refresh={every: 50}"])
     scenes, held_out, warm_up = recipe.world.scenes, recipe.data.held_out, recipe.data.warm_up
     (planned,) = [
-        one
-        for one in estimate_calls(recipe, scenes)
-        if one.stage == "train_policy" and one.endpoint == recipe.rubric.writer
+        call
+        for call in estimate_calls(recipe, scenes)
+        if call.stage == "train_policy" and call.endpoint == recipe.rubric.writer
     ]
     assert planned.count == 3 * (scenes - held_out - warm_up)  # before the steps 51, 101 and 151 of 200
 
@@ -89,16 +93,16 @@ PITFALLS = ["policy.reward.refresh={every: 50, pitfalls: {draws: 6}}"]
 
 
 def test_pitfalls_are_written_at_each_refresh_and_planned_with_their_tests():
-    own, recipe = (load_recipe(recipe_path("rubicap-laptop"), one) for one in ([], PITFALLS))
+    own, recipe = (load_recipe(recipe_path("rubicap-laptop"), item) for item in ([], PITFALLS))
     refresh = json.loads(recipe.stage_json()["train_policy"])["reward"]["refresh"]
     assert (refresh["every"], refresh["pitfalls"]) == (50, {"draws": 6, "most": 3})
     assert json.loads(own.stage_json()["train_policy"])["reward"]["refresh"] is None
     scenes = recipe.world.scenes
     trained = scenes - recipe.data.held_out - recipe.data.warm_up
     graded = sum(
-        one.count
-        for one in estimate_calls(recipe, scenes)
-        if one.stage == "train_policy" and one.endpoint == recipe.policy.reward.judge
+        call.count
+        for call in estimate_calls(recipe, scenes)
+        if call.stage == "train_policy" and call.endpoint == recipe.policy.reward.judge
     )
     # 200 steps of 8 x 8 rollouts; 3 refreshes, 6 draws, the worst 2 again and 5 teachers' captions.
     assert graded == 200 * 64 + 3 * trained * (6 + 2 + 5)

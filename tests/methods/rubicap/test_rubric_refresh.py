@@ -55,7 +55,7 @@ def write(_: int, body: dict[str, Any]):
 
 def titles_of(body: dict[str, Any]) -> list[str]:
     asked = json.loads(text_of(body).split("<criteria>\n")[1].split("\n</criteria>")[0])
-    return [one["criterion"] for one in asked]
+    return [request["criterion"] for request in asked]
 
 
 def grade(_: int, body: dict[str, Any]):
@@ -100,9 +100,9 @@ def test_one_process_writes_the_same_rubrics(inputs, serve, tmp_path, two_proces
     writer, judge = serve(write), serve(grade)
     two = train(tmp_path / "two", inputs, writer.url, judge.url, every=2)
     monkeypatch.delenv("RUBRICWORKS_ACCELERATORS")
-    one = train(tmp_path / "one", inputs, writer.url, judge.url, every=2)
+    item = train(tmp_path / "one", inputs, writer.url, judge.url, every=2)
     name = "refreshed_rubrics/step-000002.json"
-    assert (one / name).read_bytes() == (two / name).read_bytes()
+    assert (item / name).read_bytes() == (two / name).read_bytes()
 
 
 @pytest.mark.long
@@ -159,8 +159,8 @@ def grade_words(_: int, body: dict[str, Any]):
     caption = text_of(body).split("<caption>\n")[1].split("\n</caption>")[0].split()
     asked = json.loads(text_of(body).split("<criteria>\n")[1].split("\n</criteria>")[0])
     results = [
-        {"id": one["id"], "reasoning": "r", "score": int(one["evaluation_rule"].split()[-1] in caption)}
-        for one in asked
+        {"id": request["id"], "reasoning": "r", "score": int(request["evaluation_rule"].split()[-1] in caption)}
+        for request in asked
     ]
     return say(json.dumps({"verdicts": results}))
 
@@ -180,14 +180,14 @@ def test_pitfalls_of_the_policys_worst_captions_are_taken_from_the_rewards(
     after = json.loads((out / "refreshed_rubrics" / "step-000002.json").read_text())
     added = {name: json.loads(text)["criteria"][2:] for name, text in after.items()}
     assert all(json.loads(after[name])["criteria"][:2] == before[name]["criteria"] for name in before)
-    pitfalls = [one for several in added.values() for one in several]
+    pitfalls = [item for several in added.values() for item in several]
     assert pitfalls
-    assert {one["weight"] for one in pitfalls} == {-2}
-    assert not any(one["criterion"].endswith(" none") for one in pitfalls)  # the reference "none of it" says it
+    assert {pitfall["weight"] for pitfall in pitfalls} == {-2}
+    assert not any(pitfall["criterion"].endswith(" none") for pitfall in pitfalls)  # the reference "none of it" says it
     # The step after the refresh is graded by them: what was met of them is missing from the reward.
     rows = [row for row in read_rows(out / "scorecards") if row["step"] == 3]
     for row in rows:
-        weights = [one["weight"] for one in json.loads(after[row["sample_id"]])["criteria"]]
+        weights = [criterion["weight"] for criterion in json.loads(after[row["sample_id"]])["criteria"]]
         credits = [verdict["credit"] for verdict in json.loads(row["scorecard"])["verdicts"]]
         assert len(credits) == len(weights)
         earned = sum(w * y for w, y in zip(weights, credits, strict=True)) / 4

@@ -42,9 +42,9 @@ def test_the_papers_settings_for_flow_matching():
 def test_no_two_arms_are_the_same_and_all_share_the_rest():
     recipe = load_recipe(recipe_path(NAME))
     stages = [load_recipe(recipe_path(NAME), arm=arm).stage_json() for arm in (None, *recipe.arms)]
-    assert len({one["train_generator"] for one in stages}) == len(stages)
+    assert len({stage["train_generator"] for stage in stages}) == len(stages)
     shared = {"prepare_prompts", "write_prompt_rubrics", "pretrain_generator", "score"}
-    assert all(one[stage] == stages[0][stage] for one in stages for stage in shared)
+    assert all(other[stage] == stages[0][stage] for other in stages for stage in shared)
 
 
 @pytest.mark.parametrize(("name", "gpus"), [(NAME, "8"), (DIFFUSION, "1")])

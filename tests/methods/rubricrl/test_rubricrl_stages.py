@@ -57,9 +57,9 @@ def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace
         "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]",
     ]
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", overrides)
-    assert [one.weight for one in recipe.policy.reward.endpoints] == [3, 1]
-    calls = [one for one in estimate_calls(recipe, 400) if one.stage == "train_generator"]
-    assert [(one.endpoint.model, one.count) for one in calls] == [("clip-like", 80 * 16 * 8), ("x", 80 * 16 * 8)]
+    assert [endpoint.weight for endpoint in recipe.policy.reward.endpoints] == [3, 1]
+    calls = [call for call in estimate_calls(recipe, 400) if call.stage == "train_generator"]
+    assert [(call.endpoint.model, call.count) for call in calls] == [("clip-like", 80 * 16 * 8), ("x", 80 * 16 * 8)]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_every_prompt_has_a_rubric_of_checked_criteria(run):
     assert {"object_presence", "object_count"} <= keys
     assert "vibe" not in keys
     figures = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    dropped = next(one for one in figures if one["stage"] == "write_prompt_rubrics")["dropped_candidates"]
+    dropped = next(figure for figure in figures if figure["stage"] == "write_prompt_rubrics")["dropped_candidates"]
     assert any(reason.startswith("ungrounded") for reason in dropped)
 
 
@@ -184,7 +184,7 @@ def test_a_training_by_endpoints_takes_their_weighted_mean_and_asks_no_judge(run
     for row in rows:
         image = images.read(response_of(row)).image
         clip, realism = (
-            PICTURE_SCORERS[one](prompts[row["sample_id"]], image, 1) for one in ("clip-like", "realism-like")
+            PICTURE_SCORERS[item](prompts[row["sample_id"]], image, 1) for item in ("clip-like", "realism-like")
         )
         assert row["reward"] == pytest.approx((3 * clip + realism) / 4, abs=1e-5)
     assert list(read_rows(training / "scorecards")) == []
@@ -345,11 +345,13 @@ def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run,
     assert len(drawn) == 8
     for prompt, images in drawn.items():
         rewards = dict((digest, reward) for reward, digest in images)
-        kept = sorted(rewards[digest] for one, digest in trained[0] if one == prompt)
-        assert kept == sorted(reward for reward, _ in images)[-2:]
+        stored = sorted(rewards[digest] for item, digest in trained[0] if item == prompt)
+        assert stored == sorted(reward for reward, _ in images)[-2:]
     assert len(trained[1]) == 64
-    assert all((tmp_path / one / "train_generator" / "model" / "config.json").is_file() for one in ("best", "sft"))
-    cards = {one: (tmp_path / one / "train_generator" / "model" / "README.md").read_text() for one in ("best", "sft")}
+    assert all((tmp_path / item / "train_generator" / "model" / "config.json").is_file() for item in ("best", "sft"))
+    cards = {
+        item: (tmp_path / item / "train_generator" / "model" / "README.md").read_text() for item in ("best", "sft")
+    }
     assert "method: best_of_n" in cards["best"]
     assert "method: sft" in cards["sft"]
     assert all("- rubrics: sha256 " in card for card in cards.values())
@@ -365,7 +367,7 @@ def test_model_cards_name_pictures_and_recipe_and_evaluations_their_scores(run):
     board = json.loads((run / "score" / "scores.json").read_text())
     for model in ("base", "policy"):
         card = (run / "score" / "cards" / f"{model}.md").read_text()
-        (scores,) = [one for one in board["models"] if one["model"] == model]
+        (scores,) = [other for other in board["models"] if other["model"] == model]
         assert "## Recipe" in card
         mean = scores["means"][board["headlines"][0]]["value"]
         assert f"| {board['titles'][board['headlines'][0]]} | value | {mean:.4g} |" in card
@@ -410,7 +412,7 @@ def test_arms_share_a_generator_that_was_pretrained_on_the_same_pictures(run, tm
     capfd.readouterr()
     second = pretrain("second", 1, first)
     assert "taken from run" in capfd.readouterr().err
-    weights = [(one / "pretrain_generator" / "model" / "model.safetensors").read_bytes() for one in (first, second)]
+    weights = [(item / "pretrain_generator" / "model" / "model.safetensors").read_bytes() for item in (first, second)]
     assert weights[0] == weights[1]
     pretrain("third", 2, first)
     assert "not taken from run: what it was made with differs: source" in capfd.readouterr().err
@@ -428,7 +430,7 @@ def test_labelled_shares_are_those_of_the_worlds_truth(run, tmp_path, tell):
     images = ResponseImages(run / "score" / "responses" / IMAGES)
     counts = dict.fromkeys(("consistent", "hallucinated", "agrees"), 0)
     for row in rows:
-        wanted = {one.criterion for one in candidates_of(parse_prompt(row["prompt"]))}
+        wanted = {candidate.criterion for candidate in candidates_of(parse_prompt(row["prompt"]))}
         image = images.read(Response(digest=row["response"], media_type="image/png")).image
         met = holds(parse_criterion(row["criterion"]), look(image))
         row["consistent"] = "yes" if row["criterion"] in wanted else "no"
@@ -482,8 +484,8 @@ def test_held_out_prompts_are_rewritten_for_the_generator_and_judged_as_they_wer
     def judge(_, body):
         text = body["messages"][1]["content"][0]["text"]
         judged.append(section(text, "prompt"))
-        ids = [one["id"] for one in json.loads(section(text, "criteria"))]
-        return say(json.dumps({"verdicts": [{"id": one, "reasoning": "", "score": 1} for one in ids]}))
+        ids = [item["id"] for item in json.loads(section(text, "criteria"))]
+        return say(json.dumps({"verdicts": [{"id": item, "reasoning": "", "score": 1} for item in ids]}))
 
     inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
     inputs = {name: str(run / stage) for name, stage in inputs.items()} | {"policy": str(run / "train_generator")}
@@ -534,5 +536,5 @@ def test_the_plan_of_a_gate_by_images_counts_its_calls():
     from rubricworks.recipe.files import load_recipe
 
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", ["policy.reward.audit=warn"])
-    (audit,) = [one for one in estimate_calls(recipe, 400) if one.purpose == "audit"]
+    (audit,) = [call for call in estimate_calls(recipe, 400) if call.purpose == "audit"]
     assert (audit.stage, audit.count, audit.endpoint.model) == ("train_generator", 100 * 11, "picture-judge")

@@ -27,7 +27,7 @@ def write(script, prompt=PROMPT, **options):
             return await PromptRubricWriter(client, **options).write(prompt)
 
     try:
-        return asyncio.run(run()), [one.body for one in server.heard]
+        return asyncio.run(run()), [heard.body for heard in server.heard]
     finally:
         server.close()
 
@@ -52,8 +52,8 @@ def test_faulty_candidates_are_dropped_with_their_reasons_and_the_others_kept():
         ("object_count", "exactly THREE kites are in the sky", "Three red kites"),
     ]
     result, _ = write([say(draft(COUNT, *bad, COLOUR, STYLE))], queries=1)
-    assert [one.criterion for one in result.rubric.criteria] == [COUNT[1], COLOUR[1], STYLE[1]]
-    assert [one.key for one in result.rubric.criteria] == [COUNT[0], COLOUR[0], STYLE[0]]
+    assert [criterion.criterion for criterion in result.rubric.criteria] == [COUNT[1], COLOUR[1], STYLE[1]]
+    assert [criterion.key for criterion in result.rubric.criteria] == [COUNT[0], COLOUR[0], STYLE[0]]
     reasons = dict(result.dropped)
     assert "does not contain" in reasons["A lighthouse stands on the pier."]
     assert "no words of the prompt" in reasons["There are some boats."]
@@ -72,7 +72,7 @@ def test_each_query_has_the_keys_in_another_order_and_all_answers_are_pooled():
     ]
     assert len(set(orders)) == 3
     assert all(sorted(order) == sorted(KEYS) for order in orders)
-    assert {one.criterion for one in result.rubric.criteria} == {COUNT[1], COLOUR[1], STYLE[1]}
+    assert {criterion.criterion for criterion in result.rubric.criteria} == {COUNT[1], COLOUR[1], STYLE[1]}
 
 
 def test_a_large_pool_is_selected_from_by_number_and_keeps_the_order_of_importance():
@@ -82,9 +82,9 @@ def test_a_large_pool_is_selected_from_by_number_and_keeps_the_order_of_importan
         return say('{"selected": [5, 2, 5]}') if "candidates" in user_text(body) else say(draft(*rows))
 
     result, bodies = write(script, queries=1, select=3)
-    assert [one.criterion for one in result.rubric.criteria] == [rows[4][1], rows[1][1]]
+    assert [criterion.criterion for criterion in result.rubric.criteria] == [rows[4][1], rows[1][1]]
     listed = user_text(bodies[1]).split("<candidates>\n")[1].split("\n</candidates>")[0]
-    assert [one["id"] for one in json.loads(listed)] == [1, 2, 3, 4, 5, 6]
+    assert [item["id"] for item in json.loads(listed)] == [1, 2, 3, 4, 5, 6]
     assert len(result.pool) == 6
 
 
@@ -92,7 +92,7 @@ def test_a_selection_of_a_number_that_does_not_exist_is_asked_again():
     rows = [COUNT, COLOUR, STYLE]
     answers = [say(draft(*rows)), say('{"selected": [9]}'), say('{"selected": [3]}')]
     result, bodies = write(answers, queries=1, select=2)
-    assert [one.criterion for one in result.rubric.criteria] == [STYLE[1]]
+    assert [criterion.criterion for criterion in result.rubric.criteria] == [STYLE[1]]
     assert "numbered from 1 to 3" in json.dumps(bodies[2])
 
 
@@ -106,7 +106,7 @@ def test_required_keys_stay_and_forbidden_ones_are_not_even_offered():
     result, bodies = write(script, queries=1, select=2, controls=controls)
     assert "attribute_accuracy" not in user_text(bodies[0])
     assert "style_consistency" in user_text(bodies[1]).split("Choose at least one")[1]
-    assert [one.key for one in result.rubric.criteria] == ["object_count", "style_consistency"]
+    assert [criterion.key for criterion in result.rubric.criteria] == ["object_count", "style_consistency"]
     assert result.rubric.weights == [3, 1]
     assert dict(result.dropped)[COLOUR[1]] == "its key is forbidden"
 
@@ -125,7 +125,7 @@ def test_a_prompt_with_nothing_checkable_has_no_rubric():
 
 
 @pytest.mark.parametrize(
-    ("prompt", "evidence", "kept"),
+    ("prompt", "evidence", "stored"),
     [
         ("港の上に赤い凧が三つ", "赤い凧", True),
         ("港の上に赤い凧が三つ", "青い凧", False),
@@ -134,9 +134,9 @@ def test_a_prompt_with_nothing_checkable_has_no_rubric():
         ('a sign that says "OPEN 24/7"', "OPEN 24/7", True),
     ],
 )
-def test_words_of_the_prompt_are_found_in_any_language_and_only_as_whole_words(prompt, evidence, kept):
+def test_words_of_the_prompt_are_found_in_any_language_and_only_as_whole_words(prompt, evidence, stored):
     result, _ = write([say(draft(("object_presence", "It is there.", evidence)))], prompt, queries=1)
-    assert (result.rubric is not None) is kept
+    assert (result.rubric is not None) is stored
 
 
 def test_an_instruction_in_the_prompt_and_two_thousand_words_stay_data():

@@ -29,11 +29,11 @@ class Judge:
         text = body["messages"][1]["content"]
         caption = text.split("<caption>\n")[1]
         scores = []
-        for one in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
-            met = self.lenient or one["criterion"] in caption
-            question = f"{caption} {one['id']} {body['seed']}"
+        for item in json.loads(text.split("<criteria>\n")[1].split("\n</criteria>")[0]):
+            met = self.lenient or item["criterion"] in caption
+            question = f"{caption} {item['id']} {body['seed']}"
             flip = self.flips and zlib.crc32(question.encode()) % self.flips == 0
-            scores.append({"id": one["id"], "reasoning": "", "score": int(met != bool(flip))})
+            scores.append({"id": item["id"], "reasoning": "", "score": int(met != bool(flip))})
         return say(json.dumps({"verdicts": scores}))
 
 
@@ -77,8 +77,8 @@ def test_a_judge_that_stays_raises_no_alarm_and_is_asked_every_so_many_steps(can
     with caplog.at_level(logging.WARNING, "rubricworks"):
         for step in range(1, 31):
             watch.after_step(step)
-    assert [one.step for one in checks(tmp_path)] == [0, 10, 20, 30]
-    assert {one.verdicts for one in checks(tmp_path)} == {16 * 6}
+    assert [check.step for check in checks(tmp_path)] == [0, 10, 20, 30]
+    assert {check.verdicts for check in checks(tmp_path)} == {16 * 6}
     assert (watch.alarm, caplog.records) == ("", [])
     assert len(server.chats) == 5 * 16  # the cache answers none of them
     captions = {heard.body["messages"][1]["content"].split(" by ")[1][0] for heard in server.chats}
@@ -96,7 +96,7 @@ def test_a_judge_that_becomes_lenient_is_told_with_the_figure(canary, tmp_path, 
     met = sum(min(number % 6, 6) for number in range(16)) / (16 * 6)
     assert f"moved by {1 - met:+.2f}" in watch.alarm
     assert "the judge has changed by step 20" in caplog.text
-    assert [bool(one.alarm) for one in checks(tmp_path)] == [False, False, True]
+    assert [bool(check.alarm) for check in checks(tmp_path)] == [False, False, True]
 
 
 def test_a_fickle_judge_is_no_changed_one(canary, tmp_path):
@@ -119,7 +119,7 @@ def test_judge_that_fails_at_the_start_is_watched_from_its_first_success(canary,
     assert len(server.chats) == asked + 32  # once every so many steps, as when it answers
     down[0] = False
     watch.after_step(20)
-    assert [(one.step, one.verdicts) for one in checks(tmp_path)] == [(20, 16 * 6)]
+    assert [(check.step, check.verdicts) for check in checks(tmp_path)] == [(20, 16 * 6)]
     judge.lenient = True
     watch.after_step(30)
     assert "have moved by" in watch.alarm
@@ -169,7 +169,7 @@ def test_a_cascade_is_watched_whole_its_strong_judge_too(canary, tmp_path):
     watch.after_step(10)
     asked = [heard.body["model"] for heard in server.chats]
     assert (asked.count("cheap"), asked.count("strong")) == (3 * 16 * 2, 3 * 16)
-    assert [(one.changed.value, one.alarm) for one in checks(tmp_path)] == [(0, ""), (0, "")]
+    assert [(check.changed.value, check.alarm) for check in checks(tmp_path)] == [(0, ""), (0, "")]
     judge.lenient = True  # of the even criteria, only the strong judge's verdicts stand
     watch.after_step(20)
     assert "have moved by" in watch.alarm

@@ -47,13 +47,13 @@ def measured(tell, tmp_path):
 
 
 def test_rates_and_identity_are_those_of_the_file(measured):
-    one = measured()
-    measurement = read_measurement(one, [JUDGE], "judge-2")
+    item = measured()
+    measurement = read_measurement(item, [JUDGE], "judge-2")
     assert (measurement.rates.false_positive, measurement.rates.false_negative) == pytest.approx((0.15, 0.2))
     assert measurement.identities == (Identity("small-7b", "fp"),)
-    by_weight = read_measurement(one.model_copy(update={"by_weight": True}), [JUDGE], "judge-2", weights={3.0})
+    by_weight = read_measurement(item.model_copy(update={"by_weight": True}), [JUDGE], "judge-2", weights={3.0})
     assert by_weight.rates == {3.0: measurement.rates}
-    assert len(one.digest()) == 64
+    assert len(item.digest()) == 64
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_rates_of_another_judge_are_refused(measured, judge, prompt, message):
     ],
 )
 def test_a_file_that_does_not_tell_the_rates_is_refused(measured, made, options, weights, message):
-    one = measured(**made).model_copy(update=options)
+    item = measured(**made).model_copy(update=options)
     with pytest.raises(UserError, match=message):
-        read_measurement(one, [JUDGE], "judge-2", weights=weights)
+        read_measurement(item, [JUDGE], "judge-2", weights=weights)
 
 
 def test_what_is_no_such_file_is_said(tmp_path):
@@ -100,18 +100,22 @@ def test_what_is_no_such_file_is_said(tmp_path):
 def test_a_file_in_a_bucket_is_fetched_once_whatever_happens_to_it(measured, run, bucket, line):
     content, store = Path(measured().agreement).read_bytes(), open_bucket(f"{bucket}/judges")
     store.write("a.json", content)
-    one = MeasuredRates(agreement=f"{bucket}/judges/a.json")
+    rates = MeasuredRates(agreement=f"{bucket}/judges/a.json")
     line.requests.clear()
-    digest = one.digest()
+    digest = rates.digest()
     store.write("a.json", b"{}")
-    assert digest == one.digest() == hashlib.sha256(content).hexdigest()
-    assert read_measurement(one, [JUDGE], "judge-2").rates.false_positive == pytest.approx(0.15)
-    fetched = [one for one in line.requests if one.method == "GET" and one.path.partition("?")[0].endswith("a.json")]
+    assert digest == rates.digest() == hashlib.sha256(content).hexdigest()
+    assert read_measurement(rates, [JUDGE], "judge-2").rates.false_positive == pytest.approx(0.15)
+    fetched = [
+        request
+        for request in line.requests
+        if request.method == "GET" and request.path.partition("?")[0].endswith("a.json")
+    ]
     assert len(fetched) == 1
-    assert MeasuredRates(agreement=one.agreement).digest() == hashlib.sha256(b"{}").hexdigest()
+    assert MeasuredRates(agreement=rates.agreement).digest() == hashlib.sha256(b"{}").hexdigest()
     store.delete("a.json")
     with pytest.raises(UserError, match=r"judges/a\.json: there is nothing here; name a file or a folder"):
-        MeasuredRates(agreement=one.agreement).digest()
+        MeasuredRates(agreement=rates.agreement).digest()
 
 
 def test_a_training_by_rates_that_changed_meanwhile_starts_over(run, bucket, tmp_path):

@@ -77,7 +77,7 @@ def test_generated_pictures_follow_their_prompts_and_the_seed(generator):
     prompts = ["a red circle", "a blue circle"] * 12
     images = generator.generate(prompts, seed=3, batch_size=7)
     again = generator.generate(prompts, seed=3, batch_size=7)
-    assert all(np.array_equal(one, other) for one, other in zip(images, again, strict=True))
+    assert all(np.array_equal(image, other) for image, other in zip(images, again, strict=True))
     red = [bool(((image[..., 0] > 200) & (image[..., 2] < 60)).any()) for image in images]
     assert sum(red[::2]) >= 8
     assert sum(red[1::2]) <= 4

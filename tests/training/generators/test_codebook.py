@@ -38,7 +38,7 @@ def test_too_few_codes_take_the_nearest_patch(pictures):
     codes = codec.encode(pictures[:5])
     patches = pictures[:5].reshape(5, 6, 6, 6, 6, 3).transpose(0, 1, 3, 2, 4, 5).reshape(5, 36, -1).astype(float)
     book = codec.patches_CD.numpy()
-    brute = [[int(np.argmin(((book - patch) ** 2).sum(axis=1))) for patch in one] for one in patches]
+    brute = [[int(np.argmin(((book - patch) ** 2).sum(axis=1))) for patch in other] for other in patches]
     assert codes.tolist() == brute
 
 

@@ -37,7 +37,7 @@ def is_on_the_left(image: np.ndarray) -> bool:
 
 
 async def likes_the_left(prompts, completions, **columns):
-    return [float(is_on_the_left(pixels(one))) for one in completions]
+    return [float(is_on_the_left(pixels(completion))) for completion in completions]
 
 
 def train(model, out, config, reward=likes_the_left, **more):
@@ -48,10 +48,10 @@ def test_generator_learns_what_the_reward_pays_for_and_is_a_generator_again(pret
     steps = []
     result = train(pretrained, tmp_path, code_grpo_config(steps=25, **FEW), on_step=steps.append)
     assert result.history[0].reward < 0.6
-    assert sum(one.reward for one in result.history[-5:]) / 5 > 0.85
+    assert sum(item.reward for item in result.history[-5:]) / 5 > 0.85
     images = VocabularyGenerator.load(result.model_dir).generate(["a circle"] * 20, seed=1)
     assert sum(map(is_on_the_left, images)) >= 14
-    assert all(one.is_image and one.image for one in steps[0].responses)
+    assert all(response.is_image and response.image for response in steps[0].responses)
     assert set(result.history[0].values) == {statistic.name for statistic in IMAGE_STATISTICS}
 
 
@@ -68,7 +68,7 @@ def test_probe_draws_the_same_prompts_and_leaves_the_training_unchanged(pretrain
     probed = train(pretrained, tmp_path / "probed", code_grpo_config(steps=3, **FEW), probe=probe)
     assert [step for step, *_ in calls] == [0, 2]
     assert all(images == again and images[0].is_image for _, images, again in calls)
-    assert [one.held_out for one in probed.history if one.held_out == one.held_out] == [0.25, 2.25]
+    assert [item.held_out for item in probed.history if item.held_out == item.held_out] == [0.25, 2.25]
     weights = [load_file(result.model_dir / "model.safetensors") for result in (plain, probed)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 
@@ -92,8 +92,10 @@ def test_prompts_without_a_signal_give_way_and_their_images_are_logged_too(pretr
     train(pretrained, tmp_path, config, likes_the_left_of_two, on_step=steps.append)
     names = set()
     for step in steps:
-        names |= {name for name, one in zip(step.sample_ids, step.advantages, strict=True) if one is not None}
-        assert all(one.is_image and one.image for one in step.responses)
+        names |= {
+            name for name, advantage in zip(step.sample_ids, step.advantages, strict=True) if advantage is not None
+        }
+        assert all(response.is_image and response.image for response in step.responses)
     assert names
     assert names <= {"s0", "s1"}
 
@@ -117,9 +119,9 @@ def test_training_that_is_killed_ends_with_the_same_weights(pretrained, tmp_path
     with pytest.raises(Killed):
         train(pretrained, tmp_path / "killed", config, on_step=kill)
     resumed = train(pretrained, tmp_path / "killed", config)
-    first, second = (load_file(one.model_dir / "model.safetensors") for one in (whole, resumed))
+    first, second = (load_file(item.model_dir / "model.safetensors") for item in (whole, resumed))
     assert all(first[name].equal(second[name]) for name in first)
-    assert [one.reward for one in resumed.history] == [one.reward for one in whole.history]
+    assert [item.reward for item in resumed.history] == [item.reward for item in whole.history]
 
 
 @pytest.mark.slow
@@ -137,7 +139,7 @@ def test_pretraining_that_is_killed_ends_with_the_same_weights(tmp_path):
     with pytest.raises(Killed):
         pretrain_tiny_ar(captions, images, tmp_path / "killed", TINY, seed=1, on_log=kill)
     resumed = pretrain_tiny_ar(captions, images, tmp_path / "killed", TINY, seed=1)
-    first, second = (load_file(one / "model.safetensors") for one in (whole, resumed))
+    first, second = (load_file(path / "model.safetensors") for path in (whole, resumed))
     assert all(first[name].equal(second[name]) for name in first)
     other = TinyArConfig(**{**TINY.model_dump(), "steps": 1})
     anew = pretrain_tiny_ar(captions, images, tmp_path / "killed", other, seed=1)

@@ -54,7 +54,7 @@ def test_diversity_is_the_mean_distance_of_all_pairs():
 
 
 def test_an_unreadable_image_has_no_value_and_leaves_the_others_theirs():
-    assert all(math.isnan(one.measure(BROKEN, 1)) for one in IMAGE_STATISTICS)
+    assert all(math.isnan(image_statistic.measure(BROKEN, 1)) for image_statistic in IMAGE_STATISTICS)
     assert DIVERSITY.of_group([BLACK, BROKEN, WHITE]) == pytest.approx(1)
     assert math.isnan(DIVERSITY.of_group([BLACK, BROKEN]))
     stats = step_stats(

@@ -26,9 +26,9 @@ def as_steps(rows):
 def test_an_alarm_fires_where_the_reward_and_another_trace_are_beyond_their_limits(rows):
     config = AlarmConfig(window=3, patience=1)
     steps = as_steps(rows)
-    traces = {one.name: one for one in alarm_traces(steps, config)}
+    traces = {trace.name: trace for trace in alarm_traces(steps, config)}
     alarm = HackingAlarm(config)
-    fired = next((found for step in steps if (found := alarm.update(step))), None)
+    fired = next((result for step in steps if (result := alarm.update(step))), None)
 
     def beyond(name, step):
         points = [value for at, value in traces[name].points if at <= step] if name in traces else []
@@ -37,9 +37,9 @@ def test_an_alarm_fires_where_the_reward_and_another_trace_are_beyond_their_limi
 
     first = next(
         (
-            one.step
-            for one in steps[2 * config.window - 1 :]
-            if beyond("reward", one.step) and any(beyond(name, one.step) for name in traces if name != "reward")
+            step.step
+            for step in steps[2 * config.window - 1 :]
+            if beyond("reward", step.step) and any(beyond(name, step.step) for name in traces if name != "reward")
         ),
         None,
     )
@@ -55,7 +55,7 @@ def test_an_alarm_fires_where_the_reward_and_another_trace_are_beyond_their_limi
 
 def test_a_statistic_that_grows_by_half_crosses_where_its_window_does():
     steps = as_steps([(0.5, 2.0, 0.1, None)] * 4 + [(0.5, 4.0, 0.1, None)] * 4)
-    traces = {one.name: one for one in alarm_traces(steps, AlarmConfig(window=2))}
+    traces = {trace.name: trace for trace in alarm_traces(steps, AlarmConfig(window=2))}
     assert traces["objects"].crossed == 6
     assert (traces["objects"].start, traces["objects"].high) == (2.0, 3.0)
     assert traces["objects"].points == [(4, 2.0), (5, 3.0), (6, 4.0), (7, 4.0), (8, 4.0)]
@@ -64,5 +64,5 @@ def test_a_statistic_that_grows_by_half_crosses_where_its_window_does():
 
 
 def test_every_statistic_of_texts_and_images_is_known_by_its_name():
-    assert {one.name for one in TEXT_STATISTICS} < known_statistics().keys()
+    assert {statistic.name for statistic in TEXT_STATISTICS} < known_statistics().keys()
     assert {"saturation", "high_frequency", "drawn", "diversity", "text"} < known_statistics().keys()

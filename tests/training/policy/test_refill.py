@@ -46,7 +46,7 @@ def test_a_group_has_a_signal_if_some_pass_and_some_fail(rewards, passes, expect
 
 @pytest.mark.parametrize("rewards", [[0.5] * 4, [0.5, None, None, None], [1.0] * 4, [0.0, 0.0, None, 0.0]])
 def test_a_group_without_advantages_has_no_signal(rewards):
-    values = torch.tensor([float("nan") if one is None else one for one in rewards])
+    values = torch.tensor([float("nan") if reward is None else reward for reward in rewards])
     assert group_advantages(values, 4).tolist() == [0.0] * 4
     assert not has_signal(rewards, None)
 
@@ -60,7 +60,7 @@ def test_separately_normalised_rewards_give_a_signal_at_equal_sums():
     assert decoupled_advantages(rewards, weights, 4).abs().max() > 1
     for columns, expected in (([(rewards * weights).sum(dim=1)], False), (list(rewards.T), True)):
         (group,) = split_groups(
-            [{}] * 4, (None,), rewards, None, 4, first=0, rewards_of=lambda _, c=columns: [one.tolist() for one in c]
+            [{}] * 4, (None,), rewards, None, 4, first=0, rewards_of=lambda _, c=columns: [item.tolist() for item in c]
         )
         assert group.has_signal is expected
 
@@ -76,7 +76,7 @@ def reward_on(good):
     """A reward that differs within the groups of these samples, and is 0 for all others."""
 
     async def reward(prompts, completions, sample_id, **columns):
-        rng = random.Random("".join(one[0]["content"] for one in completions))
+        rng = random.Random("".join(completion[0]["content"] for completion in completions))
         return [rng.choice([0.2, 0.9]) if name in good else 0.0 for name in sample_id]
 
     return reward
@@ -111,12 +111,12 @@ def test_a_step_trains_on_the_groups_with_a_signal_that_it_draws(student, tmp_pa
     for step, (advantages, _) in zip(steps, losses, strict=True):
         names = [name for name, _, _ in groups_of(step)]
         assert len(names) == len(set(names))  # no prompt is drawn twice
-        trained = [(rewards, kept) for _, rewards, kept in groups_of(step) if kept[0] is not None]
+        trained = [(rewards, stored) for _, rewards, stored in groups_of(step) if stored[0] is not None]
         assert len(trained) == 2
         assert all(any(rewards) for rewards, _ in trained)
-        for rewards, kept in trained:
-            assert kept == pytest.approx(group_advantages(torch.tensor(rewards), 4).tolist(), abs=1e-4)
-        assert sorted(advantages) == pytest.approx(sorted(value for _, kept in trained for value in kept))
+        for rewards, stored in trained:
+            assert stored == pytest.approx(group_advantages(torch.tensor(rewards), 4).tolist(), abs=1e-4)
+        assert sorted(advantages) == pytest.approx(sorted(value for _, stored in trained for value in stored))
 
 
 @pytest.mark.parametrize("rows_per_pass", [None, 4])
@@ -129,11 +129,11 @@ def test_what_cannot_be_refilled_trains_on_fewer_groups_and_is_said(student, tmp
     assert "it trains on fewer" in caplog.text
     passes = 1 if rows_per_pass is None else 2
     for at, step in enumerate(steps):
-        trained = [name for name, _, kept in groups_of(step) if any(one is not None for one in kept)]
+        trained = [name for name, _, stored in groups_of(step) if any(item is not None for item in stored)]
         assert trained in (["s5"], [])
         batches = losses[at * passes : (at + 1) * passes]
         counted = [value for advantages, tokens in batches for value, n in zip(advantages, tokens, strict=True) if n]
-        expected = [one for _, _, kept in groups_of(step) for one in kept if one is not None]
+        expected = [item for _, _, stored in groups_of(step) for item in stored if item is not None]
         assert sorted(counted) == pytest.approx(sorted(expected))
 
 
@@ -158,7 +158,7 @@ def test_refill_that_drops_nothing_is_training_without(student, tmp_path):
     results = [
         train_policy(student, policy_rows(), reward, tmp_path / str(at), config) for at, config in enumerate(configs)
     ]
-    first, second = (load_file(one.model_dir / "model.safetensors") for one in results)
+    first, second = (load_file(result.model_dir / "model.safetensors") for result in results)
     assert max(float((first[name] - second[name]).abs().max()) for name in first) < 1e-6
 
 
@@ -177,7 +177,7 @@ def test_a_killed_training_draws_the_same_prompts(student, tmp_path):
     with pytest.raises(Killed):
         train_policy(student, policy_rows(), reward, tmp_path / "killed", config, on_step=kill)
     resumed = train_policy(student, policy_rows(), reward, tmp_path / "killed", config)
-    first, second = (load_file(one.model_dir / "model.safetensors") for one in (whole, resumed))
+    first, second = (load_file(result.model_dir / "model.safetensors") for result in (whole, resumed))
     assert all(first[name].equal(second[name]) for name in first)
 
 
@@ -197,13 +197,13 @@ class CountsSquares:
 
     async def grade(self, sample, response, rubric):
         self.asked += 1
-        credits = [float(self.asked % 2) if one.key == "object_count" else 1.0 for one in rubric.criteria]
+        credits = [float(self.asked % 2) if criterion.key == "object_count" else 1.0 for criterion in rubric.criteria]
         if sample.sample_id in ("s0", "s1"):
             credits = [1.0] * len(credits)
         pairs = zip(rubric.criteria, credits, strict=True)
         return Scorecard(
             sample_id=sample.sample_id, response=response, judge="counts",
-            verdicts=[Verdict(criterion=one.criterion, credit=credit) for one, credit in pairs],
+            verdicts=[Verdict(criterion=item.criterion, credit=credit) for item, credit in pairs],
         )  # fmt: skip
 
 
@@ -220,6 +220,6 @@ def test_captions_are_dropped_by_a_named_criterion(student, tmp_path):
     reward = RubricReward(CountsSquares(), criterion="object_count")
     train_policy(student, rows, reward, tmp_path, config, on_step=steps.append)
     for step in steps:
-        for name, _, kept in groups_of(step):
-            assert (kept[0] is None) == (name in ("s0", "s1"))
-        assert sum(kept[0] is not None for _, _, kept in groups_of(step)) == 2
+        for name, _, stored in groups_of(step):
+            assert (stored[0] is None) == (name in ("s0", "s1"))
+        assert sum(stored[0] is not None for _, _, stored in groups_of(step)) == 2

@@ -89,7 +89,7 @@ def test_ratio_and_share_are_logged(student, tmp_path, monkeypatch):
         ids, _ = draw(self, *args, **kwargs)
         self.use_vllm = True
         self.vllm_generation = None
-        return ids, [[-1.0] * len(one) for one in ids]
+        return ids, [[-1.0] * len(item) for item in ids]
 
     def logps(self, model, input_ids, attention_mask, logits_to_keep, **kwargs):
         values, *rest = of_trainer(self, model, input_ids, attention_mask, logits_to_keep, **kwargs)
@@ -107,12 +107,12 @@ def test_ratio_and_share_are_logged(student, tmp_path, monkeypatch):
     lines = []
 
     async def reward(prompts, completions, **columns):
-        return [float(len(one[0]["content"])) for one in completions]
+        return [float(len(completion[0]["content"])) for completion in completions]
 
     options = ColocatedVllm(mode="colocate", correction="token_truncate", correction_max=3.0, max_logp_difference=None)
     config = grpo_config(steps=1, group_size=2, prompts_per_step=2, max_new_tokens=8, log_every=1, vllm=options)
     train_policy(student, policy_rows(), reward, tmp_path, config, on_log=lines.append)
-    (line,) = [one for one in lines if OUT_OF_BOUNDS in one.metrics]
+    (line,) = [line for line in lines if OUT_OF_BOUNDS in line.metrics]
     share = line.metrics[OUT_OF_BOUNDS]
     assert 0.3 < share <= 0.5  # every second token of a response
     assert line.metrics[RATIO] == pytest.approx(1 + 2 * share)  # cut from 4 to 3

@@ -46,13 +46,13 @@ def test_rows_of_a_batch_keep_their_own_pixels():
         "image_grid_thw": grids,
         "old_per_token_logps": None,
     }
-    kept = keep_rows(batch, [0, 2], 3)
-    assert kept["prompt_ids"].tolist() == [[0, 1], [4, 5]]
-    assert kept["advantages"].tolist() == [0, 2]
-    assert kept["pixel_values"][:, 0].tolist() == [0.0] * 4 + [2.0] * 4
-    assert kept["image_grid_thw"].tolist() == [[1, 2, 2], [1, 4, 1]]
-    assert kept["num_images"] == [1, 1]
-    assert kept["old_per_token_logps"] is None
+    row = keep_rows(batch, [0, 2], 3)
+    assert row["prompt_ids"].tolist() == [[0, 1], [4, 5]]
+    assert row["advantages"].tolist() == [0, 2]
+    assert row["pixel_values"][:, 0].tolist() == [0.0] * 4 + [2.0] * 4
+    assert row["image_grid_thw"].tolist() == [[1, 2, 2], [1, 4, 1]]
+    assert row["num_images"] == [1, 1]
+    assert row["old_per_token_logps"] is None
 
 
 def test_several_images_of_a_row_stay_together():
@@ -62,9 +62,9 @@ def test_several_images_of_a_row_stay_together():
         "pixel_values": torch.arange(6.0).view(6, 1),
         "image_grid_thw": torch.tensor([[1, 1, 1], [1, 1, 2], [1, 1, 3]]),
     }
-    kept = keep_rows(batch, [0], 2)
-    assert kept["pixel_values"][:, 0].tolist() == [0, 1, 2]
-    assert kept["image_grid_thw"].tolist() == [[1, 1, 1], [1, 1, 2]]
+    row = keep_rows(batch, [0], 2)
+    assert row["pixel_values"][:, 0].tolist() == [0, 1, 2]
+    assert row["image_grid_thw"].tolist() == [[1, 1, 1], [1, 1, 2]]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def warmed(student, tmp_path_factory):
 
 async def drawn(prompts, completions, **columns):
     """A different reward for every rollout, the same in every run."""
-    return [random.Random(f"{at} {one[0]['content']}").random() for at, one in enumerate(completions)]
+    return [random.Random(f"{at} {completion[0]['content']}").random() for at, completion in enumerate(completions)]
 
 
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1, "steps": 2}
@@ -101,26 +101,26 @@ def test_a_step_trains_on_the_kept_rollouts_with_their_advantages(
     passes = 1 if rows_per_pass is None else 2
     for at, step in enumerate(steps):
         assert len(step.rewards) == 8  # all are logged
-        kept = [row for row, advantage in enumerate(step.advantages) if advantage is not None]
-        assert [row // 4 for row in kept] == [0, 0, 1, 1]
-        assert {max(range(4 * group, 4 * group + 4), key=step.rewards.__getitem__) for group in (0, 1)} <= set(kept)
-        expected = group_advantages(torch.tensor([step.rewards[row] for row in kept]), 2)
+        rows = [row for row, advantage in enumerate(step.advantages) if advantage is not None]
+        assert [row // 4 for row in rows] == [0, 0, 1, 1]
+        assert {max(range(4 * group, 4 * group + 4), key=step.rewards.__getitem__) for group in (0, 1)} <= set(rows)
+        expected = group_advantages(torch.tensor([step.rewards[row] for row in rows]), 2)
         if normalise == "all":
-            expected = group_advantages(torch.tensor(step.rewards), 4)[kept]
-        assert [step.advantages[row] for row in kept] == pytest.approx(expected.tolist(), abs=1e-4)
-        trained = [value for one in losses[at * passes : (at + 1) * passes] for value in one]
+            expected = group_advantages(torch.tensor(step.rewards), 4)[rows]
+        assert [step.advantages[row] for row in rows] == pytest.approx(expected.tolist(), abs=1e-4)
+        trained = [value for loss in losses[at * passes : (at + 1) * passes] for value in loss]
         assert len(losses[at * passes]) == 4 // passes
-        assert sorted(trained) == pytest.approx(sorted(step.advantages[row] for row in kept))
+        assert sorted(trained) == pytest.approx(sorted(step.advantages[row] for row in rows))
 
 
 def test_keeping_every_rollout_is_training_without_selection(warmed, tmp_path):
     whole = train_policy(warmed, policy_rows(), drawn, tmp_path / "a", grpo_config(**FEW))
-    kept = grpo_config(selection=SelectionOptions(keep=4), **FEW)
-    selected = train_policy(warmed, policy_rows(), drawn, tmp_path / "b", kept)
-    assert [one.reward for one in whole.history] == pytest.approx([one.reward for one in selected.history])
+    config = grpo_config(selection=SelectionOptions(keep=4), **FEW)
+    selected = train_policy(warmed, policy_rows(), drawn, tmp_path / "b", config)
+    assert [item.reward for item in whole.history] == pytest.approx([item.reward for item in selected.history])
     from safetensors.torch import load_file
 
-    first, second = (load_file(one.model_dir / "model.safetensors") for one in (whole, selected))
+    first, second = (load_file(result.model_dir / "model.safetensors") for result in (whole, selected))
     assert max(float((first[name] - second[name]).abs().max()) for name in first) < 1e-5
 
 
@@ -146,4 +146,4 @@ def test_statistics_of_all_rollouts_reach_the_alarm(warmed, tmp_path):
     steps = []
     config = grpo_config(selection=SelectionOptions(keep=2), **FEW)
     result = train_policy(warmed, policy_rows(), drawn, tmp_path, config, on_step=steps.append)
-    assert [one.reward for one in result.history] == pytest.approx([statistics.fmean(step.rewards) for step in steps])
+    assert [item.reward for item in result.history] == pytest.approx([statistics.fmean(step.rewards) for step in steps])

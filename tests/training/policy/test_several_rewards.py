@@ -68,7 +68,7 @@ def test_recorded_components_give_the_advantages_of_every_step(student, tmp_path
         assert torch.tensor(step.advantages).equal(decoupled_advantages(table(step), weights, GROUP))
         assert step.advantages[2] == step.advantages[5] == 0
         sums = (table(step).double() @ torch.tensor(weights, dtype=torch.float64)).tolist()
-        assert step.rewards == [None if math.isnan(one) else pytest.approx(one) for one in sums]
+        assert step.rewards == [None if math.isnan(item) else pytest.approx(item) for item in sums]
         assert max(map(abs, step.advantages)) > 0.5
 
 

@@ -112,11 +112,11 @@ def test_our_group_advantages_are_trls(student, tmp_path, scale):
 
 
 def test_normalize_then_sum_is_the_closed_form_of_gdpo(student, tmp_path):
-    one = [0.0, 1.0, 1.0, 0.0, 0.2, 0.4, 0.6, 0.8]
+    item = [0.0, 1.0, 1.0, 0.0, 0.2, 0.4, 0.6, 0.8]
     two = [5.0, 5.0, 1.0, 1.0, 3.0, 2.0, 1.0, 0.0]
 
     def first(completions, **columns):
-        return one
+        return item
 
     def second(completions, **columns):
         return two
@@ -134,7 +134,7 @@ def test_normalize_then_sum_is_the_closed_form_of_gdpo(student, tmp_path):
         deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
         return [(value - mean) / (deviation + 1e-4) for value in values]
 
-    columns = [z(values[:4]) + z(values[4:]) for values in (one, two)]
+    columns = [z(values[:4]) + z(values[4:]) for values in (item, two)]
     expected = z([0.3 * a + 0.7 * b for a, b in zip(*columns, strict=True)])
     assert trainer.output["advantages"].tolist() == pytest.approx(expected, abs=1e-4)
 
@@ -206,7 +206,8 @@ class TitleGrader:
 
     async def grade(self, sample, response, rubric):
         verdicts = [
-            Verdict(criterion=one.criterion, credit=float(one.criterion in str(response))) for one in rubric.criteria
+            Verdict(criterion=criterion.criterion, credit=float(criterion.criterion in str(response)))
+            for criterion in rubric.criteria
         ]
         return Scorecard(
             sample_id=sample.sample_id, response=Response.of(response), judge="titles", verdicts=tuple(verdicts)

@@ -61,7 +61,7 @@ class Generation:
     def generate(self, prompts, images, num_generations, profiler=None):
         self.sent = prompts
         image = self.processing_class.image_token_id if images else None
-        read = [[one for token in ids for one in [token] * (3 if token == image else 1)] for ids in prompts]
+        read = [[item for token in ids for item in [token] * (3 if token == image else 1)] for ids in prompts]
         return (read if self.expands else prompts), "completions", "logprobs", "ids"
 
 

@@ -54,11 +54,11 @@ async def new_images(
     splits, _ = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
     known_sources, known_ids = {key.source for key in known_samples}, {key.sample_id for key in known_samples}
     candidates = (
-        one
-        for one in hosts.screen(image_entries(source), source)
-        if isinstance(one, ImageEntry)
-        and one.key in splits
-        and recipe_path(one.source, config.source, source) not in known_sources
+        entry
+        for entry in hosts.screen(image_entries(source), source)
+        if isinstance(entry, ImageEntry)
+        and entry.key in splits
+        and recipe_path(entry.source, config.source, source) not in known_sources
     )
     new_ids: set[str] = set()
     async with fetcher or Fetcher(hosts) as fetch:

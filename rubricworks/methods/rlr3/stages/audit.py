@@ -133,7 +133,9 @@ async def _generator(config: Config, job: Job, stack: AsyncExitStack) -> Candida
     if config.generator is None:
         raise UserError("no generator is given; name the model that writes abnormal responses, or an earlier audit")
     clients = [job.client(config.generator, "generator")]
-    clients += [job.client(one, f"quality judge {number}") for number, one in enumerate(config.quality_judges, start=1)]
+    clients += [
+        job.client(judge, f"quality judge {number}") for number, judge in enumerate(config.quality_judges, start=1)
+    ]
     for client in clients:
         await stack.enter_async_context(client)
     return CandidateGenerator(clients[0], clients[1:], seed=config.seed)
@@ -197,7 +199,9 @@ def _summarise(config: Config, job: Job, audit_set: AuditSet, search: SearchResu
     if all(cell.average is None for modes in cells.values() for cell in modes.values()):
         job.mark_unusable()
         raise UserError(f"{config.judge.label} judged nothing; see {job.out / 'dead_letters'} for what it answered")
-    patterns = ({**one.model_dump(), "rate": one.rate, "kept": one.pattern in search.best} for one in search.results)
+    patterns = (
+        {**result.model_dump(), "rate": result.rate, "kept": result.pattern in search.best} for result in search.results
+    )
     return AuditSummary(
         judge=config.judge.model,
         settings=cells,

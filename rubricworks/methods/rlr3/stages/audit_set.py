@@ -124,7 +124,10 @@ async def abnormal_responses(
             )
             candidates = await job.calls.gather_all(calls)
             letters = [_letter(job, candidate) for candidate in candidates if candidate.error is not None]
-            return {"audit_candidates": [_candidate_row(one) for one in candidates], "dead_letters": letters}
+            return {
+                "audit_candidates": [_candidate_row(candidate) for candidate in candidates],
+                "dead_letters": letters,
+            }
 
         folder = job.out / "candidates" / f"pass-{number:02}"
         await build_table(

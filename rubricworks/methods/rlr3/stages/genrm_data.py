@@ -119,8 +119,8 @@ async def _label(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
             _label_one(config, job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in pairs
         )
         return {
-            "genrm_data": [one.row for one in labellings if one.row],
-            "dead_letters": [letter for one in labellings for letter in one.dead_letters],
+            "genrm_data": [labelling.row for labelling in labellings if labelling.row],
+            "dead_letters": [letter for labelling in labellings for letter in labelling.dead_letters],
         }
 
     async with AsyncExitStack() as stack:
@@ -129,7 +129,7 @@ async def _label(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[
         await build_table(
             job.out / "labelled",
             "genrm_data",
-            (one for one in read_samples(job.inputs["samples"], "train") if one.sample_id in rubrics),
+            (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,

@@ -97,7 +97,8 @@ def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
         for place, sample in graded:
             by_corpus.setdefault(corpus_of(place, source.corpora), []).append(sample)
         rows = (
-            corpus_statistics(by_corpus.get(number, ()), config.keep, one) for number, one in enumerate(source.corpora)
+            corpus_statistics(by_corpus.get(number, ()), config.keep, corpus)
+            for number, corpus in enumerate(source.corpora)
         )
         statistics = statistics.model_copy(update={"corpora": tuple(rows)})
     write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
@@ -131,7 +132,7 @@ def _audit(gate: AuditGate, job: Job, entries: Sequence[RubricEntry]) -> None:
     for name, texts in rollouts.items():
         judged = [(reward, text) for reward, text in zip(rewards[name], texts, strict=True) if reward is not None]
         # The sort is stable: rollouts of one reward stay in the order in which they were drawn.
-        best = dict.fromkeys(text for _, text in sorted(judged, key=lambda one: -one[0]))
+        best = dict.fromkeys(text for _, text in sorted(judged, key=lambda scored: -scored[0]))
         responses[name] = list(best)[:_BEST]
     audit_before_training(
         gate,
@@ -148,7 +149,7 @@ async def _build(
     config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric], audited: Sequence[RubricEntry]
 ) -> None:
     judge = job.client(config.judge, "judge")
-    kept = {entry.sample_id for entry in audited}
+    sample_ids = {entry.sample_id for entry in audited}
     side_tables = ("dead_letters", "overlong", *([_AUDITED] if config.audit else []))
 
     async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
@@ -165,14 +166,14 @@ async def _build(
                 for sample, rollouts in zip(samples, responses, strict=True)
                 if not rollouts
             ],
-            **({_AUDITED: list(_kept_rows(samples, responses, kept))} if config.audit else {}),
+            **({_AUDITED: list(_kept_rows(samples, responses, sample_ids))} if config.audit else {}),
         }
 
     async with judge:
         await build_table(
             job.out,
             "filtered",
-            (one for one in read_samples(job.inputs["samples"], "train") if one.sample_id in rubrics),
+            (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
             make_rows,
             made_by=job.made_by,
             shard_size=config.shard_size,
@@ -181,9 +182,9 @@ async def _build(
         )
 
 
-def _kept_rows(samples: Sequence[Sample], responses: Sequence[Sequence[str]], kept: set[str]) -> Iterator[Row]:
+def _kept_rows(samples: Sequence[Sample], responses: Sequence[Sequence[str]], passed: set[str]) -> Iterator[Row]:
     for sample, rollouts in zip(samples, responses, strict=True):
-        if sample.sample_id in kept:
+        if sample.sample_id in passed:
             yield from ({"sample_id": sample.sample_id, "response": text} for text in rollouts)
 
 

@@ -43,7 +43,7 @@ def response_sampler(
         if max_prompt_tokens is not None:
             images, prompts = [sample.image for sample in samples], [sample.prompt for sample in samples]
             lengths = prompt_lengths(write.processor, images, prompts, batch_size=batch_size)
-            fitting = [one for one, length in zip(samples, lengths, strict=True) if length <= max_prompt_tokens]
+            fitting = [sample for sample, length in zip(samples, lengths, strict=True) if length <= max_prompt_tokens]
         repeated = [sample for sample in fitting for _ in range(each)]
         outputs = write(
             [sample.image for sample in repeated],

@@ -148,7 +148,9 @@ def _base(config: Config, job: Job, instances: Sequence[Instance], log: RunLog) 
 
     examples = _careless_examples(config, instances)
     texts = [
-        text for (_, prompt, wrong), one in zip(examples, instances, strict=True) for text in _texts(prompt, wrong, one)
+        text
+        for (_, prompt, wrong), instance in zip(examples, instances, strict=True)
+        for text in _texts(prompt, wrong, instance)
     ]
     untrained = job.scratch("untrained")
     with main_process_first():
@@ -172,8 +174,8 @@ def _careless_examples(config: Config, instances: Sequence[Instance]) -> list[tu
             if isinstance(item.credit, str):
                 calls.setdefault(item.credit.partition("(")[0], []).append(item.credit)
     return [
-        (None, one.prompt, careless_execution(*of, lambda name: rng.choice(calls[name]), config.carelessness, rng))
-        for one, of in zip(instances, labels, strict=True)
+        (None, instance.prompt, careless_execution(*of, lambda name: rng.choice(calls[name]), config.carelessness, rng))
+        for instance, of in zip(instances, labels, strict=True)
     ]
 
 
@@ -251,7 +253,7 @@ def _test(
     for row in read_rows(job.out / "outputs", columns=["model", "output"]):
         outputs[row["model"]].append(row["output"])
     return {
-        name: genrm_report((text, one.label, one.rubric) for text, one in zip(texts, test, strict=True))
+        name: genrm_report((text, instance.label, instance.rubric) for text, instance in zip(texts, test, strict=True))
         for name, texts in outputs.items()
     }
 

@@ -219,18 +219,18 @@ class DiffusionPolicyTrainer(Trainer):
         per_step = self.config.rollouts.prompts_per_step * group
         parts = []
         for start in range(0, self.config.steps_per_generation * per_step, per_step):
-            kept = [
+            rows = [
                 row
                 for row in rows_trained[start : start + per_step]
                 if advantages[row] is not None and drawn.rewards[row] is not None
             ]
-            values = torch.tensor([advantages[row] for row in kept], dtype=torch.float32)
+            values = torch.tensor([advantages[row] for row in rows], dtype=torch.float32)
             parts.append(
                 _Generation(
-                    drawn.latents[kept],
+                    drawn.latents[rows],
                     drawn.levels,
                     conditions,
-                    torch.tensor([row // group for row in kept], dtype=torch.long),
+                    torch.tensor([row // group for row in rows], dtype=torch.long),
                     optimality_probability(values, self.config.clip),
                 )
             )

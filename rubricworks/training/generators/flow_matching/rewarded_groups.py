@@ -160,10 +160,10 @@ def group_advantages(
     """
     group, selection = config.rollouts.group_size, config.selection
     of_trained = [rewards[row] for row in trained]
-    kept = list(range(len(trained)))
+    numbers = list(range(len(trained)))
     if selection is not None:
-        kept = select_rows(of_trained, group, selection, seed=seed, step=step)
-    counted = kept if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
+        numbers = select_rows(of_trained, group, selection, seed=seed, step=step)
+    counted = numbers if selection is not None and selection.normalise == "kept" else list(range(len(trained)))
     values = prompt_advantages(
         torch.tensor([_number(of_trained[at]) for at in counted], dtype=torch.float64),
         [at // group for at in counted],
@@ -171,7 +171,7 @@ def group_advantages(
     )
     by_place = dict(zip(counted, values.tolist(), strict=True))
     advantages: list[float | None] = [None] * len(rewards)
-    for at in kept:
+    for at in numbers:
         advantages[trained[at]] = by_place[at]
     return advantages
 
