@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rubricworks.training.config import PolicyConfig
-from rubricworks.training.generators.config import DiffusionOptions, TinyFlowConfig
+from rubricworks.training.config import LoraOptimizer
+from rubricworks.training.generators.config import DiffusionNftConfig, DiffusionRollouts, TinyFlowConfig
 from rubricworks.training.generators.flow_matching.diffusion_policy import DiffusionPolicyTrainer
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
 from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
@@ -45,12 +45,19 @@ def our_step(flow: PixelFlow, prompts: list[str], folder: Path) -> Callable[[], 
         return [float(at % 2) for at in range(len(completions))]
 
     rows = [{"sample_id": str(at), "prompt": prompt} for at, prompt in enumerate(prompts)]
-    config = PolicyConfig(steps=1, group_size=_GROUP, prompts_per_step=_PROMPTS, learning_rate=_RATE)
-    options = DiffusionOptions(
-        beta=_BETA, clip=_CLIP, kl_weight=0.0, levels="stratified", levels_per_image=_LEVELS, decay_rate=0.5
+    config = DiffusionNftConfig(
+        steps=1,
+        rollouts=DiffusionRollouts(group_size=_GROUP, prompts_per_step=_PROMPTS),
+        optimizer=LoraOptimizer(learning_rate=_RATE),
+        beta=_BETA,
+        clip=_CLIP,
+        kl_weight=0.0,
+        levels="stratified",
+        levels_per_image=_LEVELS,
+        decay_rate=0.5,
     )
     trainer = DiffusionPolicyTrainer(
-        flow, [constant], rows, config, options, out_dir=folder, guidance=1.0, on_rollouts=lambda step: None
+        flow, [constant], rows, config, seed=0, out_dir=folder, on_rollouts=lambda step: None
     )
     trainer.create_optimizer()
 

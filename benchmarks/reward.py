@@ -71,7 +71,8 @@ class InTurn:
 
 
 def step_overhead(url: str, folder: Path, steps: int) -> None:
-    from rubricworks.training.policy.grpo import PolicyConfig, train_policy
+    from rubricworks.training.config import TextGrpoConfig
+    from rubricworks.training.policy.grpo import train_policy
     from rubricworks.training.tiny.student import build_student
 
     scenes = list(generate_scenes(0, _SCENES))
@@ -84,7 +85,7 @@ def step_overhead(url: str, folder: Path, steps: int) -> None:
     ]
     client = ChatClient(Endpoint(url=url, model="judge"), cache=folder / "cache.sqlite", purpose="judge")
     reward = InTurn(RubricReward(Grader(client)))
-    config = PolicyConfig(steps=steps, save_every=steps, log_every=steps)
+    config = TextGrpoConfig(steps=steps, save_every=steps, log_every=steps)
     train_policy(student, rows, reward, folder / "policy", config)
     asyncio.run(client.close())
 
@@ -92,7 +93,7 @@ def step_overhead(url: str, folder: Path, steps: int) -> None:
     with_rubric, constant = seconds[4::2], seconds[5::2]
     median, plain = statistics.median(with_rubric), statistics.median(constant)
     inside = statistics.median(reward.took[4::2])
-    rollouts = config.group_size * config.prompts_per_step
+    rollouts = config.rollouts.group_size * config.rollouts.prompts_per_step
     print(
         f"GRPO step, {rollouts} rollouts, {_CRITERIA} criteria each, one call per response; "
         f"{len(seconds) - 4} steps timed"

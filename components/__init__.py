@@ -1,4 +1,4 @@
-"""One folder per component, by phase: a typed signature and one call into a stage.
+"""Components of Kubeflow, one file per phase: each has a typed signature and makes one call into a stage.
 
 Everything that passes between components is a string: a URI, or a configuration as JSON (numbers in lists would
 come out of Kubeflow Pipelines as floats).

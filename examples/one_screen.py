@@ -76,7 +76,7 @@ def main(url: str, folder: Path, seed: int, steps: int) -> None:
     examples = [(sample.image, PROMPT, sample.references[0]) for sample in warm_up]
     texts, images = [PROMPT, *(caption for _, _, caption in examples)], [image for image, _, _ in examples]
     student = build_student(texts, folder / "student", images=images, seed=seed)
-    base = train_sft(student, examples, folder / "warm_up", SftConfig(steps=400, batch_size=32, seed=seed))
+    base = train_sft(student, examples, folder / "warm_up", SftConfig(steps=400, batch_size=32), seed=seed)
     model, processor = load_model(base)
 
     def captions(of: list[Sample]) -> list[str]:  # greedy, by the model as it is now

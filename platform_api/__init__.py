@@ -1,1 +1,1 @@
-"""HTTP service of an installation: liveness, readiness and version, behind a token. It has no pages yet."""
+"""HTTP service of an installation: its API, its pages, and probes."""

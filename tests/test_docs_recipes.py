@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"^(?P<indent> *)```yaml\n(?P<body>.*?)^(?P=indent)```$", re
 _CODE = re.compile(r"`([^`\n]+)`")
 _FIELD = re.compile(r"(?P<field>[a-z_]+(?:\.[\w-]+)+)(?:: (?P<value>\S.*))?")
 _SET = re.compile(r"--set (?P<change>'[^']+'|[\w.-]+=(?:'[^']+'|[^\s`.,]+(?:[.,][^\s`.,]+)*))")
-_FILE = re.compile(r".*\.(json|html)")
+_FILE = re.compile(r".*\.(json|html|py)")
 NO_RECIPE = {"data": {"workflowDefaults"}}
 """Sections of other files that are called as a recipe's, by what they hold there."""
 
@@ -102,8 +102,8 @@ def test_policies_are_among_the_excerpts_of_most_pages_that_are_about_them():
 
 
 def named_fields(page: Path) -> Iterator[tuple[str, str | None]]:
-    """(field, its value as YAML) of the code in a page's text and of its `--set`."""
-    text = page.read_text(encoding="utf-8")
+    """(field, its value as YAML) of the code in a page's text and of its `--set`, without what tutorials add."""
+    text = page.read_text(encoding="utf-8").split("\n## Add a ")[0]
     for code in _CODE.findall(re.sub(r"(?ms)^ *```.*?^ *```$", "", text)):
         if (match := _FIELD.fullmatch(code)) and not _FILE.fullmatch(code) and code not in NO_FIELDS:
             yield match["field"], match["value"]

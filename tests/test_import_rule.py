@@ -17,7 +17,7 @@ STOREYS = [
     {"components"},
     {"methods"},
     {"claims", "recipe"},
-    {"stages"},
+    {"stages", "policy"},
     {"runtime"},
     {"training", "evaluation", "tracking", "reports"},
     {"adapters"},

@@ -34,7 +34,7 @@ from rubricworks.runs.store import RunStore
 from rubricworks.runtime.store.run_state import ERROR_FILE, STATE
 
 if TYPE_CHECKING:
-    from rubricworks.recipe.estimate import CallEstimate
+    from rubricworks.recipe.recipe import CallEstimate
 
 _log = logging.getLogger(__name__)
 

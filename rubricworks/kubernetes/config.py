@@ -18,7 +18,7 @@ class _Section(BaseModel):
 
 
 class RolloutServer(_Section):
-    """A vLLM server that generates a training's rollouts; the stage's `vllm.mode` must be `server`."""
+    """A vLLM server that generates a training's rollouts; the stage's `rollouts.vllm.mode` must be `server`."""
 
     pool: str | None = None
     """Pool of the `cluster:` section; None = the stage's pool."""

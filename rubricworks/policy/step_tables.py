@@ -4,15 +4,18 @@ A killed training resumes from a checkpoint and repeats the steps after it; thei
 rows. So a resumed training ends with the same tables as one that was never stopped.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, Self, TypeVar
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.shards import TableFolder
+from rubricworks.grading import FailedCall
 from rubricworks.rubrics import Scorecard
-from rubricworks.runtime.call_table import Row
+from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job
+from rubricworks.training.processes import is_main
 
 Grading = TypeVar("Grading")
 
@@ -53,6 +56,28 @@ class GradingTable(Generic[Grading]):
         row = self._row
         rows = [row(step, at, grading) for at, grading in enumerate(gradings)] if row is not None else []
         return rows, sum(map(self._verdicts, gradings))
+
+
+class DeadLetters:
+    """Failed calls of the step in progress. Each class of failure is printed once, not ten thousand times."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._rows: list[Row] = []
+        self._printed: set[str] = set()
+
+    def add(self, call: FailedCall) -> None:
+        if is_main():
+            self._rows += grading_dead_letters(self._job, call)
+        if call.error.error_class not in self._printed:
+            self._printed.add(call.error.error_class)
+            line = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
+            print(line, file=sys.stderr, flush=True)
+
+    def drain(self) -> list[Row]:
+        """Return and clear the collected rows, in an order that does not depend on which request ended first."""
+        rows, self._rows = self._rows, []
+        return sorted(rows, key=lambda row: (row["sample_id"], row["response"], row["purpose"], row["criterion"]))
 
 
 class StepTables:

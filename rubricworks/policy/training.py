@@ -15,9 +15,8 @@ from pydantic import BaseModel
 from rubricworks.data.alarm import write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
-from rubricworks.policy.dead_letters import DeadLetters
 from rubricworks.policy.rewards.reward import PreparedReward
-from rubricworks.policy.step_tables import StepTables
+from rubricworks.policy.step_tables import DeadLetters, StepTables
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.progress import VerdictProgress
 from rubricworks.stages.training.step_listener import step_listener

@@ -2,12 +2,10 @@
 
 Calls are counted, their tokens are estimated, and cached answers cost nothing; so a plan above a cap is a warning,
 never an error. The cap itself is enforced call by call during the run (`llm.spending`). Each method counts its own
-calls (`methods/<paper>/estimate`).
+calls (`Recipe.estimate_calls`).
 """
 
-import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
@@ -21,13 +19,11 @@ from rubricworks.llm.usage import (
     READING_OUT,
     TOKENS_PER_CRITERION,
     GradingCalls,
-    PlannedCalls,
     grading_calls,
 )
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import TrainingSize
-from rubricworks.recipe.methods import METHODS
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
 from rubricworks.runtime import preflight_checks
 from rubricworks.stages.evaluation.score_config import Evaluation, ImageEvaluation
@@ -35,28 +31,6 @@ from rubricworks.stages.synthesis.caption_committee import Config as CommitteeCo
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
-
-
-@dataclass(frozen=True)
-class CallEstimate:
-    """Requests of one kind to one model."""
-
-    stage: str
-    purpose: str
-    endpoint: Endpoint
-    count: int
-    tokens_in: int
-    """Tokens per call, as `tokens_out`."""
-    tokens_out: int
-
-    @classmethod
-    def of(cls, stage: str, planned: PlannedCalls) -> "CallEstimate":
-        """Planned calls of a stage."""
-        return cls(stage, planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
-
-    @property
-    def dollars(self) -> float:
-        return self.endpoint.cost(self.count * self.tokens_in, self.count * self.tokens_out)
 
 
 def count_items(recipe: Recipe) -> int:
@@ -87,7 +61,7 @@ def estimate_calls(recipe: Recipe, items: int) -> list[CallEstimate]:
             f"{recipe.name}: the calls of pipeline {recipe.pipeline} are not known before a run; "
             "`rubricworks run --dry-run` says what is"
         )
-    return list(importlib.import_module(f"{METHODS[recipe.pipeline]}.estimate").estimate_calls(recipe, items))
+    return list(recipe.estimate_calls(items))
 
 
 def rubric_calls(

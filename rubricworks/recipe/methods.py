@@ -1,7 +1,7 @@
 """The methods that recipes can name by `pipeline:`, each a package of its own.
 
-Its module `recipe` holds `RECIPE`, a subclass of `Recipe`; `estimate` counts its calls; `claims` and `arms`, if it has
-them, hold `PAPER` and `ARMS`. The pipeline of the same name stands in `rubricworks.pipelines`.
+Its module `recipe` holds `RECIPE`, a subclass of `Recipe`; `claims`, if it has one, holds `PAPER`. The pipeline of the
+same name is in `rubricworks.pipelines`.
 """
 
 import importlib

@@ -5,6 +5,7 @@ no secrets. `recipe.files` reads recipes from YAML.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.endpoint import Prices
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
 from rubricworks.recipe.cluster import ClusterConfig
@@ -72,6 +74,39 @@ class WorldConfig(BaseModel):
         if self.scenes < 2 and not self.pictures:
             raise ValueError(f"scenes is {self.scenes}; draw at least 2, or pictures for text-to-image")
         return self
+
+
+class Price(BaseModel):
+    """Dollars per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    price_in: float = Field(ge=0)
+    price_out: float = Field(ge=0)
+    price_cached: float | None = Field(default=None, ge=0)
+    """Of prompt tokens that the provider had cached; by default `price_in`."""
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """Requests of one kind to one model."""
+
+    stage: str
+    purpose: str
+    endpoint: Endpoint
+    count: int
+    tokens_in: int
+    """Tokens per call, as `tokens_out`."""
+    tokens_out: int
+
+    @classmethod
+    def of(cls, stage: str, planned: PlannedCalls) -> "CallEstimate":
+        """Planned calls of a stage."""
+        return cls(stage, planned.purpose, planned.endpoint, planned.count, planned.tokens_in, planned.tokens_out)
+
+    @property
+    def dollars(self) -> float:
+        return self.endpoint.cost(self.count * self.tokens_in, self.count * self.tokens_out)
 
 
 class Recipe(BaseModel):
@@ -173,6 +208,14 @@ class Recipe(BaseModel):
 
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → configuration, in the order of the pipeline."""
+        raise NotImplementedError
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        """Estimate every kind of call of a run.
+
+        Args:
+            items: images in the source, or questions, or prompts.
+        """
         raise NotImplementedError
 
     def stage_json(self) -> dict[str, str]:

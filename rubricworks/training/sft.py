@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import (
     has_renamed_weights,
     model_digest,
@@ -32,6 +31,7 @@ from rubricworks.training.machine import (
     check_precision,
     check_sharding,
     examples_per_process,
+    keep_freed_memory,
 )
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.optimizer import optimizer_arguments

@@ -76,6 +76,7 @@ def changed_files(heading: str, root: Path) -> set[str]:
 class Copy(NamedTuple):
     root: Path
     method: set[str]
+    reward: set[str]
     stage: set[str]
     verifier: set[str]
     scorer: set[str]
@@ -105,7 +106,7 @@ def copy(tmp_path_factory) -> Copy:
     # What sits at the top is imported below `rubricworks`, as it is installed.
     for folder in ("components", "pipelines", "platform_api", "recipes"):
         (root / "rubricworks" / folder).symlink_to(root / folder, target_is_directory=True)
-    return Copy(root, *(changed_files(f"Add a {what}", root) for what in ("method", "stage", "verifier", "scorer")))
+    return Copy(root, *(changed_files(f"Add a {what}", root) for what in Copy._fields[1:]))
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +118,12 @@ def run(copy) -> Path:
 def test_method_is_a_folder_and_few_files_outside_it(copy):
     inside = {path for path in copy.method if path.startswith("rubricworks/methods/medoid/")}
     assert inside
-    assert len(copy.method) <= 10
+    assert len(copy.method) <= 8
     assert len(copy.method - inside) <= 5
+
+
+def test_reward_is_a_file_and_its_line(copy):
+    assert copy.reward == {"rubricworks/policy/rewards/brevity.py", "rubricworks/policy/policy.py"}
 
 
 def test_stage_changes_few_files(copy):
@@ -152,7 +157,7 @@ def test_scorer_measures_the_captions_that_the_method_chose(copy, run):
 
 
 def test_code_of_the_tutorials_is_in_the_style_of_the_tree(copy):
-    files = sorted(path for path in copy.method | copy.stage | copy.verifier | copy.scorer if path.endswith(".py"))
+    files = sorted(path for path in set().union(*copy[1:]) if path.endswith(".py"))
     copy.python("-m", "ruff", "check", *files)
     copy.python("-m", "ruff", "format", "--check", *files)
 
@@ -197,6 +202,38 @@ def test_method_is_compiled_for_kubeflow_with_the_stage(copy):
 def test_plan_counts_the_calls_of_the_method(copy):
     plan = copy.python("-m", "rubricworks.cli", "run", "medoid", "--dry-run").stdout
     assert len(re.findall(r"caption_committee +24 +caption +teacher-\d", plan)) == 3
+
+
+BREVITY = "policy.reward={type: brevity, words: 2}"
+
+
+def test_reward_of_the_tutorial_is_planned_described_and_corrected(copy):
+    plan = copy.python("-m", "rubricworks.cli", "run", "quickstart", "--set", BREVITY, "--dry-run").stdout
+    assert re.findall(r"(?m)^train_policy +[\d,]+ +(\w+)", plan) == ["probe"]
+    assert '"brevity"' in copy.python("-m", "rubricworks.cli", "recipes", "schema").stdout
+    program = (
+        "from rubricworks.errors import UserError\n"
+        "from rubricworks.recipe.files import load_recipe, recipe_path\n"
+        "print(load_recipe(recipe_path('quickstart'), ['policy.reward={type: brevity}']).policy.describe())\n"
+        "try:\n"
+        "    load_recipe(recipe_path('quickstart'), ['policy.reward={type: brevty}'])\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    told = copy.python("-c", program).stdout
+    assert "The reward is 1 for up to 20 words" in told
+    assert "did you mean brevity?" in told
+
+
+def test_reward_of_the_tutorial_falls_with_the_words_beyond(copy):
+    program = (
+        "import asyncio\n"
+        "from rubricworks.policy.rewards.brevity import Brevity\n"
+        "counts = []\n"
+        "reward = Brevity(2, counts.extend)\n"
+        "print(asyncio.run(reward(prompts=[''] * 4, completions=['a cat', 'a red cat there', 'cat', ' '])), counts)\n"
+    )
+    assert copy.python("-c", program).stdout == "[1.0, 0.5, 1.0, 0.0] [1, 1, 1, 1]\n"
 
 
 def test_models_are_told_of_the_verifier(copy):

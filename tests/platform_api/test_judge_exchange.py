@@ -17,7 +17,8 @@ from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.settings import ApiSettings
-from rubricworks.recipe.files import recipe_path
+from rubricworks.recipe.cluster_configs import recipe_yaml
+from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Rubric
 
 SCRIPT = "<script>alert(1)</script>"
@@ -26,6 +27,7 @@ TEXT = f"a star {SCRIPT}"
 OTHER = "a star that nobody cached"
 LOST = "a star whose call failed"
 RUBRIC = rubric(*NAMES, rule=f"Passes if {SCRIPT} it is as on {SECRET}")
+JUDGE, WARM = "{url: http://j/v1, model: judge}", "{url: http://j/v1, model: judge, temperature: 0.5}"
 ENDPOINT = {"model": "judge", "max_tokens": 77, "extra_body": {"api_key": "hunter2hunter2"}}
 
 
@@ -144,17 +146,17 @@ def test_an_image_is_shown_in_the_place_where_it_was_sent(url, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "asked"),
+    ("reward", "asked"),
     [
-        ("more_judges: [{url: http://j/v1, model: judge, temperature: 0.5}]", [0.0, 0.5]),
-        ("call_per: criterion", [0.0] * len(NAMES)),
-        ("escalate_to: {judge: {url: http://j/v1, model: strong}, repeats: 2}", [0.0]),
+        (f"{{type: rubric, judge: {{type: panel, of: [{JUDGE}, {WARM}]}}}}", [0.0, 0.5]),
+        (f"{{type: rubric, judge: {JUDGE}, call_per: criterion}}", [0.0] * len(NAMES)),
+        (f"{{type: rubric, judge: {{type: cascade, cheap: {JUDGE}, strong: {JUDGE}, repeats: 2}}}}", [0.0]),
     ],
 )
-def test_each_call_of_each_judge_has_its_own_answer(tmp_path, options, asked):
+def test_each_call_of_each_judge_has_its_own_answer(tmp_path, reward, asked):
     run, answers = write_run(tmp_path), [f"answer {at}" for at in range(len(asked) + 1)]
-    recipe = recipe_path("quickstart").read_text()
-    (run / "recipe.yaml").write_text(recipe.replace("policy:\n", f"policy:\n  {options}\n"))
+    recipe = load_recipe(recipe_path("quickstart"), [f"policy.reward={reward}"])
+    (run / "recipe.yaml").write_text(recipe_yaml(recipe))
     card = {"sample_id": "a", "response": "a star", "judge": "judge", "raw": answers}
     verdicts = [{"criterion": name, "credit": 1.0} for name in NAMES]
     row = {"step": 1, "sample_id": "a", "response": "a star"}

@@ -132,46 +132,53 @@ async def _requests(
         UserError: the recipe cannot be read any more, or its grader asks in a way that is not made again.
         NotFound: the run has no rubric with the criteria of the scorecard, or the image is gone.
     """
-    config = await asyncio.to_thread(_stage_config, store, run, stage)
+    settings = await asyncio.to_thread(_judged_by, store, run, stage)
     rubric = await find_rubric(session, store, run, sample_id, [verdict.criterion for verdict in member.verdicts])
     if rubric is None:
         raise NotFound(f"{run} has no rubric of sample {sample_id!r} with the criteria of this scorecard")
     sample = await _sample(session, store, run, sample_id)
     response = Response(member.response)
     if member.response_type:
-        if getattr(config, "text_reader", None) is not None:
+        if getattr(settings, "text_reader", None) is not None:
             raise UserError("a reader of text decides some criteria, and what the judge was shown depends on it")
         image = await response_image(store, run, stage, member.response, member.response_type)
         response = Response.of_image(image.content)
     requests: list[_Request] = []
-    await _grader(config, requests).judge_response(sample, response, rubric)
+    await _grader(settings, requests).judge_response(sample, response, rubric)
     return requests
 
 
-def _stage_config(store: RunStore, run: str, stage: str) -> Any:
+def _judged_by(store: RunStore, run: str, stage: str) -> Any:
+    """Settings of a stage that name its judge: a training's reward, or the stage's own."""
     # The configurations of all stages take a while to import.
     from rubricworks.recipe.files import load_recipe
 
     with run_folder(store, run) as folder:
         config = load_recipe(folder / "recipe.yaml").stage_configs().get(stage)
-    if getattr(config, "judge", None) is None:
+    settings = getattr(config, "reward", config)
+    if getattr(settings, "judge", None) is None:
         raise UserError(f"the recipe names no judge of {stage}")
-    return config
+    return settings
 
 
-def _grader(config: Any, requests: list[_Request]) -> Any:
+def _grader(settings: Any, requests: list[_Request]) -> Any:
     """The grader that a training makes of its options, with judges that note what they are asked."""
     from rubricworks.grading import Grader
+    from rubricworks.policy.judges import CascadeJudge, LogprobJudge, combination, graders
 
+    judge = settings.judge
     options = {
-        name: getattr(config, name)
-        for name in ("exposure", "call_per", "combine", "credits")
-        if getattr(config, name, None) is not None
+        name: getattr(settings, name)
+        for name in ("exposure", "call_per", "credits")
+        if getattr(settings, name, None) is not None
     }
-    if escalation := getattr(config, "escalate_to", None):  # the cheap judge, which is asked about everything
-        options["confidence"] = "logprob" if escalation.repeats == 1 else "repeats"
-        options["repeats"] = escalation.repeats
-    judges = [_NotingJudge(at, judge, requests) for at, judge in enumerate((config.judge, *config.more_judges))]
+    options["combine"] = combination(judge)
+    if isinstance(judge, CascadeJudge):  # the cheap judge, which is asked about everything
+        options["confidence"] = "logprob" if judge.repeats == 1 else "repeats"
+        options["repeats"] = judge.repeats
+    elif isinstance(judge, LogprobJudge):
+        options["credits"] = "logprob"
+    judges = [_NotingJudge(at, endpoint, requests) for at, endpoint in enumerate(graders(judge))]
     return Grader(cast("Any", judges), **options)
 
 

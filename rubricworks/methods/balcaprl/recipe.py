@@ -1,14 +1,18 @@
 """Recipe of the BalCapRL pipeline."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import model_validator
 
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.policy.policy import CaptionPolicy
+from rubricworks.policy.rewards.reward import TrainingSize
 from rubricworks.policy.rewards.rubric import RubricReward
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.estimate import policy_calls, rubric_calls, scoring_calls
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score_config import CaptionEvaluation
@@ -73,6 +77,25 @@ class BalcaprlRecipe(Recipe):
             "promote": self.promotion,
             "balcaprl_report": self.report,
         }
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        held_out = min(self.data.held_out, items)
+        train = max(items - held_out - self.data.warm_up, 1)
+        if self.data.max_train is not None:
+            train = min(train, self.data.max_train)
+        split_sizes = {"train": train, "held_out": held_out}
+        if self.recap.captioner:
+            references = sum(split_sizes[split] for split in self.recap.splits)
+            yield CallEstimate("recap", "recaption", self.recap.captioner, references, IMAGE_TOKENS, CAPTION_TOKENS)
+        exams = sum(split_sizes[split] for split in self.exams.splits)
+        yield CallEstimate("write_exams", "exam", self.exams.writer, exams, IMAGE_TOKENS + 400, EXAM_TOKENS)
+        rubrics, makes = self.rubrics, "peer_rubrics"
+        if rubrics.committee and rubrics.rubric:
+            yield from rubric_calls(
+                rubrics.committee, rubrics.student, rubrics.rubric, train, caption_stage=makes, rubric_stage=makes
+            )
+        yield from policy_calls("train_balcaprl", self.policy, TrainingSize(samples=train, held_out=held_out))
+        yield from scoring_calls(self.evaluation, held_out)
 
 
 RECIPE = BalcaprlRecipe

@@ -1,12 +1,15 @@
 """Recipe of an evaluation by itself: samples, models, scorers, one leaderboard."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
+from rubricworks.evaluation.scorers.scorer import Workload
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.evaluate.stages.evaluation_report import Config as ReportConfig
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as DataConfig
 from rubricworks.stages.evaluation.score_config import AnyEvaluation
@@ -38,6 +41,20 @@ class EvaluateRecipe(Recipe):
 
         board = build_board([run], every_figure=self.report.every_figure)
         return [*leaderboard_text(board).splitlines(), f"{run / 'leaderboard.html'}: the page"]
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        config = self.evaluation
+        scored = items if config.splits is None else min(self.data.held_out, items)
+        for source in config.models.values():
+            if source.endpoint:
+                yield CallEstimate("score", "response", source.endpoint, scored, IMAGE_TOKENS, CAPTION_TOKENS)
+        models = len(config.models)
+        work = Workload(responses=models * scored, compared=(models - 1) * scored)
+        for scorer in config.scorers:
+            for calls in scorer.plan(work):
+                yield CallEstimate(
+                    "score", calls.purpose, calls.endpoint, calls.count, calls.tokens_in, calls.tokens_out
+                )
 
 
 RECIPE = EvaluateRecipe

@@ -1,14 +1,17 @@
 """The recipe of the recaption_pretrain pipeline."""
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
 from rubricworks.methods.recaption_pretrain.stages.align_projector import Config as AlignConfig
 from rubricworks.methods.recaption_pretrain.stages.benchmark_questions import Config as BenchmarkConfig
 from rubricworks.methods.recaption_pretrain.stages.pretrain_vlm import Config as PretrainConfig
 from rubricworks.methods.recaption_pretrain.stages.tune_vlm import Config as TuneConfig
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.estimate import scoring_calls
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.evaluation.score_config import AnswerEvaluation
@@ -60,6 +63,15 @@ class RecaptionPretrainRecipe(Recipe):
     @property
     def base_model(self) -> str | None:
         return self.alignment.language_model
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        held_out = min(self.data.held_out, items)
+        rest = max(items - held_out - self.data.warm_up, 0)
+        train = rest if self.data.max_train is None else min(rest, self.data.max_train)
+        for captioner in self.recaption.captioners:
+            if captioner.endpoint:
+                yield CallEstimate("recaption", "recaption", captioner.endpoint, train, IMAGE_TOKENS, CAPTION_TOKENS)
+        yield from scoring_calls(self.evaluation, held_out)
 
 
 RECIPE = RecaptionPretrainRecipe

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
+from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
 from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
@@ -17,8 +18,10 @@ from rubricworks.methods.rlr3.stages.write_checklists import Config as Checklist
 from rubricworks.policy.judges import combination, graders
 from rubricworks.policy.policy import AnswerPolicy
 from rubricworks.policy.rewards.answer import AnswerReward
-from rubricworks.policy.rewards.checklist import ChecklistReward
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.policy.rewards.checklist import CHECKLIST_TOKENS, EXECUTION_TOKENS, ChecklistReward
+from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.estimate import audit_calls, policy_calls, scoring_calls
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.packages import require_installed
 from rubricworks.runtime.preflight_checks import Check, run_check
@@ -28,6 +31,13 @@ from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.training.warm_up import Config as WarmUpConfig
+
+MULTIPLE_CHOICE_SHARE = 0.35
+"""Table 1 of the paper: 22 to 48 % of a corpus."""
+FILTER_SHARE = 0.4
+"""Table 1 of the paper: the essential rule keeps 25 to 60 %."""
+PATTERNS_PER_ROUND = 3
+"""Attack patterns per proposal of the red team: one of each family."""
 
 
 class EvaluationSection(AnswerEvaluation):
@@ -112,6 +122,51 @@ class Rlr3Recipe(Recipe):
 
     def items_in_world(self) -> int:
         return self.world.scenes * self.world.questions if self.world else 0
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        held_out = min(self.data.held_out, items)
+        train = max(items - held_out - self.data.warm_up, 1)
+        if self.data.max_train is not None:
+            train = min(train, self.data.max_train)
+        checklist, grading = CHECKLIST_TOKENS, EXECUTION_TOKENS
+        if self.opening.opener:
+            choices = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
+            yield CallEstimate("open_questions", "opening", self.opening.opener, choices, IMAGE_TOKENS + 300, 100)
+        for teacher in self.checklists.teachers:
+            prompt = IMAGE_TOKENS + GUIDE_TOKENS
+            yield CallEstimate("write_checklists", "checklist", teacher, train + held_out, prompt, 2 * checklist)
+        if self.checklists.merger:
+            prompt = IMAGE_TOKENS + GUIDE_TOKENS + len(self.checklists.teachers) * checklist
+            yield CallEstimate(
+                "write_checklists", "merging", self.checklists.merger, train + held_out, prompt, 2 * checklist
+            )
+        if self.checklists.examiner:
+            yield CallEstimate("write_checklists", "examining", self.checklists.examiner, train + held_out, *grading)
+        yield CallEstimate("offline_filter", "judge", self.filter.judge, train * self.filter.rollouts, *grading)
+        if gate := self.checklist_gate():
+            yield from audit_calls("offline_filter", gate, train, GradingCalls(0, *grading))
+        responses = round(train * FILTER_SHARE) * self.genrm_data.responses_each
+        for teacher in self.genrm_data.teachers:
+            yield CallEstimate("genrm_data", "label", teacher, responses, *grading)
+        audit, abnormal = self.audit, 4 * self.audit.per_category
+        trials = 0
+        if audit.red_team:
+            trials = audit.search_rounds * PATTERNS_PER_ROUND * audit.search_size
+            yield CallEstimate(
+                "audit", "red team", audit.red_team, audit.search_rounds, GUIDE_TOKENS + CAPTION_TOKENS, 600
+            )
+        if audit.generator:
+            yield CallEstimate(
+                "audit", "generator", audit.generator, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 600
+            )
+        for judge in audit.quality_judges:
+            yield CallEstimate("audit", "quality", judge, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 150)
+        gradings = (abnormal + (audit.regular or self.genrm_data.test)) * len(audit.settings) + trials
+        yield CallEstimate("audit", "judge", audit.judge, gradings, *grading)
+        algorithm, passed = self.policy.algorithm, round(train * FILTER_SHARE)
+        yield from policy_calls("train_rlr3", self.policy, TrainingSize(samples=passed, held_out=held_out))
+        milestones = 2 * (algorithm.steps_on(passed) // algorithm.milestone_every)
+        yield from scoring_calls(self.evaluation, held_out, trained=milestones)
 
 
 RECIPE = Rlr3Recipe

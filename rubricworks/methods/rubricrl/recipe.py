@@ -1,12 +1,16 @@
 """Recipe of the RubricRL pipeline."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+from rubricworks.llm.usage import TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
 from rubricworks.policy.policy import ImagePolicy
-from rubricworks.recipe.recipe import Recipe
+from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.estimate import policy_calls, scoring_calls
+from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score_config import ImageEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
@@ -14,6 +18,10 @@ from rubricworks.stages.release.report import Config as ReportConfig
 
 WORLD_PROMPTS = 412
 """Prompts to train on that the scene world has, whatever its seed and size."""
+
+_INSTRUCTIONS = 450
+"""Tokens of a prompt's fixed text."""
+_PROMPT = 60
 
 
 class RubricrlRecipe(Recipe):
@@ -44,6 +52,29 @@ class RubricrlRecipe(Recipe):
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0
+
+    def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
+        held_out = self.data.held_out if self.data.held_out_source else min(self.data.held_out, items)
+        train = max(items - (0 if self.data.held_out_source else held_out), 1)
+        if self.data.max_train is not None:
+            train = min(train, self.data.max_train)
+        images = held_out * self.data.images_per_prompt
+        rubric = self.rubric
+        written = train + held_out
+        per_query = rubric.per_query * TOKENS_PER_CRITERION
+        yield CallEstimate(
+            "write_prompt_rubrics",
+            "rubric",
+            rubric.writer,
+            written * rubric.queries,
+            _INSTRUCTIONS + _PROMPT,
+            per_query,
+        )
+        pool = rubric.queries * per_query
+        yield CallEstimate("write_prompt_rubrics", "selection", rubric.writer, written, _INSTRUCTIONS + pool, 60)
+        size = TrainingSize(samples=train, held_out=held_out, criteria=rubric.select)
+        yield from policy_calls("train_generator", self.policy, size)
+        yield from scoring_calls(self.evaluation, images)
 
 
 RECIPE = RubricrlRecipe

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from rubricworks.llm import Endpoint
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
-from rubricworks.policy.algorithms.caption_probe import CaptionProbe
-from rubricworks.policy.algorithms.image_probe import ImageProbe
-from rubricworks.policy.dead_letters import DeadLetters
+from rubricworks.policy.algorithms.probes import CaptionProbe, ImageProbe
 from rubricworks.policy.rewards.image_rubric import ImageRubricReward
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
+from rubricworks.policy.step_tables import DeadLetters
 from rubricworks.policy.training import image_dataset, prompt_rows, train
 from rubricworks.training.checkpoints import last_step
 from rubricworks.training.config import CodeGrpoConfig, GrpoConfig, PolicyConfig, TextGrpoConfig, UnprobedGrpoConfig

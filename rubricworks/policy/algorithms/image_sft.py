@@ -14,11 +14,9 @@ from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
-from rubricworks.policy.dead_letters import DeadLetters
 from rubricworks.policy.rewards.reward import Reward, Training, TrainingSize
-from rubricworks.policy.step_tables import StepTables
+from rubricworks.policy.step_tables import DeadLetters, StepTables
 from rubricworks.policy.training import prompt_rows
-from rubricworks.rl import select_rollouts
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.step_listener import step_listener
@@ -160,12 +158,14 @@ async def _reward(
 
 def _best(rewards_G: Sequence[float | None], keep: int) -> list[int]:
     """The `keep` highest rewards of a prompt, fewer if fewer were judged."""
+    from rubricworks.rl import select_rollouts
+
     return [at for at in select_rollouts(rewards_G, keep, top=keep) if rewards_G[at] is not None]
 
 
 @contextmanager
 def _training(stage: PolicyStage, algorithm: str) -> Iterator[tuple[RunLog, StepTables]]:
-    from rubricworks.training.allocator import keep_freed_memory
+    from rubricworks.training.machine import keep_freed_memory
 
     if process_count() > 1:
         raise UserError(f"policy.algorithm {algorithm} of an image generator trains on one process; start one")

@@ -14,10 +14,10 @@ from rubricworks.llm import Endpoint, fence
 from rubricworks.llm.usage import PlannedCalls, grading_calls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.sft import captions_by, train_on_captions
-from rubricworks.policy.dead_letters import DeadLetters
 from rubricworks.policy.judges import OpenJudge, grading_plan
 from rubricworks.policy.rewards.reward import Reward, TrainingSize
 from rubricworks.policy.rewards.rubric import RubricReward
+from rubricworks.policy.step_tables import DeadLetters
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.call_table import Row

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.llm import ChatClient
 from rubricworks.llm.usage import PlannedCalls
-from rubricworks.policy.dead_letters import DeadLetters
-from rubricworks.policy.step_tables import GradingTable
+from rubricworks.policy.step_tables import DeadLetters, GradingTable
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as RubricWriting

@@ -12,6 +12,7 @@ from rubricworks.errors import UserError
 from rubricworks.kubernetes import TRAIN_JOB
 from rubricworks.kubernetes.work import StageWork, log_line
 from rubricworks.runtime.stage_table import STAGES
+from rubricworks.training.config import TextRollouts, VllmServer
 
 if TYPE_CHECKING:
     from rubricworks.kubernetes.config import TrainJobPlan
@@ -32,11 +33,13 @@ def train_job_plan(stage: str, config: Any) -> "TrainJobPlan | None":
         return None
     if not STAGES[stage].multi_node:
         raise UserError(f"{stage} does not train on several nodes; remove cluster.stages.{stage}.train_job")
-    mode = getattr(getattr(config, "vllm", None), "mode", "off")
-    if plan.job.rollouts is not None and mode != "server":
+    rollouts = getattr(getattr(config, "algorithm", None), "rollouts", None)
+    vllm = rollouts.vllm if isinstance(rollouts, TextRollouts) else None
+    if plan.job.rollouts is not None and not isinstance(vllm, VllmServer):
+        given = f"has mode {vllm.mode}" if vllm else "is not set"
         raise UserError(
-            f"train_job.rollouts starts a vLLM server, and the stage's vllm.mode is {mode}; set it to server, or "
-            "remove rollouts"
+            f"train_job.rollouts starts a vLLM server, and the stage's algorithm.rollouts.vllm {given}; set it to "
+            "{mode: server}, or remove train_job.rollouts"
         )
     return plan
 

@@ -19,12 +19,11 @@ from transformers import PrinterCallback
 from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import CodeGrpoConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
 from rubricworks.training.generators.loading import load_generator
-from rubricworks.training.machine import check_one_gpu_per_process, check_precision, rows_per_process
+from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory, rows_per_process
 from rubricworks.training.policy.grpo import LINE_METRICS, Reward, dataset_digest, trl_config
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import PolicyTrainer, StepRollouts

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest
 from rubricworks.training.config import SupervisedAdamW, SupervisedConfig
 from rubricworks.training.generators.autoregressive import BEGIN_IMAGE, FIRST_CODE, VocabularyGenerator
@@ -21,6 +20,7 @@ from rubricworks.training.generators.codebook import PatchCodebook
 from rubricworks.training.generators.config import TinyArConfig
 from rubricworks.training.generators.supervised import train_supervised
 from rubricworks.training.generators.words import word_tokenizer
+from rubricworks.training.machine import keep_freed_memory
 from rubricworks.training.progress import StepLog
 
 _IMAGES_FOR_CODEBOOK = 4096

@@ -17,7 +17,6 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from rubricworks.errors import UserError
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import ColocatedVllm, GrpoConfig, TextGrpoConfig, TextRollouts, VllmServer
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
@@ -28,6 +27,7 @@ from rubricworks.training.machine import (
     check_sharding,
     check_vllm,
     check_whole_policy,
+    keep_freed_memory,
     rows_per_process,
     vllm_url,
 )

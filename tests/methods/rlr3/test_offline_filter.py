@@ -14,8 +14,8 @@ from scripted_server import Said, ScriptedServer, fail, say
 from rubricworks.data.tables import Sample, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import RubricAudit
-from rubricworks.methods.rlr3.estimate import estimate_calls
 from rubricworks.methods.rlr3.stages import offline_filter
+from rubricworks.recipe.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.config import StageConfig

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rubricworks.errors import UserError
-from rubricworks.methods.rubicap.estimate import estimate_calls
+from rubricworks.recipe.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 

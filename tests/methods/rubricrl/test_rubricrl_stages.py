@@ -48,7 +48,7 @@ def endpoint(model):
 
 
 def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace_its():
-    from rubricworks.methods.rubricrl.estimate import estimate_calls
+    from rubricworks.recipe.estimate import estimate_calls
     from rubricworks.recipe.files import load_recipe
 
     overrides = [
@@ -530,7 +530,7 @@ def test_rubrics_are_tried_on_images_of_the_generator_before_it_is_trained(run, 
 
 
 def test_the_plan_of_a_gate_by_images_counts_its_calls():
-    from rubricworks.methods.rubricrl.estimate import estimate_calls
+    from rubricworks.recipe.estimate import estimate_calls
     from rubricworks.recipe.files import load_recipe
 
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", ["policy.reward.audit=warn"])

@@ -14,7 +14,7 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import RubricAudit
-from rubricworks.methods.rubicap.estimate import estimate_calls
+from rubricworks.recipe.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.job import Job

@@ -22,7 +22,6 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from rubricworks.errors import UserError
 from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
@@ -32,7 +31,7 @@ from rubricworks.training.generators.flow_matching.rewarded_groups import GroupD
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
-from rubricworks.training.machine import check_precision
+from rubricworks.training.machine import check_precision, keep_freed_memory
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic

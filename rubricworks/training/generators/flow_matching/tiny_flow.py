@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PrinterCallback
 
-from rubricworks.training.allocator import keep_freed_memory
 from rubricworks.training.checkpoints import open_run, run_digest, train_from
 from rubricworks.training.config import SupervisedAdamW, SupervisedConfig
 from rubricworks.training.generators.config import TinyFlowConfig
@@ -24,6 +23,7 @@ from rubricworks.training.generators.flow_matching.supervised import FlowTrainer
 from rubricworks.training.generators.supervised import supervised_arguments
 from rubricworks.training.generators.tiny_ar import captions_with_gaps
 from rubricworks.training.generators.words import word_tokenizer
+from rubricworks.training.machine import keep_freed_memory
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 
 _LOWEST = 0.2

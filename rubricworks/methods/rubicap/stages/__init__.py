@@ -1,1 +1,0 @@
-"""Stages that only RubiCap has."""
