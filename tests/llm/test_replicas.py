@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 import stamina
+from pydantic import ValidationError
 from scripted_server import fail, say
 from yarl import URL
 
@@ -231,3 +232,9 @@ def test_each_server_is_sent_the_same_key_and_path(serve, monkeypatch):
         ("/v1/chat/completions", "Bearer k-1")
     }
     assert [len(server.heard) for server in servers] == [2, 2]
+
+
+@pytest.mark.parametrize("second", ["gpu2:8000", "http://me:secret@gpu2:8000/v1"])
+def test_every_address_of_a_list_is_checked(second):
+    with pytest.raises(ValidationError, match=r"must start with http|holds a user or password"):
+        endpoint("http://gpu1:8000/v1", second)

@@ -137,7 +137,14 @@ class _Responder:
     async def _respond_here(
         self, folder: str, model: EvaluatedModel, samples: list[Sample]
     ) -> list[_Given | ChatError | None]:
+        from rubricworks.training.generators.image_generators import is_image_generator
+
         config = self.config
+        if is_image_generator(Path(folder)) != isinstance(config, ImageEvaluation):
+            does = "writes text" if isinstance(config, ImageEvaluation) else "generates images"
+            raise UserError(
+                f"{folder} {does}, and the scorers are of other responses; change evaluation.type and scorers"
+            )
         if isinstance(config, TextEvaluation):
             return list(self._write(config, folder, model, samples))
         assert isinstance(config, ImageEvaluation)

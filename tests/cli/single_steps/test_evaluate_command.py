@@ -94,6 +94,7 @@ def test_a_folder_of_images_is_a_source(tell, captions, tmp_path):
     [
         (["nowhere/at/all", "--with", "oracle"], "nowhere/at/all: there is no such model; give a model directory"),
         (["{captions}", "--with", "orakle"], "--with orakle: no scorer (rubric, arena"),
+        (["{captions}", "--with", "likert", "--with", "dpg"], "likert, dpg: these are scorers of different responses"),
         (["{captions}", "--with", "likert"], "scorers.likert.judge: Field required; give --judge MODEL@URL"),
         (["{captions}", "{captions}", "--with", "own_scorers:word_count"], "two models are called mine; name them"),
         (["{captions}", "--against", "x", "--with", "own_scorers:word_count"], "--against x: no such model"),

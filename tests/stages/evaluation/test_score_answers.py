@@ -264,3 +264,11 @@ def test_promotion_holds_the_gain_of_the_best_milestone_against_the_gate(inputs,
         f"accuracy gain, low end: {low:.3f}, {text} above {above:g}",
         "alarm of reward hacking: has not gone off",  # of the training whose milestone it is
     ]
+
+
+def test_model_that_writes_text_is_no_model_of_images(inputs, tmp_path):
+    config = {"type": "images", "scorers": {"geneval": {"url": "http://127.0.0.1:9/detect"}}}
+    with pytest.raises(
+        UserError, match=r"writes text, and the scorers are of other responses; change evaluation\.type"
+    ):
+        launch("score", json.dumps(config), str(tmp_path), {"samples": inputs["samples"], "model": inputs["policy"]})
