@@ -166,7 +166,7 @@ _TABLE = (
           multi_node=True, multi_process=True, title="train BalCapRL", in_retraining=True, calls_models=True),
     Stage("train_rlvr", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
           module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
-          multi_node=True, multi_process=True, title="train RLVR"),
+          multi_node=True, multi_process=True, title="train RLVR", calls_models=True),
     Stage("train_rlr3", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
           module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, title="train RLR³", in_retraining=True, calls_models=True),

@@ -185,7 +185,7 @@ def test_a_page_hides_the_judges_and_each_side_counts_for_its_own(caller):
     assert "compared every response" in look(caller, page)
     preferences = caller.get("runs/today-1/judge-preferences")["items"]
     assert {item["sample_id"]: item["choice"] for item in preferences if item["criterion"] == NAMES[0]} == right
-    assert {item["choice"] for item in found if item["criterion"] == ""} == {"neither"}
+    assert {item["choice"] for item in preferences if item["criterion"] == ""} == {"neither"}
     result = standing(caller, FAST, STRONG)["result"]
     firsts, seconds = (sum(item == name for item in right.values()) for name in ("first", "second"))
     assert [result["criteria"][name] for name in ("wins", "equal", "losses", "raters")] == [firsts, 1, seconds, 1]
