@@ -2,21 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rubricworks.llm import Endpoint
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.probes import CaptionProbe, ImageProbe
-from rubricworks.policy.rewards.image_rubric import ImageRubricReward
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.step_tables import DeadLetters
 from rubricworks.policy.training import image_dataset, prompt_rows, train
 from rubricworks.training.checkpoints import last_step
 from rubricworks.training.config import CodeGrpoConfig, GrpoConfig, PolicyConfig, TextGrpoConfig, UnprobedGrpoConfig
-
-if TYPE_CHECKING:
-    from rubricworks.training.policy.response_statistics import Statistic
 
 
 class Grpo(TextGrpoConfig, Algorithm):
@@ -125,13 +121,6 @@ def train_on_images(stage: PolicyStage, config: PolicyConfig, trainer: Any) -> N
         letters,
         trainer,
         seed=stage.config.seed,
-        statistics=(*IMAGE_STATISTICS, DIVERSITY, *_text_statistics(stage)),
+        statistics=(*IMAGE_STATISTICS, DIVERSITY, *reward.statistics),
         probe=ImageProbe(probe, job, reward.values, on_error=letters.add) if probe else None,
     )
-
-
-def _text_statistics(stage: PolicyStage) -> "Iterator[Statistic]":
-    from rubricworks.training.generators.image_statistics import text_statistic
-
-    if isinstance(stage.reward, ImageRubricReward) and (reader := stage.reward.open_reader(stage.job)):
-        yield text_statistic(reader.covered)

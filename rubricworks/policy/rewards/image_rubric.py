@@ -17,7 +17,7 @@ from rubricworks.policy.judges import PanelOrOne, combination, describe_judge, g
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import refill_criterion, rubric_texts
 from rubricworks.policy.step_tables import scorecard_table
-from rubricworks.runtime.job import Job, model_dir
+from rubricworks.runtime.job import model_dir
 from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, audit_before_training, drawn_entries
 from rubricworks.training.processes import is_main
 
@@ -57,13 +57,11 @@ class ImageRubricReward(Reward):
             raise ValueError("mask_text needs a text_reader, which finds the text to blank")
         return self
 
-    def open_reader(self, job: Job) -> TextReader | None:
-        """Open the reader of the text in images."""
-        return open_text_reader(self.text_reader, partial(job.client, purpose="text"))
-
     def build(self, training: Training) -> PreparedReward:
+        from rubricworks.training.generators.image_statistics import text_statistic
+
         job, rubrics = training.job, rubric_texts(training.job)
-        scorecards, reader = scorecard_table(), self.open_reader(job)
+        scorecards, reader = scorecard_table(), open_text_reader(self.text_reader, partial(job.client, purpose="text"))
         judges = [job.client(endpoint, "judge") for endpoint in graders(self.judge)]
         options = self._grading(reader)
         reward = trl.RubricReward(
@@ -73,7 +71,9 @@ class ImageRubricReward(Reward):
         )
         if self.audit and is_main():
             self._audit(self.audit, training, options)
-        return PreparedReward(functions=[reward], gradings=scorecards, values=rubrics, judges=judges)
+        # The reader that graded an image knows its share of text.
+        statistics = [text_statistic(reader.covered)] if reader else []
+        return PreparedReward([reward], scorecards, rubrics, judges=judges, statistics=statistics)
 
     def _grading(self, reader: TextReader | None) -> dict[str, Any]:
         return {

@@ -16,6 +16,7 @@ from rubricworks.stages.synthesis.synthesize_rubrics import Config as RubricWrit
 from rubricworks.training.config import RefillOptions, Rollouts
 
 if TYPE_CHECKING:
+    from rubricworks.training.policy.response_statistics import Statistic
     from rubricworks.training.policy.rollouts import Penalty
     from rubricworks.training.policy.watch import Refresh
 
@@ -57,6 +58,8 @@ class PreparedReward:
     refresh: "Refresh | None" = None
     after_step: Callable[[int], None] | None = None
     """Called with the number of each step whose rollouts are stored."""
+    statistics: "Sequence[Statistic]" = ()
+    """What the reward measures of responses for the alarm, beside the algorithm's own statistics."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from report_page import text_of, write_report
 from scripted_server import fail, say
+from training_configs import policy_json
 
 from rubricworks.cli.world import serve_world
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
@@ -18,6 +19,8 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.evaluation.scoreboard import read_scoreboard
+from rubricworks.policy.algorithms.grpo import CodeGrpo
+from rubricworks.policy.algorithms.image_sft import BestOfN, PictureSft
 from rubricworks.recipe import WorldConfig
 from rubricworks.reports.formats import number, signed
 from rubricworks.rubrics import Response, Rubric, Scorecard
@@ -47,6 +50,10 @@ def endpoint(model):
     return {"url": os.environ["RUBRICWORKS_WORLD_URL"], "model": model, "max_tokens": 4096}
 
 
+def rewarded(judge=None, **options):
+    return {"type": "rubric", "judge": judge or endpoint("picture-judge"), **options}
+
+
 def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace_its():
     from rubricworks.recipe.estimate import estimate_calls
     from rubricworks.recipe.files import load_recipe
@@ -54,12 +61,17 @@ def test_endpoints_reward_in_place_of_the_judge_and_their_call_estimates_replace
     overrides = [
         "policy.algorithm.steps=80",
         "policy.algorithm.rollouts.group_size=8",
-        "policy.reward.endpoints=[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]",
+        "policy.reward={type: endpoints, endpoints: "
+        "[{url: 'http://a/v1', model: clip-like, weight: 3}, {url: 'http://b/v1', model: x}]}",
     ]
     recipe = load_recipe(RECIPES / "rubricrl-ar-laptop.yaml", overrides)
     assert [endpoint.weight for endpoint in recipe.policy.reward.endpoints] == [3, 1]
     calls = [call for call in estimate_calls(recipe, 400) if call.stage == "train_generator"]
-    assert [(call.endpoint.model, call.count) for call in calls] == [("clip-like", 80 * 16 * 8), ("x", 80 * 16 * 8)]
+    assert [(call.endpoint.model, call.count) for call in calls] == [
+        ("clip-like", 80 * 16 * 8),
+        ("x", 80 * 16 * 8),
+        ("region-picture-judge", 3 * 32),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +82,8 @@ def run(tmp_path_factory):
         pictures = folder / "world" / "pictures"
 
         def stage(name, config, folder=folder, **inputs):
-            return launch(name, json.dumps(config), str(folder / "run"), inputs)
+            text = config if isinstance(config, str) else json.dumps(config)
+            return launch(name, text, str(folder / "run"), inputs)
 
         samples = stage(
             "prepare_prompts",
@@ -89,31 +102,28 @@ def run(tmp_path_factory):
         )
         policy = stage(
             "train_generator",
-            {
-                "judge": endpoint("picture-judge"),
-                "steps": 2,
-                "group_size": 4,
-                "prompts_per_step": 2,
-                "selection": {"keep": 2},
-                "text_reader": endpoint("picture-reader"),
-                "mask_text": True,
-                "probe": endpoint("region-picture-judge"),
-                "probe_every": 1,
-                "probe_samples": 3,
-            },
+            policy_json(
+                rewarded(text_reader=endpoint("picture-reader"), mask_text=True),
+                CodeGrpo,
+                steps=2,
+                group_size=4,
+                prompts_per_step=2,
+                selection={"keep": 2},
+                probe={"judge": endpoint("region-picture-judge"), "every": 1, "samples": 3},
+            ),
             samples=samples,
             rubrics=rubrics,
             model=model,
         )
         stage(
             "train_generator",
-            {
-                "judge": endpoint("picture-judge"),
-                "reward": {"endpoints": [{**endpoint("clip-like"), "weight": 3}, endpoint("realism-like")]},
-                "steps": 1,
-                "group_size": 4,
-                "prompts_per_step": 2,
-            },
+            policy_json(
+                {"type": "endpoints", "endpoints": [{**endpoint("clip-like"), "weight": 3}, endpoint("realism-like")]},
+                CodeGrpo,
+                steps=1,
+                group_size=4,
+                prompts_per_step=2,
+            ),
             folder=folder / "by_endpoints",
             samples=samples,
             rubrics=rubrics,
@@ -326,15 +336,14 @@ def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run,
     monkeypatch.setattr(CodePeer, "train", record)
     inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
     inputs = {name: str(run / stage) for name, stage in inputs.items()}
-    sft = {"steps": 2, "batch_size": 4}
+    steps = {"steps": 2, "batch_size": 4}
     with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), tmp_path / "world"):
-        judge = endpoint("picture-judge")
-        best = {"judge": judge, "method": "best_of_n", "group_size": 4, "selection": {"keep": 2}, "sft": sft}
-        launch("train_generator", json.dumps(best), str(tmp_path / "best"), inputs)
+        best = policy_json(rewarded(), BestOfN, images=4, keep=2, **steps)
+        launch("train_generator", best, str(tmp_path / "best"), inputs)
         pairs = str(tmp_path / "world" / "pictures" / "pairs.parquet")
         launch(
             "train_generator",
-            json.dumps({"judge": judge, "method": "sft", "pictures": pairs, "sft": sft}),
+            policy_json(None, PictureSft, pictures=pairs, **steps),
             str(tmp_path / "sft"),
             inputs,
         )
@@ -352,8 +361,8 @@ def test_supervised_peers_train_on_the_best_images_or_on_captioned_pictures(run,
     cards = {
         item: (tmp_path / item / "train_generator" / "model" / "README.md").read_text() for item in ("best", "sft")
     }
-    assert "method: best_of_n" in cards["best"]
-    assert "method: sft" in cards["sft"]
+    assert "type: best_of_n" in cards["best"]
+    assert "type: sft" in cards["sft"]
     assert all("- rubrics: sha256 " in card for card in cards.values())
     assert ["- pictures: sha256 " in card for card in cards.values()] == [False, True]
 
@@ -374,22 +383,27 @@ def test_model_cards_name_pictures_and_recipe_and_evaluations_their_scores(run):
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("algorithm", "message"),
     [
-        ({"method": "sft"}, "give pictures"),
-        ({"method": "best_of_n"}, r"give selection\.keep"),
-        ({"group_size": 4, "selection": {"keep": 5}}, "of group_size 4 at most all"),
-        ({"group_size": 1}, "a group needs at least 2 rollouts"),
+        ({"type": "sft"}, "pictures"),
+        ({"type": "best_of_n", "images": 4, "keep": 5}, "keep is 5; of 4 images at most all"),
+        ({"rollouts": {"group_size": 4}, "selection": {"keep": 5}}, "of group_size 4 at most all"),
+        ({"rollouts": {"group_size": 1}}, "a group needs at least 2 rollouts"),
         ({"refill": {"criterion": "symmetry"}}, "no rubric has such a criterion; there are .*object_count"),
     ],
 )
-def test_trainings_that_cannot_be_are_one_line(run, tmp_path, fields, message):
+def test_trainings_that_cannot_be_are_one_line(run, tmp_path, algorithm, message):
     inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
-    judge = {"url": "http://127.0.0.1:9", "model": "picture-judge"}
+    reward = (
+        rewarded({"url": "http://127.0.0.1:9", "model": "picture-judge"}) if algorithm.get("type") != "sft" else None
+    )
+    algorithm = {"type": "grpo", "steps": 1} | algorithm
+    if algorithm["type"] == "grpo":
+        algorithm["rollouts"] = {"prompts_per_step": 2} | algorithm.get("rollouts", {})
     with pytest.raises((UserError, ValueError), match=message):
         launch(
             "train_generator",
-            json.dumps({"judge": judge, "steps": 1, "prompts_per_step": 2, **fields}),
+            json.dumps({"reward": reward, "algorithm": algorithm}),
             str(tmp_path / "run"),
             {name: str(run / stage) for name, stage in inputs.items()},
         )
@@ -518,8 +532,8 @@ def test_rubrics_are_tried_on_images_of_the_generator_before_it_is_trained(run, 
         ("samples", "prepare_prompts"), ("rubrics", "write_prompt_rubrics"), ("model", "pretrain_generator"),
     )}  # fmt: skip
     with serve_world(WorldConfig(scenes=0, pictures=64, seed=1), tmp_path / "world"):
-        config = {"judge": endpoint("picture-judge"), "steps": 1, "group_size": 2, "prompts_per_step": 2}
-        strict = json.dumps(config | {"audit": {"action": "refuse", "flagged": 0, "sample": 6}})
+        reward = rewarded(audit={"action": "refuse", "flagged": 0, "sample": 6})
+        strict = policy_json(reward, CodeGrpo, steps=1, group_size=2, prompts_per_step=2)
         with pytest.raises(
             UserError, match=r"policy\.reward\.audit: .* of 6 audited rubrics .*set policy\.reward\.audit to warn"
         ):
