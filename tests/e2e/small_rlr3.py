@@ -28,7 +28,7 @@ TINY_RLR3 = {
     "genrm.base.steps": 4,
     "genrm.sft.steps": 4,
     "genrm.rlvr.steps": 2,
-    "genrm.rlvr.prompts_per_step": 2,
+    "genrm.rlvr.rollouts.prompts_per_step": 2,
     "audit.per_category": 2,
     "audit.shard_size": 1,
     "policy.algorithm.steps": 4,

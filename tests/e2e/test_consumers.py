@@ -20,6 +20,7 @@ import pytest
 from served_api import exchange
 
 from rubricworks.tracking import TrackingConfig, connect, registry
+from rubricworks.tracking.model_flavour import MODEL_FOLDER
 from rubricworks.tracking.promotion_messages import sign
 
 pytestmark = pytest.mark.slow
@@ -111,8 +112,8 @@ def register(folder, file, versions):
     connection.client.create_registered_model("captioner")
     for version in range(1, versions + 1):
         source = folder / f"version-{version}"
-        source.mkdir()
-        (source / file).write_text("{}")
+        (source / MODEL_FOLDER).mkdir(parents=True)
+        (source / MODEL_FOLDER / file).write_text("{}")
         connection.client.create_model_version("captioner", source=source.as_uri())
         tags = {registry.DIGEST_TAG: f"digest-{version}"}
         registry.tag(connection, registry.get_version(connection, "captioner", version), tags)
@@ -121,7 +122,7 @@ def register(folder, file, versions):
 RESTART = """
     import pathlib, sys
     link, log = map(pathlib.Path, sys.argv[1:])
-    version = link.resolve().parent.name
+    version = link.resolve().parents[1].name
     with log.open("a") as lines:
         print(version, file=lines)
     if version == "2":

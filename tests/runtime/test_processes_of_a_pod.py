@@ -14,7 +14,7 @@ from rubricworks.runtime.pods.processes import processes_here
 
 SHAPE = {"hidden": 32, "layers": 1, "heads": 2, "intermediate": 64, "vision_hidden": 16, "vision_heads": 2, "patch": 8}
 SHAPE |= {"image_side": 32}
-SFT = {"steps": 4, "batch_size": 2, "learning_rate": 1e-2, "save_every": 2, "log_every": 1}
+SFT = {"steps": 4, "batch_size": 2, "optimizer": {"learning_rate": 1e-2}, "save_every": 2, "log_every": 1}
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(inputs, server, tmp_pa
     [
         ({"weights": {"precision": 0, "recall": 0, "linguistic": 0}}, "all three weights are 0"),
         ({"weights": {"precision": -1}}, "precision"),
-        ({"length": {"lower": 3}}, "lower is 3.0 and upper 2.0"),
+        ({"length": {"type": "gate", "lower": 3}}, "lower is 3.0 and upper 2.0"),
         ({"length": {"type": "band"}}, "gate"),
         ({"pointability": "loose"}, "strict"),
     ],
