@@ -50,7 +50,10 @@ def curve(runs: Path, run: object, name: str, config: TrackingConfig = DEFAULT) 
 
 
 def test_stages_are_nested_in_the_pipeline_with_their_curves_settings_and_tables(tmp_path):
-    recipe = {"policy": {"steps": 200, "betas": [0.9, 0.99]}, "teachers": [{"model": "a"}, {"model": "b"}]}
+    recipe = {
+        "policy": {"algorithm": {"steps": 200}, "betas": [0.9, 0.99]},
+        "teachers": [{"model": "a"}, {"model": "b"}],
+    }
     with pipeline_run(DEFAULT, tmp_path, "demo", recipe), stage_run(tmp_path / "demo", "train_policy") as log:
         for step in range(1_500):
             log.log_metrics({"reward": step / 2, "kl": None, "odd name (%)": float("nan")}, step=step)

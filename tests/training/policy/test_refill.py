@@ -183,7 +183,9 @@ def test_a_killed_training_draws_the_same_prompts(student, tmp_path):
 
 def test_a_criterion_that_no_reward_reports_is_refused_before_the_first_step(student, tmp_path):
     config = grpo_config(refill=RefillOptions(criterion="object_count"), **FEW)
-    with pytest.raises(UserError, match=r"policy\.algorithm\.refill\.criterion object_count: this reward does not say"):
+    with pytest.raises(
+        UserError, match=r"policy\.algorithm\.refill\.criterion object_count: this reward does not report"
+    ):
         train_policy(student, policy_rows(), reward_on(set()), tmp_path, config)
 
 
