@@ -85,6 +85,16 @@ _reading: dict[object, threading.Lock] = {}
 """Locks of row groups whose images are being read: others wait for them."""
 
 
+def _start_afresh() -> None:
+    """Keep nothing of the process that this one was forked from, which goes on to write into the same file."""
+    global _kept
+    _kept = _RecentBytes(_KEPT_BYTES)
+    _reading.clear()
+
+
+os.register_at_fork(after_in_child=_start_afresh)
+
+
 @dataclass(frozen=True)
 class TableFile:
     """One Parquet file of a run."""

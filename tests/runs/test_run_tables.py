@@ -107,3 +107,12 @@ def test_kept_bytes_stay_within_their_bound_and_are_what_was_put():
 
     assert stored.get(9) == contents[9]
     assert stored.get(6) is None, "larger than the bound"
+
+
+def test_a_forked_process_does_not_write_over_what_its_parent_keeps():
+    tables._kept.put("table", b"of the parent")
+    if (child := os.fork()) == 0:
+        tables._kept.put("other", b"!" * 100)
+        os._exit(0 if tables._kept.get("table") is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert tables._kept.get("table") == b"of the parent"

@@ -27,7 +27,7 @@ class _Config(StageConfig, extra="allow"):
 
 
 class _QuickStage:
-    Config = _Config
+    Config = CaptionConfig = _Config
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
