@@ -1,8 +1,10 @@
 """The plan of a comparison: for each seed a run of the recipe, and runs of its arms, which reuse stages of that one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 
 class PlannedRun(NamedTuple):
@@ -54,6 +56,7 @@ def plan_runs(
     *,
     is_finished: Callable[[Path], bool],
     arms: Sequence[str] = (),
+    settings: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """Plan `seed-N` for each seed and `seed-N-ARM` for each of its arms, a seed's own run first.
 
@@ -61,17 +64,19 @@ def plan_runs(
         runs: folder of all runs.
         overrides: `a.b=c` each.
         is_finished: test of a run's folder.
+        settings: overrides before those, which an arm that sets such a field goes without.
     """
+    fields = load_recipe(recipe_path(recipe)).arms if arms and settings else {}
     planned = []
     for seed in seeds:
         base = runs / f"seed-{seed}"
-        planned.append(PlannedRun(f"seed {seed}", base, recipe, tuple(overrides), seed, is_finished))
+        planned.append(PlannedRun(f"seed {seed}", base, recipe, (*settings, *overrides), seed, is_finished))
         planned += [
             PlannedRun(
                 f"seed {seed}, {arm}",
                 runs / f"seed-{seed}-{arm}",
                 recipe,
-                tuple(overrides),
+                (*(setting for setting in settings if not overlaps(setting, fields[arm])), *overrides),
                 seed,
                 is_finished,
                 arm,
@@ -80,3 +85,9 @@ def plan_runs(
             for arm in arms
         ]
     return planned
+
+
+def overlaps(override: str, fields: Iterable[str]) -> str | None:
+    """Field of an arm that an override changes, or a part of which it changes."""
+    key = f"{override.partition('=')[0].strip()}."
+    return next((field for field in fields if f"{field}.".startswith(key) or key.startswith(f"{field}.")), None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rubricworks.claims.planned_runs import PlannedRun
+from rubricworks.claims.planned_runs import PlannedRun, overlaps
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import BASE, POLICY, SCORES_FILE, Scoreboard, read_scoreboard
 from rubricworks.recipe import Recipe
@@ -63,8 +63,11 @@ def shared_changes(runs: Sequence[PlannedRun]) -> list[str]:
         for arm, run in first_runs.items()
     }
     shared = changes[runs[0].arm]
+    arms = load_recipe(recipe_path(runs[0].recipe)).arms
     for arm, run in first_runs.items():
-        _check_same(runs[0], run, sorted(set(changes[arm]) ^ set(shared)))
+        other = sorted(set(changes[arm]) ^ set(shared))
+        fields = arms.get(arm, {}) if arm else {}
+        _check_same(runs[0], run, [change for change in other if not overlaps(change.partition(":")[0], fields)])
     return shared
 
 
@@ -106,13 +109,11 @@ def _first_run_of_each_arm(runs: Sequence[PlannedRun]) -> dict[str | None, Plann
 
 
 def _check_no_overlap(override: str, arm: str, fields: Mapping[str, Any]) -> None:
-    key = f"{override.partition('=')[0].strip()}."
-    for field in fields:
-        if f"{field}.".startswith(key) or key.startswith(f"{field}."):
-            raise UserError(
-                f"--set {override}: the arm {arm} is about {field}, and would be another one; leave out the arm or "
-                "this change"
-            )
+    if field := overlaps(override, fields):
+        raise UserError(
+            f"--set {override}: the arm {arm} is about {field}, and would be another one; leave out the arm or "
+            "this change"
+        )
 
 
 def _check_same(first: PlannedRun, second: PlannedRun, changed: list[str]) -> None:

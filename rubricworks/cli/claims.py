@@ -79,9 +79,10 @@ def claims(
         definition.recipe,
         place,
         numbers,
-        (*definition.overrides, *overrides),
+        overrides,
         is_finished=definition.is_finished,
         arms=definition.arms,
+        settings=definition.overrides,
     )
     complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)

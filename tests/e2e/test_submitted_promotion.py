@@ -36,7 +36,7 @@ SHORT = {
     "policy.algorithm.rollouts.prompts_per_step": 2,
     "policy.algorithm.rollouts.group_size": 2,
     "policy.algorithm.rollouts.max_new_tokens": 8,
-    "policy.algorithm.watch.probe.judge": "null",
+    "policy.algorithm.watch.probe": "null",
     "evaluation.max_new_tokens": 8,
     "evaluation.decodings": "[greedy]",
     "promotion.model_name": MODEL,

@@ -86,7 +86,7 @@ def write_seed(runs: Path, seed: int = 1, **changed: Mapping[str, float | None])
             runs / name,
             arm,
             seed=seed,
-            settings=SETTINGS,
+            settings=[setting for setting in SETTINGS if arm != "sft" or "algorithm" not in setting],
             policy=changed.get(arm or "own"),
             captions=captions,
         )
