@@ -153,7 +153,8 @@ class Paper(Generic[Results]):
     arms: tuple[str, ...] = ()
     """Arms of the recipe; each is run beside it for every seed, in a folder `NAME-ARM`."""
     overrides: tuple[str, ...] = ()
-    """Changes of the recipe in every run, `a.b=c` each, unless the user gives others."""
+    """Changes of the recipe in every run but those of an arm that sets such a field itself; `a.b=c` each, unless the
+    user gives others."""
 
     def findings(self, runs: Mapping[int, Path]) -> list[Finding]:
         """Judge every claim on these runs.

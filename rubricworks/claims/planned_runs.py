@@ -16,7 +16,7 @@ class PlannedRun(NamedTuple):
     recipe: str
     """Its name or file."""
     overrides: tuple[str, ...]
-    """`a.b=c` each, the same for all runs of a comparison."""
+    """`a.b=c` each, the same for all runs of an arm."""
     seed: int
     folder_is_finished: Callable[[Path], bool]
     """Test of a run's folder: it holds all that is compared; its page may still be missing."""

@@ -19,7 +19,7 @@ def check_settings(runs: Sequence[PlannedRun]) -> None:
     """Refuse overrides that cannot be run, and folders of an earlier call with other settings or another arm.
 
     Args:
-        runs: of one recipe with the same overrides.
+        runs: of one recipe.
     Raises:
         UserError: an override names no field, gives it a wrong value, is a seed, or changes a field of an arm; there
             is no such arm; a folder was run with other settings, and the error names the run and the fields.
@@ -49,7 +49,7 @@ def check_settings(runs: Sequence[PlannedRun]) -> None:
 
 
 def shared_changes(runs: Sequence[PlannedRun]) -> list[str]:
-    """Fields that all runs changed in the recipe, with both values.
+    """Fields that all runs changed in the recipe, with both values; an arm need not change what it sets itself.
 
     Raises:
         UserError: the runs did not change the same, or one is not the arm that its name says.
