@@ -124,3 +124,9 @@ def test_values_that_a_page_gives_a_field_are_possible(page):
     values = [(field, text) for field, text in named_fields(page) if field.split(".")[0] in sections()]
     given = [(field, text) for field, text in values if text is not None and "…" not in text]
     assert [pair for pair in given if not is_possible(pair[0], yaml.safe_load(pair[1]))] == []
+
+
+def test_settings_of_the_small_demo_before_a_landing_are_a_recipe():
+    settings = re.search(r"^small=\((.+)\)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)[1].split()
+    assert settings
+    load_recipe(ROOT / "recipes/quickstart.yaml", settings)
