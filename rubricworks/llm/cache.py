@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rubricworks.errors import UserError
+from rubricworks.storage.sqlite_files import check_journal, read_only
 
 CACHE_FILE = "llm_cache.sqlite"
 """File name in a run's folder."""
@@ -55,6 +56,7 @@ class AnswerCache:
         self._closed = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            check_journal(path)
             self._writer = self._connect()
             self._reader = self._connect()
             self._prepare()
@@ -235,10 +237,17 @@ def read_answers(path: Path, *, after: int, limit: int) -> list[tuple[int, str, 
 
 
 def find_answer(path: Path, key: bytes) -> str | None:
-    """Answer that a cache file has to a request, or None. Raises like `read_answers`."""
-    with _reader(path) as file:
-        row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+    """Answer that the cache file of any run has to a request, or None; of a run at work, not its last ones.
+
+    Raises:
+        UserError: the file is not a cache.
+    """
+    try:
+        with read_only(path, "answers") as file:
+            row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from error
+    return None if row is None else str(row[0])
 
 
 def newest_answer_id(path: Path) -> int:
@@ -249,13 +258,20 @@ def newest_answer_id(path: Path) -> int:
 
 @contextmanager
 def _reader(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection that cannot write. SQLite's own read-only mode would leave an empty log next to the file."""
+    """Open a connection that cannot write, on a run of this process's own.
+
+    SQLite's own read-only mode would leave an empty log next to the file.
+    """
+    check_journal(path)
     uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_READ_TIMEOUT_S, isolation_level=None)) as file:
             file.execute("PRAGMA query_only = ON")
             yield file
     except sqlite3.Error as error:
-        raise UserError(
-            f"the cache {path} cannot be used ({' '.join(str(error).split())}); make room or make it writable"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> UserError:
+    reason = " ".join(str(error).split())
+    return UserError(f"the cache {path} cannot be used ({reason}); make room or make it writable")

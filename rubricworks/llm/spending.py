@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 from rubricworks.errors import UserError
 from rubricworks.llm.usage import Totals, Usage
 from rubricworks.storage import write_atomic
+from rubricworks.storage.sqlite_files import check_journal, read_only
 
 SPENDING_FILE = "spending.sqlite"
 BUDGET_FILE = "budget.json"
@@ -91,6 +92,7 @@ class Spending:
         self._max_tokens = math.inf if self.budget.tokens is None else self.budget.tokens
         self._max_dollars = math.inf if self.budget.dollars is None else self.budget.dollars
         self._last_write = time.monotonic()
+        check_journal(path)
         try:
             self._connection = sqlite3.connect(
                 path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -257,23 +259,41 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def read_spending(path: Path) -> list[dict[str, Any]]:
-    """Read the ledger's rows: stage, purpose, model and the figures of `Totals`; empty without a ledger."""
+    """Read the ledger's rows: stage, purpose, model and the figures of `Totals`; empty without a ledger.
+
+    The file is left as it is. What a killed process left half written, the run rolls back when it is resumed.
+    """
     if not path.exists():
         return []
-    # Not `mode=ro`: the journal of a killed process must be rolled back before reading.
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+    columns = (*_KEY_COLUMNS, *COUNTERS)
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S)) as connection:
-            columns = (*_KEY_COLUMNS, *COUNTERS)
-            rows = connection.execute(f"SELECT {', '.join(columns)} FROM spending ORDER BY rowid")
-            spending = [dict(zip(columns, row, strict=True)) for row in rows]
-            failures = connection.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
-    except sqlite3.Error as error:
-        raise UserError(f"the ledger {path} cannot be read ({error}); what the run spent is not known") from error
+        with read_only(path, "spending", "failures") as ledger:
+            rows = ledger.execute(f"SELECT {', '.join(columns)} FROM spending ORDER BY rowid").fetchall()
+            failures = ledger.execute("SELECT stage, purpose, model, class, count FROM failures").fetchall()
+        _check_rows(rows, len(_KEY_COLUMNS))
+        _check_rows(failures, len(_KEY_COLUMNS) + 1)
+    except (sqlite3.Error, ValueError) as error:
+        raise UserError(
+            f"the ledger {path} cannot be read ({error}); what the run spent is not known before it is resumed"
+        ) from error
+    spending = [dict(zip(columns, row, strict=True)) for row in rows]
     for row in spending:
         key = (row["stage"], row["purpose"], row["model"])
         row["errors"] = {error_class: count for *columns, error_class, count in failures if tuple(columns) == key}
     return spending
+
+
+def _check_rows(rows: Iterable[tuple[object, ...]], names: int) -> None:
+    """Check that every row is so many names, and then figures: SQLite keeps whatever type is written.
+
+    Raises:
+        ValueError: it is not.
+    """
+    for row in rows:
+        if not all(isinstance(name, str) for name in row[:names]):
+            raise ValueError("a row lacks its stage, purpose or model")
+        if not all(isinstance(figure, int | float) and 0 <= figure < math.inf for figure in row[names:]):
+            raise ValueError(f"{' '.join(map(str, row[:names]))} has a figure that is no number")
 
 
 def merge_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -286,6 +306,7 @@ def merge_spending(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """
     placeholders = ",".join("?" * (len(_KEY_COLUMNS) + len(COUNTERS)))
     updates = ", ".join(f"{name} = excluded.{name}" for name in COUNTERS)
+    check_journal(path)
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)) as connection:
             _make_tables(connection)

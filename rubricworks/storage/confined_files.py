@@ -1,0 +1,78 @@
+"""Files of a folder that somebody else may have written: regular ones inside it, and no other.
+
+    with open_confined(run, "score/manifest.json") as file:
+        content = read_at_most(file, 1 << 20)
+
+Every part of the path is opened in the folder that holds it, and none may be a link: a link of a run folder can lead
+to any file of its reader. A pipe or a device would block the reader, or never end.
+"""
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from rubricworks.errors import UserError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class UnreadableFile(UserError):
+    """A file is there and cannot be read as what it should be."""
+
+
+def open_confined(folder: Path, path: str) -> BinaryIO:
+    """Open a file by its path below a folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UnreadableFile: it is a link, lies behind one, is no regular file, or may not be read.
+    """
+    parts = PurePosixPath(path).parts
+    if not parts or ".." in parts or parts[0] == "/" or "\0" in path:
+        raise FileNotFoundError(path)
+    name = f"{folder.name}/{path}"
+    try:
+        place = os.open(folder, _FOLDER)
+        try:
+            for part in parts[:-1]:
+                inner = os.open(part, _FOLDER, dir_fd=place)
+                os.close(place)
+                place = inner
+            descriptor = os.open(parts[-1], _FILE, dir_fd=place)
+        finally:
+            os.close(place)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if (link := _first_link(folder, parts)) is not None:
+            raise UnreadableFile(f"{name}: {link} is a link; put the file itself there") from error
+        raise FileNotFoundError(path) from error
+    except OSError as error:
+        if (link := _first_link(folder, parts)) is not None:
+            raise UnreadableFile(f"{name}: {link} is a link; put the file itself there") from error
+        raise UnreadableFile(f"{name}: {error.strerror}; make it readable") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableFile(f"{name} is no regular file; remove it")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_at_most(file: BinaryIO, most: int) -> bytes:
+    """Content of a file.
+
+    Raises:
+        UnreadableFile: it is longer than `most` bytes.
+    """
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise UnreadableFile(f"it holds more than {most >> 20} MB")
+    return content
+
+
+def _first_link(folder: Path, parts: tuple[str, ...]) -> str | None:
+    place = folder
+    for part in ("", *parts):
+        place /= part
+        if place.is_symlink():
+            return place.relative_to(folder.parent).as_posix()
+    return None
