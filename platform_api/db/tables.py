@@ -133,6 +133,8 @@ class Run(Table):
     """Of its stages at work, in the form of `StageAtWork`."""
     simulated: Mapped[bool]
     """The scene world stood in for images or models."""
+    fault: Mapped[str] = mapped_column(Text, default="")
+    """Files that cannot be read, and what to do."""
     __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
 
 

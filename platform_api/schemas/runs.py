@@ -50,6 +50,7 @@ class RunBody(Body):
         description="Reason of a failure, the way on of a run that was stopped, or the result of a finished one",
         examples=["the policy is better than its base by 0.1"],
     )
+    fault: str = Field(description="Files that cannot be read, and what to do; empty if all can", examples=[""])
     stages: list[StageBody]
     progress: list[StageProgressBody] = Field(description="Of the stages at work, if the run is going")
 

@@ -243,7 +243,7 @@ def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list
 def _rows_of(store: RunStore, shard: Shard, table: str, place: dict[str, str | int], columns: list[str]) -> list[Row]:
     path = f"{shard.stage}/{table}/part-{shard.number:05}.parquet"
     try:
-        return TableFile(store, shard.run, path, (shard.size, shard.modified)).rows_where(place, columns)
+        return TableFile(store, shard.run, path, (shard.size, shard.modified), kind=table).rows_where(place, columns)
     except UnreadableTable as error:
         _log.warning("%s", error)
         return []

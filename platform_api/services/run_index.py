@@ -3,7 +3,8 @@
 A look lists the runs, reads the records of those that changed, and indexes each shard of rollouts and scorecards that
 is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Of samples
 the index has the row group, and of every other table its manifest. Everything in the index can be dropped and built
-again from the runs.
+again from the runs. What is wrong with a run's files stands in its own row: only a list of runs that fails means that
+the storage is away.
 """
 
 import asyncio
@@ -39,9 +40,11 @@ from rubricworks.platform_api.db.tables import (
     Shard,
     utc_now,
 )
-from rubricworks.runs.records import RunRecord, is_going, run_record
+from rubricworks.runs.plain_json import plain_text
+from rubricworks.runs.records import RunRecord, is_going, record_of_fault, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.runs.tables import TableFile, UnreadableTable
+from rubricworks.storage.confined_files import UnreadableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,13 +134,15 @@ class RunIndex:
                 continue
             try:
                 is_indexed = await self._index_run(name, files)
+            except UnreadableFile as error:
+                is_indexed = await self._index_fault(name, str(error))
             except _AWAY:
                 raise
             except Exception as error:
                 if fault_of(error) is not None:
                     raise
-                _log.exception("%s could not be indexed; it is looked at again when it changes", name)
-                is_indexed = True
+                _log.exception("%s could not be indexed", name)
+                is_indexed = await self._index_fault(name, f"it cannot be indexed ({type(error).__name__})")
             if is_indexed:
                 self._seen[name] = (*state, is_written)
                 changed += 1
@@ -159,8 +164,12 @@ class RunIndex:
         return self._names
 
     def _read_state(self, name: str) -> tuple[dict[str, StoredFile], bool]:
-        files = self._store.files(name)
-        return files, is_going(self._store, name, files)
+        files: dict[str, StoredFile] = {}
+        try:
+            files = self._store.files(name)
+            return files, is_going(self._store, name, files)
+        except UnreadableFile:  # the run's record says what it is
+            return files, False
 
     async def _due(self, names: list[str]) -> AsyncIterator[str]:
         """Names to look at: new and recent runs, then quiet ones in turn for a moment."""
@@ -192,9 +201,13 @@ class RunIndex:
 
         How the run stands comes last: a page that stops following a run that has ended has all of its steps.
         """
-        record = await asyncio.to_thread(run_record, self._store, name, files=files)
+        record = await asyncio.to_thread(run_record, self._store, name, files=files or None)
         if record is None:
             return False
+        if record.fault:
+            _log.warning("%s cannot be read in full: %s", name, record.fault)
+        if not files:
+            return await self._index_fault(name, record.fault)
         async with self._database.session() as session:
             known_tables = await session.scalars(select(RunTable).where(RunTable.run == name))
             tables = {table.path: table for table in known_tables}
@@ -234,6 +247,17 @@ class RunIndex:
             await session.merge(_row(record))
         return True
 
+    async def _index_fault(self, name: str, fault: str) -> bool:
+        """Write what is wrong with a run into its row, and keep everything else that is known of it."""
+        async with self._database.session() as session:
+            if not await self._is_ours(session):
+                return False
+            run = await session.get(Run, name)
+            if run is None:
+                session.add(run := _row(record_of_fault(self._store, name, fault)))
+            run.fault = plain_text(fault)
+        return True
+
     def _changed_tables(self, run: str, files: dict[str, StoredFile], known: dict[str, RunTable]) -> list[RunTable]:
         """Tables of a run with new manifests. Blocks."""
         changed = []
@@ -256,7 +280,7 @@ class RunIndex:
 
     async def _index_samples(self, run: str, path: str, file: StoredFile) -> bool:
         """Index the samples of a file; return False if another service is indexing."""
-        samples = TableFile(self._store, run, path, file, ranged_size=file.size)
+        samples = TableFile(self._store, run, path, file, ranged_size=file.size, kind="samples")
         try:
             groups = await asyncio.to_thread(samples.groups_by_value, "sample_id")
         except UnreadableTable as error:
@@ -366,26 +390,22 @@ def _row(record: RunRecord) -> Run:
     return Run(
         name=record.name,
         state=record.state,
-        recipe=_storable(record.recipe)[: _length(Run.recipe)],
-        pipeline=_storable(record.pipeline)[: _length(Run.pipeline)],
+        recipe=plain_text(record.recipe)[: _length(Run.recipe)],
+        pipeline=plain_text(record.pipeline)[: _length(Run.pipeline)],
         started=record.started,
         changed=record.changed,
         bytes=record.bytes,
-        message=_storable(record.message),
+        message=plain_text(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
         progress=[stage.model_dump(mode="json") for stage in record.progress],
         simulated=record.simulated,
+        fault=plain_text(record.fault),
     )
-
-
-def _storable(text: str) -> str:
-    """A text of a run's files as databases store it: Postgres refuses NUL, and no database takes half a surrogate."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def _is_storable(column: Any, name: object) -> bool:
     """Return True if a name, which nothing but itself can stand for, fits its column."""
-    return isinstance(name, str) and len(name) <= _length(column) and _storable(name) == name
+    return isinstance(name, str) and len(name) <= _length(column) and plain_text(name) == name
 
 
 def _length(column: Any) -> int:
@@ -396,7 +416,9 @@ def _length(column: Any) -> int:
 def _read_shard(store: RunStore, run: str, stage: str, number: int, file: StoredFile) -> list[_IndexedRollout] | None:
     """Numbers of a shard's rollouts with the credits of their scorecards; None if it is gone or no Parquet."""
     try:
-        rollouts = TableFile(store, run, _shard_path(stage, "rollouts", number), file).columns(_ROLLOUT_COLUMNS)
+        rollouts = TableFile(store, run, _shard_path(stage, "rollouts", number), file, kind="rollouts").columns(
+            _ROLLOUT_COLUMNS
+        )
     except UnreadableTable as error:
         _log.warning("%s", error)
         return None
@@ -417,12 +439,14 @@ def _scorecards(
 ) -> Iterator[tuple[tuple[int, str, str], _Credits]]:
     columns = ["step", "sample_id", "response", "scorecard"]
     try:
-        cards = TableFile(store, run, _shard_path(stage, "scorecards", number), file).columns(columns)
+        cards = TableFile(store, run, _shard_path(stage, "scorecards", number), file, kind="scorecards").columns(
+            columns
+        )
     except UnreadableTable:  # nothing was graded
         return
     for step, sample_id, response, written in _values(cards, columns):
         verdicts = json.loads(written)["verdicts"]
-        names = [_storable(verdict["criterion"]) for verdict in verdicts]
+        names = [plain_text(verdict["criterion"]) for verdict in verdicts]
         yield (step, sample_id, response), _Credits(names, [verdict["credit"] for verdict in verdicts])
 
 

@@ -129,7 +129,9 @@ async def get_table(session: AsyncSession, run: str, path: str, kind: str) -> Ru
 
 def open_table(store: RunStore, table: RunTable) -> StoredTable:
     """The rows of a table that the index has."""
-    return StoredTable(store, table.run, table.path, [Shard.model_validate(shard) for shard in table.shards])
+    return StoredTable(
+        store, table.run, table.path, table.kind, [Shard.model_validate(shard) for shard in table.shards]
+    )
 
 
 async def simulated_runs(session: AsyncSession, names: Iterable[str]) -> dict[str, bool]:

@@ -105,7 +105,7 @@ async def _places(session: AsyncSession, store: RunStore, run: str, sample_id: s
         .order_by(SampleFile.path)
     )
     return [
-        (TableFile(store, run, path, (size, modified), ranged_size=size), group)
+        (TableFile(store, run, path, (size, modified), ranged_size=size, kind="samples"), group)
         for path, size, modified, group in await session.execute(query)
     ]
 

@@ -94,6 +94,8 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
         click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
     if record.message:
         click.echo(f"failed in {record.message}" if record.state == "failed" else record.message)
+    if record.fault:
+        click.echo(f"cannot be read in full: {record.fault}")
 
 
 @runs.command()

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rubricworks.errors import UserError
+from rubricworks.storage.confined_files import open_confined
 
 LOCK_FILE = "lock"
 
@@ -43,9 +44,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return True if a process of this machine holds the folder."""
+    """Return True if a process of this machine holds the folder.
+
+    Raises:
+        UnreadableFile: something else has the lock's name.
+    """
     try:
-        with (folder / LOCK_FILE).open("rb") as lock:
+        with open_confined(folder, LOCK_FILE) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -80,6 +80,8 @@ def prune_runs(
 
 
 def _running_reason(run: RunRecord, now: datetime) -> str:
+    if run.fault:
+        return f"it cannot be read in full: {run.fault}"
     if run.state == "going":
         return "it is going"
     if run.state != "done" and run.changed > now - MAY_BE_RUNNING:

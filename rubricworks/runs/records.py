@@ -4,10 +4,11 @@ A run is done, or was stopped by somebody, when its outcome says so: `run` write
 task on a cluster. A stage that was started since makes the run unfinished. A process of this machine holds the folder
 of its run; one in a bucket is held by nobody, and is going if something was written to it a short while ago and nothing
 says that it has ended or failed since.
+
+What cannot be read of a run is a fault of its record, and of no other run's.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +17,14 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.reports.run_folder import SOURCE
+from rubricworks.runs.plain_json import plain_object, plain_text
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.progress import StageProgress, parse_progress, progress_path
 from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_table import CLUSTER_TASKS
 from rubricworks.storage import is_remote
+from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.strict_yaml import parse_yaml
 
 OUTCOME = "outcome.json"
@@ -80,6 +83,8 @@ class RunRecord(BaseModel):
     """Its tracking configuration."""
     reused_runs: tuple[str, ...] = ()
     """Names of the runs that its stages may be reused from."""
+    fault: str = ""
+    """Files that cannot be read, and what to do; everything else is as the others tell."""
 
 
 def run_records(store: RunStore) -> Iterator[RunRecord]:
@@ -97,14 +102,18 @@ def run_record(
         files: its files, if they are listed already.
         now: time at which it is asked for.
     """
-    files = store.files(name) if files is None else files
+    try:
+        files = store.files(name) if files is None else files
+    except UnreadableFile as error:
+        return record_of_fault(store, name, str(error))
     if "recipe.yaml" not in files and not any(path.startswith(_PREFLIGHT) for path in files):
         return None
-    recipe = _mapping(_parse_recipe, store.read(name, "recipe.yaml"))
+    run = _Reader(store, name, files)
+    recipe = run.mapping("recipe.yaml", _parse_recipe)
     stages = _stages(files)
-    outcome = _last_outcome(store, name, files, stages)
-    failure = _failure_message(store, name, files)
-    if is_going(store, name, files, now=now):
+    outcome = _last_outcome(run, stages)
+    failure = _failure_message(run)
+    if run.is_going(now):
         state: State = "going"
     elif outcome.get("state") == "SUCCEEDED":
         state = "done"
@@ -114,22 +123,74 @@ def run_record(
         state = "failed" if failure else "unfinished"
     told = " ".join(str(outcome.get("message") or "").split()) if state in ("done", "stopped") else ""
     times = [file.modified for file in files.values()]
+    tracking = run.mapping("tracking/settings.json").get("config")
     return RunRecord(
         name=name,
         uri=f"{store.uri}/{name}",
         state=state,
-        recipe=str(recipe.get("name") or ""),
-        pipeline=str(recipe.get("pipeline") or DEFAULT_METHOD) if recipe else "",
+        recipe=plain_text(str(recipe.get("name") or "")),
+        pipeline=plain_text(str(recipe.get("pipeline") or DEFAULT_METHOD)) if recipe else "",
         started=min(times),
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=stages,
         message=failure if state == "failed" else told,
-        progress=_progress(store, name, files, stages) if state == "going" else (),
-        simulated=_is_simulated(store, name, files, recipe),
-        tracking=_object(store.read(name, "tracking/settings.json")).get("config") or {},
-        reused_runs=_reused_runs(store, name) if REUSE_FILE in files else (),
+        progress=_progress(run, stages) if state == "going" else (),
+        simulated=_is_simulated(run, recipe),
+        tracking=tracking if isinstance(tracking, dict) else {},
+        reused_runs=_reused_runs(run),
+        fault="; ".join(run.faults),
     )
+
+
+def record_of_fault(store: RunStore, name: str, fault: str) -> RunRecord:
+    """Record of a run of which nothing can be read."""
+    time = datetime.now(UTC)
+    return RunRecord(
+        name=name,
+        uri=f"{store.uri}/{name}",
+        state="unfinished",
+        recipe="",
+        pipeline="",
+        started=time,
+        changed=time,
+        bytes=0,
+        stages=(),
+        fault=fault,
+    )
+
+
+class _Reader:
+    """Files of one run; what cannot be read is empty, and a fault."""
+
+    def __init__(self, store: RunStore, name: str, files: dict[str, StoredFile]) -> None:
+        self.files = files
+        self.faults: list[str] = []
+        self._store, self._name = store, name
+
+    def read(self, path: str) -> bytes:
+        """Content of a file; empty if there is none."""
+        try:
+            return (self._store.read(self._name, path) if path in self.files else None) or b""
+        except UnreadableFile as error:
+            self.faults.append(str(error))
+            return b""
+
+    def mapping(self, path: str, parse: Callable[[bytes], dict[str, Any]] = plain_object) -> dict[str, Any]:
+        """Mapping that a file holds; empty if there is none."""
+        content = self.read(path)
+        try:
+            return parse(content) if content else {}
+        except ValueError as error:
+            self.faults.append(f"{self._name}/{path} is damaged ({error}); remove it, or copy the run again")
+            return {}
+
+    def is_going(self, now: datetime | None) -> bool:
+        try:
+            return is_going(self._store, self._name, self.files, now=now)
+        except UnreadableFile as error:
+            self.faults.append(str(error))
+            return False
 
 
 def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: datetime | None = None) -> bool:
@@ -146,12 +207,12 @@ def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: d
     return last > (now or datetime.now(UTC)) - SILENT_AFTER
 
 
-def _is_simulated(store: RunStore, name: str, files: dict[str, StoredFile], recipe: dict[str, Any]) -> bool:
-    return bool(_object(store.read(name, SOURCE)).get("simulated") if SOURCE in files else recipe.get("world"))
+def _is_simulated(run: _Reader, recipe: dict[str, Any]) -> bool:
+    return bool(run.mapping(SOURCE).get("simulated") if SOURCE in run.files else recipe.get("world"))
 
 
-def _reused_runs(store: RunStore, name: str) -> tuple[str, ...]:
-    sources = _object(store.read(name, REUSE_FILE)).get("runs")
+def _reused_runs(run: _Reader) -> tuple[str, ...]:
+    sources = run.mapping(REUSE_FILE).get("runs")
     return tuple(Path(str(source)).name for source in sources) if isinstance(sources, list) else ()
 
 
@@ -169,29 +230,25 @@ def _stages(files: dict[str, StoredFile]) -> tuple[StageRecord, ...]:
     return tuple(sorted(records, key=lambda stage: (not stage.done, stage.changed)))
 
 
-def _progress(
-    store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]
-) -> tuple[StageAtWork, ...]:
+def _progress(run: _Reader, stages: tuple[StageRecord, ...]) -> tuple[StageAtWork, ...]:
     """Progress of stages at work, of which a run has few: each costs a read of a small file."""
     at_work: list[StageAtWork] = []
     for stage in sorted(stages, key=lambda stage: stage.changed, reverse=True):
         path = progress_path(stage.stage)
-        if stage.done or path not in files or len(at_work) == _MOST_AT_WORK:
+        if stage.done or path not in run.files or len(at_work) == _MOST_AT_WORK:
             continue
-        attempt = files.get(f"state/{stage.stage}/attempt.json")
-        if attempt is not None and files[path].modified < attempt.modified:  # an earlier pod's
+        attempt = run.files.get(f"state/{stage.stage}/attempt.json")
+        if attempt is not None and run.files[path].modified < attempt.modified:  # an earlier pod's
             continue
-        if progress := parse_progress(store.read(name, path)):
+        if progress := parse_progress(run.read(path)):
             at_work.append(StageAtWork(stage=stage.stage, **progress.model_dump()))
     return tuple(at_work)
 
 
-def _last_outcome(
-    store: RunStore, name: str, files: dict[str, StoredFile], stages: tuple[StageRecord, ...]
-) -> dict[str, Any]:
+def _last_outcome(run: _Reader, stages: tuple[StageRecord, ...]) -> dict[str, Any]:
     """Outcome that was written last; empty if there is none, or a stage was started since."""
-    path = _outcome_path(files, stages)
-    return _object(store.read(name, path)) if path else {}
+    path = _outcome_path(run.files, stages)
+    return run.mapping(path) if path else {}
 
 
 def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> str:
@@ -215,10 +272,10 @@ def _has_attempt(files: dict[str, StoredFile], since: datetime) -> bool:
     )
 
 
-def _failure_message(store: RunStore, name: str, files: dict[str, StoredFile]) -> str:
+def _failure_message(run: _Reader) -> str:
     """Message of the stage that failed last."""
-    for path in sorted(_error_files(files), key=lambda path: files[path].modified, reverse=True):
-        error = _object(store.read(name, path))
+    for path in sorted(_error_files(run.files), key=lambda path: run.files[path].modified, reverse=True):
+        error = run.mapping(path)
         if "message" in error:
             return f"{error.get('stage', '')}: {' '.join(str(error['message']).split())}"
     return ""
@@ -230,18 +287,8 @@ def _error_files(files: dict[str, StoredFile]) -> list[str]:
     ]
 
 
-def _object(content: bytes | None) -> dict[str, Any]:
-    return _mapping(json.loads, content)
-
-
-def _parse_recipe(content: bytes) -> Any:
-    return parse_yaml(content).value
-
-
-def _mapping(parse: Any, content: bytes | None) -> dict[str, Any]:
-    """Mapping that a file holds; empty if it cannot be parsed."""
-    try:
-        value = parse(content) if content else {}
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _parse_recipe(content: bytes) -> dict[str, Any]:
+    value = parse_yaml(content).value
+    if not isinstance(value, dict):
+        raise ValueError("no recipe")  # as a parser says it
+    return value

@@ -1,5 +1,8 @@
 """All runs of a folder or a bucket: listing, reading and deleting them.
 
+A run may come from somebody else: its files are read through `open_confined` alone, and what is wrong with them is an
+`UnreadableFile`, which concerns this run and no other. Any other error is one of the whole place.
+
 A run is deleted in an order that a kill does not harm: it is marked first and its recipe goes next, so that nobody
 resumes half of it, and the next pruning finishes what is marked.
 """
@@ -8,19 +11,27 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.runs.folder_lock import is_locked
+from rubricworks.runs.plain_json import plain_text
 from rubricworks.storage import is_remote, join, local_path, open_bucket
+from rubricworks.storage.confined_files import UnreadableFile, open_confined, read_confined
 from rubricworks.storage.s3_settings import settings_from_environment
 
+P = ParamSpec("P")
+T = TypeVar("T")
 PRUNED = "pruned.json"
 """Marker of a run that is being deleted."""
 _ASIDE = ".pruned-"
+_LARGEST = 128 * 1024 * 1024
+"""Size of a file that is read as a whole."""
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class StoredFile(NamedTuple):
@@ -39,7 +50,11 @@ class RunStore(Protocol):
         """Names of the folders, each of which may be a run; `rest` as of `Bucket.folders`."""
 
     def files(self, run: str) -> dict[str, StoredFile]:
-        """Files of a run by their path below its folder."""
+        """Files of a run by their path below its folder.
+
+        Raises:
+            UnreadableFile: the folder cannot be listed; `read` and its siblings raise it of a file.
+        """
 
     def read(self, run: str, path: str) -> bytes | None:
         """Content of a run's file; None if there is none."""
@@ -82,42 +97,45 @@ class _FolderStore:
 
     def names(self, rest: float = 0.0) -> list[str]:
         with os.scandir(self.folder) as entries:
-            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry)]
+        return sorted(name for name in names if _is_text(name))
 
     def files(self, run: str) -> dict[str, StoredFile]:
         root, files = self.folder / run, {}
-        for place, _, names in os.walk(root):
+        if root.is_symlink():
+            raise UnreadableFile(f"{run} is a link; move the folder itself here")
+        for place, _, names in os.walk(root, onerror=_raise_unlisted):
             for name in names:
                 path = Path(place) / name
                 try:
                     status = path.lstat()
                 except FileNotFoundError:  # a run in progress replaces files
                     continue
-                modified = datetime.fromtimestamp(status.st_mtime, UTC)
-                files[path.relative_to(root).as_posix()] = StoredFile(status.st_size, modified)
+                if _is_text(key := path.relative_to(root).as_posix()):
+                    files[key] = StoredFile(status.st_size, _time(status.st_mtime))
         return files
 
     def read(self, run: str, path: str) -> bytes | None:
         try:
-            return (self.folder / run / path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return read_confined(self.folder / run, path, _LARGEST)
+        except FileNotFoundError:
             return None
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         try:
-            with (self.folder / run / path).open("rb") as file:
+            with open_confined(self.folder / run, path) as file:
                 size = file.seek(0, os.SEEK_END)
                 start = file.seek(max(begin if begin <= size else 0, size - most))
                 return file.read(size - start), start
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
 
     def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
         try:
-            with (self.folder / run / path).open("rb") as file:
+            with open_confined(self.folder / run, path) as file:
                 file.seek(start)
                 return file.read(length)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
 
     def is_running(self, run: str) -> bool:
@@ -139,6 +157,30 @@ class _FolderStore:
         return len(rests)
 
 
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_text(name: str) -> bool:
+    """Return False for a name in no known encoding, which no page could show."""
+    return plain_text(name) == name
+
+
+def _time(seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return _EPOCH
+
+
+def _raise_unlisted(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # a run in progress replaces folders
+        raise UnreadableFile(f"{error.filename} cannot be listed: {error.strerror}; make it readable") from error
+
+
 class _BucketStore:
     def __init__(self, uri: str, patience_s: float) -> None:
         settings = settings_from_environment()
@@ -152,22 +194,13 @@ class _BucketStore:
         return {item.key: StoredFile(item.size, item.modified) for item in self._bucket.below(run).objects()}
 
     def read(self, run: str, path: str) -> bytes | None:
-        try:
-            return self._bucket.read(join(run, path))
-        except FileNotFoundError:
-            return None
+        return _of_this_run(self._bucket.read, join(run, path))
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
-        try:
-            return self._bucket.read_end(join(run, path), begin, most)
-        except FileNotFoundError:
-            return None
+        return _of_this_run(self._bucket.read_end, join(run, path), begin, most)
 
     def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
-        try:
-            return self._bucket.read_range(join(run, path), start, length)
-        except FileNotFoundError:
-            return None
+        return _of_this_run(self._bucket.read_range, join(run, path), start, length)
 
     def is_running(self, run: str) -> bool:
         return False
@@ -185,3 +218,15 @@ class _BucketStore:
         for name in marked:
             self.delete(name)
         return len(marked)
+
+
+def _of_this_run(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """What a bucket reads; None if there is no such object."""
+    try:
+        return read(*args, **kwargs)
+    except FileNotFoundError:
+        return None
+    except TransientError:
+        raise
+    except UserError as error:  # damaged, or not for us
+        raise UnreadableFile(str(error)) from error

@@ -1,6 +1,6 @@
 """The reader of run tables: rows of the Parquet files below a run's folder, on this machine or in a bucket.
 
-    table = StoredTable(store, "nightly-7", "score", manifest.shards)
+    table = StoredTable(store, "nightly-7", "score", "scores", manifest.shards)
     table.rows(start=100, limit=50)
     table.first_where("sample_id", "a1")
     TableFile(store, "nightly-7", "train_policy/rollouts/part-00000.parquet", version).rows_where({"step": 40})
@@ -16,14 +16,17 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rubricworks.data.manifest import Shard
-from rubricworks.errors import UserError
+from rubricworks.runs.bounded_parquet import BadParquet, ReadRange, batches_of, check_columns, decode
 from rubricworks.runs.store import RunStore
+from rubricworks.storage import is_remote
+from rubricworks.storage.confined_files import UnreadableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +40,7 @@ _ROWS_AT_ONCE = 8
 """Rows with images that are decoded together."""
 
 
-class UnreadableTable(UserError):
+class UnreadableTable(UnreadableFile):
     """A file of a table is gone, damaged or lacks a column; where a run replaces it, it is there in a moment."""
 
 
@@ -106,6 +109,8 @@ class TableFile:
     """Digest, or size and time, that tells the file from one that replaces it."""
     ranged_size: int | None = None
     """Size of a file with images, of which each read asks the storage for its bytes alone."""
+    kind: str | None = None
+    """Name of the schema that its columns must have."""
 
     @property
     def name(self) -> str:
@@ -118,7 +123,7 @@ class TableFile:
         Raises:
             UnreadableTable: the file is gone, damaged or lacks one of the columns.
         """
-        file = self._open(names or ())
+        file = self._open(names)
         present = range(file.num_row_groups) if groups is None else [at for at in groups if at < file.num_row_groups]
         return self._read(file, present, names)
 
@@ -136,6 +141,9 @@ class TableFile:
     def rows_where(self, values: Mapping[str, str | int], names: Sequence[str] | None = None) -> list[Row]:
         """Rows that hold the values, in their order, with those of the columns that the file has."""
         file = self._open([*values])
+        if self.kind is not None:
+            with self._explained():
+                check_columns(file.schema_arrow, self.kind, names)
         present = [name for name in file.schema_arrow.names if names is None or name in names]
         rows: list[Row] = []
         for group in range(file.num_row_groups):
@@ -170,7 +178,7 @@ class TableFile:
         """Write those of the columns that the file has into a file of their own, a row group in memory at a time."""
         import pyarrow.parquet as pq
 
-        file = self._open()
+        file = self._open(())
         present = [name for name in columns if name in file.schema_arrow.names]
         schema = file.schema_arrow.empty_table().select(present).schema
         with pq.ParquetWriter(target, schema) as writer:
@@ -181,16 +189,17 @@ class TableFile:
     def _key(self) -> tuple[Hashable, ...]:
         return self.store.uri, self.run, self.path, self.version
 
-    def _open(self, columns: Sequence[str] = ()) -> "pq.ParquetFile":
+    def _open(self, columns: Sequence[str] | None = None) -> "pq.ParquetFile":
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         source = pa.BufferReader(self._content()) if self.ranged_size is None else pa.PythonFile(_Ranges(self), "r")
-        try:
+        with self._explained():
             file = pq.ParquetFile(source)
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableTable(f"{self.name} is no Parquet file") from error
-        if missing := set(columns) - set(file.schema_arrow.names):  # which reading leaves out in silence
+            present = file.schema_arrow.names
+            if self.kind is not None:
+                check_columns(file.schema_arrow, self.kind, columns)
+        if missing := set(columns or ()) - set(present):  # which reading leaves out in silence
             raise UnreadableTable(f"{self.name} has no column {', '.join(sorted(missing))}")
         return file
 
@@ -204,28 +213,42 @@ class TableFile:
         return content
 
     def _read(self, file: "pq.ParquetFile", groups: Sequence[int], names: Sequence[str] | None) -> "pa.Table":
+        # `pq.read_table` goes through data sets and threads, which take 50 MB before the first row.
+        with self._explained():
+            return decode(file, groups, names, kind=self.kind, read_range=self._page_reader)
+
+    @property
+    def _page_reader(self) -> ReadRange | None:
+        """Reader of page headers; none in a bucket, where each of them would be a request."""
+        if self.ranged_size is not None and is_remote(self.store.uri):
+            return None
+        if self.ranged_size is not None:
+            return lambda start, length: self.store.read_range(self.run, self.path, start, length) or b""
+        content = self._content()
+        return lambda start, length: content[start : start + length]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         import pyarrow as pa
 
         try:
-            # `pq.read_table` goes through data sets and threads, which take 50 MB before the first row.
-            return file.read_row_groups(list(groups), columns=names and list(names), use_threads=False)
+            yield
+        except BadParquet as error:
+            raise UnreadableTable(f"{self.name} is no table to read: {error}") from error
         except (pa.ArrowException, OSError) as error:
-            raise UnreadableTable(f"{self.name} is damaged, or was replaced") from error
+            raise UnreadableTable(f"{self.name} is no Parquet file, is damaged, or was replaced") from error
 
     def _images(self, group: int) -> Iterator[tuple[str, bytes]]:
         """Sample and image of each row; empty for one without, so that it is known."""
-        import pyarrow as pa
-
         names = ["sample_id", "image"]
         file = self._open(names)
         if group >= file.num_row_groups:
             return
-        try:
-            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=names, use_threads=False):
+        with self._explained():
+            for batch in batches_of(file, [group], names, self._page_reader, most_rows=_ROWS_AT_ONCE):
+                batch.validate(full=True)
                 for sample_id, image in zip(*(batch[name].to_pylist() for name in names), strict=True):
                     yield sample_id, image or b""
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableTable(f"{self.name} is damaged, or was replaced") from error
 
 
 @dataclass(frozen=True)
@@ -236,6 +259,8 @@ class StoredTable:
     run: str
     path: str
     """Folder below the run's."""
+    kind: str
+    """Name of its schema."""
     shards: Sequence[Shard]
 
     def __iter__(self) -> Iterator[Row]:
@@ -260,7 +285,7 @@ class StoredTable:
     def files(self) -> Iterator[TableFile]:
         """Files of the table, in the order of its rows."""
         for shard in self.shards:
-            yield TableFile(self.store, self.run, f"{self.path}/{shard.name}", shard.sha256)
+            yield TableFile(self.store, self.run, f"{self.path}/{shard.name}", shard.sha256, kind=self.kind)
 
 
 class _Ranges(io.RawIOBase):

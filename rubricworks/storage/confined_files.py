@@ -1,7 +1,6 @@
 """Files of a folder that somebody else may have written: regular ones inside it, and no other.
 
-    with open_confined(run, "score/manifest.json") as file:
-        content = read_at_most(file, 1 << 20)
+    content = read_confined(run, "score/manifest.json", 1 << 20)
 
 Every part of the path is opened in the folder that holds it, and none may be a link: a link of a run folder can lead
 to any file of its reader. A pipe or a device would block the reader, or never end.
@@ -57,16 +56,13 @@ def open_confined(folder: Path, path: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_at_most(file: BinaryIO, most: int) -> bytes:
-    """Content of a file.
-
-    Raises:
-        UnreadableFile: it is longer than `most` bytes.
-    """
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise UnreadableFile(f"it holds more than {most >> 20} MB")
-    return content
+def read_confined(folder: Path, path: str, most: int) -> bytes:
+    """Content of a file by its path below a folder. Raises as `open_confined` does, and if it is longer than `most`."""
+    with open_confined(folder, path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise UnreadableFile(f"{folder.name}/{path} has {size >> 20} MB; at most {most >> 20} MB are read")
+        return file.read(most)
 
 
 def _first_link(folder: Path, parts: tuple[str, ...]) -> str | None:

@@ -42,7 +42,7 @@ def read_only(path: Path, *tables: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_table(file: sqlite3.Connection, table: str) -> None:
-    """Check that rows of a table are what the file holds: of a view, a virtual table or a generated column they are not.
+    """Check that rows of a table are what the file holds: not so of a view, virtual table or generated column.
 
     A view without an end, or a column of a few bytes that makes gigabytes, would take the reader's time and memory.
     """

@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_file_is_told(stored):
     for content, name, problem in (
         (b"no Parquet", "one", "run/table/one is no Parquet file"),
         (_content([{"step": 1}]), "two", "run/table/two has no column sample_id"),
-        (damaged, "three", "run/table/three is damaged, or was replaced"),
+        (damaged, "three", "run/table/three is no table to read: a page has no header"),
     ):
         with pytest.raises(UnreadableTable, match=problem):
             stored(content, name).rows_where(values)
@@ -77,7 +77,7 @@ def test_rows_from_a_place_on_span_files_and_row_groups(stored, start, limit):
     parts = [_ROWS[:300], _ROWS[300:700], _ROWS[700:]]
     files = [stored(_content(rows, row_group_size=64), f"part-{at}") for at, rows in enumerate(parts)]
     shards = [Shard(name=f"part-{at}", rows=len(rows), sha256=str(at)) for at, rows in enumerate(parts)]
-    table = StoredTable(files[0].store, "run", "table", shards)
+    table = StoredTable(files[0].store, "run", "table", "", shards)
 
     assert table.rows(start, limit) == (_ROWS[start:] if limit is None else _ROWS[start : start + limit])
 
@@ -87,7 +87,7 @@ def test_first_row_with_a_value_is_of_the_first_file_that_has_it(stored):
     for at, responses in enumerate((["a"], ["b", "c"], ["c", "d"])):
         stored(_content([{"response": text, "part": at} for text in responses]), f"part-{at}")
         shards.append(Shard(name=f"part-{at}", rows=len(responses), sha256=str(at)))
-    table = StoredTable(stored(b"", "other").store, "run", "table", shards)
+    table = StoredTable(stored(b"", "other").store, "run", "table", "", shards)
 
     assert table.first_where("response", "c") == {"response": "c", "part": 1}
     assert table.first_where("response", "e") is None

@@ -55,7 +55,7 @@ def test_reading_a_ledger_deletes_no_file_that_its_journal_names(attacked):
 )
 def test_a_run_whose_journal_names_a_file_is_refused_and_nothing_deleted(begin, attacked):
     ledger, victim = attacked
-    with pytest.raises(UserError, match="spending.sqlite-journal names a file that SQLite would delete"):
+    with pytest.raises(UserError, match=r"spending\.sqlite-journal names a file that SQLite would delete"):
         begin(ledger)
     assert victim.exists()
 
@@ -98,7 +98,7 @@ def test_a_figure_that_is_no_number_makes_a_ledger_unreadable(figure, tmp_path):
         file.execute("CREATE TABLE failures (stage, purpose, model, class, count)")
         file.execute(f"INSERT INTO spending VALUES ('s', 'p', 'm', {figure}, 0, 0, 0, 0, 0, 0, 0)")
         file.commit()
-    with pytest.raises(UserError, match="spending.sqlite cannot be read"):
+    with pytest.raises(UserError, match=r"spending\.sqlite cannot be read"):
         read_spending(ledger)
 
 
@@ -106,5 +106,5 @@ def test_a_ledger_in_place_of_which_a_link_stands_is_refused(tmp_path):
     other = tmp_path / "other.sqlite"
     Spending(other, "stage").close()
     (tmp_path / "spending.sqlite").symlink_to(other)
-    with pytest.raises(UserError, match="spending.sqlite is a link"):
+    with pytest.raises(UserError, match=r"spending\.sqlite is a link"):
         Spending(tmp_path / "spending.sqlite", "stage")

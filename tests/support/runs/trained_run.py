@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -73,7 +72,7 @@ def write_run(folder: Path, name: str = "today-1", *, recipe: str = "quickstart"
         | {"source": "here", "question": None, "answer": None, "task": None, "options": None}
         for sample, image in (("a", png()), ("b", None))
     ]
-    pq.write_table(pa.Table.from_pylist(samples), run / "prepare" / "part-00000.parquet")
+    pq.write_table(table_from_rows("samples", samples), run / "prepare" / "part-00000.parquet")
     for stage in ("prepare", STAGE):
         (run / stage).mkdir(exist_ok=True)
         (run / stage / "made_from.json").write_text("{}")

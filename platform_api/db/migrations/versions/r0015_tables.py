@@ -169,6 +169,7 @@ def upgrade() -> None:
         sa.Column("stages", sa.JSON(), nullable=False),
         sa.Column("progress", sa.JSON(), nullable=False),
         sa.Column("simulated", sa.Boolean(), nullable=False),
+        sa.Column("fault", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_runs")),
     )
     op.create_index("ix_runs_changed_name", "runs", ["changed", "name"])
