@@ -322,12 +322,15 @@ def test_the_audit_of_a_runs_rubrics_is_a_page_that_can_do_as_little_as_the_repo
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         wait_for_rollouts(url)
         page = exchange(f"{url}/runs/today-1")[2].decode()
-        status, headers, body = exchange(f"{url}/runs/today-1/rubric-audit/synthesize_rubrics")
-        report = exchange(f"{url}/runs/today-1/report")
+        audit = f"{url}/runs/today-1/rubric-audit/synthesize_rubrics"
+        frame = exchange(audit)[2].decode()
+        status, headers, body = exchange(f"{audit}/content")
+        report = exchange(f"{url}/runs/today-1/report/content")
         missing = exchange(f"{url}/runs/today-1/rubric-audit/prepare", Accept="text/html")
     address = 'href="/runs/today-1/rubric-audit/synthesize_rubrics">'
     assert f"{address}audit of the rubrics</a>" in page
     assert f"{address}The page of the audit</a></aside>" in page
+    assert 'src="/runs/today-1/rubric-audit/synthesize_rubrics/content" sandbox="allow-scripts"' in frame
     assert (status, body) == (200, b"<h1>21 % flagged</h1>")
     assert headers["content-security-policy"] == report[1]["content-security-policy"]
     assert (missing[0], b"has audited no rubrics" in missing[2]) == (404, True)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.pagination import list_page
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.routers.dependencies import (
@@ -29,8 +30,14 @@ from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.judgements.judge_verdicts import has_verdicts
 from rubricworks.platform_api.services.rubrics import rubric_sets
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
+from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote
 
+_WRITTEN = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "form-action 'none'; base-uri 'none'; webrtc 'block'; frame-ancestors 'self'"
+)
+"""Policy of a page that a run wrote. The page's own, in its head, names by digest the scripts that may run."""
 router = APIRouter(include_in_schema=False)
 forms_router = APIRouter(include_in_schema=False, route_class=FormRoute)
 
@@ -88,19 +95,27 @@ async def run_page(
 
 
 @router.get("/runs/{run}/report")
-async def report_page(store: StoreOf, run: RunOf, viewer: Viewer) -> Response:
-    content = await runs.read_file(store, run.name, runs.REPORT)
-    if content is None:
-        raise NotFound(f"{run.name} has no report yet")
-    return _written_page(content)
+async def report_page(request: Request, run: RunOf, store: StoreOf, viewer: Viewer) -> Response:
+    await _report(store, run)
+    return draw_page(request, viewer, "written.html", run=run, title="Report")
+
+
+@router.get("/runs/{run}/report/content")
+async def report_content(request: Request, run: RunOf, store: StoreOf, viewer: Viewer) -> Response:
+    return _written(request, await _report(store, run))
 
 
 @router.get("/runs/{run}/rubric-audit/{stage}")
-async def rubric_audit_page(store: StoreOf, run: RunOf, stage: StageName, viewer: Viewer) -> Response:
-    content = await runs.read_file(store, run.name, f"{stage}/{AUDIT_PAGE}")
-    if content is None:
-        raise NotFound(f"{stage} of {run.name} has audited no rubrics; rubric.audit in a recipe has it do so")
-    return _written_page(content)
+async def rubric_audit_page(request: Request, run: RunOf, stage: StageName, store: StoreOf, viewer: Viewer) -> Response:
+    await _rubric_audit(store, run, stage)
+    return draw_page(request, viewer, "written.html", run=run, title="Audit of the rubrics")
+
+
+@router.get("/runs/{run}/rubric-audit/{stage}/content")
+async def rubric_audit_content(
+    request: Request, run: RunOf, stage: StageName, store: StoreOf, viewer: Viewer
+) -> Response:
+    return _written(request, await _rubric_audit(store, run, stage))
 
 
 @router.get("/runs/{run}/log/{stage}")
@@ -155,6 +170,27 @@ async def ask_again_by_form(
     return RedirectResponse(target, status_code=303)
 
 
-def _written_page(content: bytes) -> Response:
-    """A page that the run wrote: its own policy is in its head, which names by digest the scripts that may run."""
-    return HTMLResponse(content, headers={"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"})
+async def _report(store: RunStore, run: Run) -> bytes:
+    content = await runs.read_file(store, run.name, runs.REPORT)
+    if content is None:
+        raise NotFound(f"{run.name} has no report yet")
+    return content
+
+
+async def _rubric_audit(store: RunStore, run: Run, stage: str) -> bytes:
+    content = await runs.read_file(store, run.name, f"{stage}/{AUDIT_PAGE}")
+    if content is None:
+        raise NotFound(f"{stage} of {run.name} has audited no rubrics; rubric.audit in a recipe has it do so")
+    return content
+
+
+def _written(request: Request, content: bytes) -> Response:
+    """A page that the run wrote, which may be anybody's: it reaches no network, and shows in a frame of ours alone.
+
+    On its own, it could lead its reader elsewhere, with what was typed into it in the address; a frame is held by the
+    policy of the page around it.
+    """
+    if request.headers.get("sec-fetch-dest") == "document":
+        return RedirectResponse(request.url.path.removesuffix("/content"), status_code=303)
+    headers = {"Content-Security-Policy": _WRITTEN, "X-Frame-Options": "SAMEORIGIN", "X-DNS-Prefetch-Control": "off"}
+    return HTMLResponse(content, headers=headers)
