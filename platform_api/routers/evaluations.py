@@ -1,9 +1,11 @@
 """Routes of evaluations: rows of scores, leaderboards, signals of reward hacking, audits of judges."""
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.background import BackgroundTask
 
 from rubricworks.evaluation.audit.summary import AuditSummary
 from rubricworks.evaluation.audit.values import MODE_NAMES, FailureMode
@@ -36,6 +38,7 @@ from rubricworks.platform_api.services import evaluations, reward_hacking, runs
 from rubricworks.platform_api.services.evaluations import ScoreFilter
 from rubricworks.reports.leaderboard import leaderboard_csv, leaderboard_markdown
 
+_PART_BYTES = 64 * 1024
 router = APIRouter(
     prefix="/api/v1", tags=["evaluations"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
 )
@@ -91,8 +94,9 @@ async def list_scores(scores: ScoresOf, wanted: Wanted, store: StoreOf, asked: P
 )
 async def export_scores(scores: ScoresOf, wanted: Wanted, store: StoreOf) -> Response:
     headers = {"Content-Disposition": 'attachment; filename="scores.csv"'}
-    lines = evaluations.scores_csv(store, scores, wanted)
-    return StreamingResponse(lines, media_type="text/csv", headers=headers)
+    file = await asyncio.to_thread(evaluations.scores_csv, store, scores, wanted)
+    parts = iter(lambda: file.read(_PART_BYTES), b"")
+    return StreamingResponse(parts, media_type="text/csv", headers=headers, background=BackgroundTask(file.close))
 
 
 @router.get("/leaderboard", summary="Models of some runs against their scorers, with paired differences")

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from rubricworks.platform_api.schemas.bodies import Body, JsonObject
+from rubricworks.storage.plain_json import plain_object
 
 Origin = Literal["call cache", "dead letter", "reconstructed"]
 Shown = Literal["sample", "response", "other"]
@@ -29,6 +30,19 @@ class VerdictBody(Body):
     credit: float | None = Field(examples=[1.0])
     error: str | None = None
     reasoning: str | None = None
+
+
+class StoredCard(BaseModel, extra="ignore"):
+    """What a page shows of a scorecard, as a stage stored it."""
+
+    judge: str | None = None
+    verdicts: list[VerdictBody] = []
+    raw: list[str] = []
+
+    @classmethod
+    def parse(cls, text: str) -> "StoredCard":
+        """The scorecard that a cell holds. Raises ValueError if it holds none."""
+        return cls.model_validate(plain_object(text))
 
 
 class RolloutBody(Body):

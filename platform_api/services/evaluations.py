@@ -3,9 +3,10 @@
 import asyncio
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -18,7 +19,7 @@ from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.schemas.evaluations import BoardBody, EvaluationBody, ScoreBody
 from rubricworks.platform_api.services.recent_values import remember
-from rubricworks.platform_api.services.run_storage import run_folder
+from rubricworks.platform_api.services.run_storage import CopiedTable, run_folder
 from rubricworks.platform_api.services.runs import get_run, open_table, table_page
 from rubricworks.reports.leaderboard import is_simulated_evaluation, read_source
 from rubricworks.reports.run_folder import SAMPLE_STAGES
@@ -31,9 +32,10 @@ MOST_RUNS = 12
 _LATEST = 3
 """Runs of a board that names none."""
 _RECENT = PageRequest(limit=30)
-_SCORES: dict[str, list[str] | None] = {STAGE: None, f"{STAGE}/responses": None}
-_TASKS = ["sample_id", "task"]
+_SCORES = {STAGE: CopiedTable(KIND), f"{STAGE}/responses": CopiedTable("responses")}
+_TASKS = CopiedTable("samples", ["sample_id", "task"])
 """Columns of samples that a board has from their own table, and not their images."""
+_CSV_IN_MEMORY = 8 * 1024 * 1024
 _MOST_READ = 20_000
 """Rows that one page looks at: with rare filters a page may be short, and its cursor leads on."""
 
@@ -60,13 +62,19 @@ async def list_scores(store: RunStore, table: RunTable, wanted: ScoreFilter, ask
     return await asyncio.to_thread(_score_page, store, table, wanted, asked)
 
 
-def scores_csv(store: RunStore, table: RunTable, wanted: ScoreFilter) -> Iterator[bytes]:
-    """All rows as CSV, but for the evidence, which is the scorer's own; blocks."""
+def scores_csv(store: RunStore, table: RunTable, wanted: ScoreFilter) -> IO[bytes]:
+    """All rows as a CSV file, but for the evidence, which is the scorer's own; blocks.
+
+    The file is whole before the answer begins, which could not say any more that a later shard is damaged.
+    """
     columns = list(ScoreBody.model_fields)
-    yield _csv_lines([columns])
+    lines: IO[bytes] = tempfile.SpooledTemporaryFile(_CSV_IN_MEMORY)  # noqa: SIM115  # the answer closes it
+    lines.write(_csv_lines([columns]))
     for file in open_table(store, table).files():
         rows = (row for row in file.rows() if wanted.takes(row))
-        yield _csv_lines([[guard_cell(row.get(name)) for name in columns] for row in rows])
+        lines.write(_csv_lines([[guard_cell(row.get(name)) for name in columns] for row in rows]))
+    lines.seek(0)
+    return lines
 
 
 async def board_of(
@@ -142,5 +150,7 @@ def _build(store: RunStore, runs: Sequence[str], against: str | None, every_figu
     needed = _SCORES | {stage: _TASKS for stage in SAMPLE_STAGES}
     with ExitStack() as stack:
         folders = [stack.enter_context(run_folder(store, run, needed)) for run in runs]
-        board = leaderboard([read_source(folder) for folder in folders], against=against, every_figure=every_figure)
+        board = leaderboard(
+            [read_source(folder, confined=True) for folder in folders], against=against, every_figure=every_figure
+        )
         return board, any(is_simulated_evaluation(folder) for folder in folders)

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.alarm import ALARM_FILE
 from rubricworks.errors import TransientError, UserError
-from rubricworks.evaluation.audit.summary import AuditSummary, parse_audit_row
+from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import NotFound
@@ -26,6 +26,8 @@ from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_
 from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.judge_audit_cases import BadCase, worst_cases
 from rubricworks.runs.store import RunStore
+from rubricworks.runs.tables import Row, parse_cell
+from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.alarm import StepStats
 from rubricworks.training.policy.alarm_traces import alarm_traces, known_statistics
@@ -135,7 +137,11 @@ async def audit_summary(store: RunStore, audit: RunTable) -> AuditSummary:
     content = await read_json(store, audit.run, f"{audit.path}/audit.json")
     if content is None:
         raise NotFound(f"{audit.path} of {audit.run} has no figures yet")
-    return AuditSummary.model_validate(content)
+    try:
+        return AuditSummary.model_validate(content)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UnreadableFile(f"{audit.run}/{audit.path}/audit.json: {where}: {error.errors()[0]['msg']}") from error
 
 
 async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> list[BadCase]:
@@ -164,8 +170,17 @@ async def audit_figures(store: RunStore, audit: RunTable, mode: str | None, curs
     )
 
 
+def _audit_row(row: Row) -> AuditRow:
+    audited = parse_audit_row(row)
+    if not len(audited.annotations) == len(audited.rubric.criteria) == len(audited.scorecard.verdicts):
+        raise ValueError("it has not as many annotations and verdicts as criteria")
+    return audited
+
+
 def _worst(store: RunStore, audit: RunTable) -> list[BadCase]:
-    return worst_cases(map(parse_audit_row, open_table(store, audit)), {}, _MOST_CASES)
+    table = open_table(store, audit)
+    rows = [parse_cell(f"{table.name}: sample {row['sample_id']!r}", _audit_row, row) for row in table]
+    return worst_cases(rows, {}, _MOST_CASES)
 
 
 async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str, last: int) -> MeasureBody | None:

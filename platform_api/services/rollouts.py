@@ -1,7 +1,6 @@
 """Rollouts of a training: groups by step, each response with its verdicts, and criteria over the whole training."""
 
 import asyncio
-import json
 import logging
 import math
 import statistics
@@ -21,13 +20,13 @@ from rubricworks.platform_api.schemas.rollouts import (
     GroupBody,
     GroupDetail,
     RolloutBody,
-    VerdictBody,
+    StoredCard,
 )
 from rubricworks.platform_api.services.run_index import names_digest
 from rubricworks.platform_api.services.runs import check_name, get_run
 from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore
-from rubricworks.runs.tables import Row, TableFile, UnreadableTable
+from rubricworks.runs.tables import Row, TableFile, UnreadableTable, parse_cell
 
 _ROLLOUTS_OF_GROUP = (
     select(Rollout.reward, Rollout.advantage, Shard)
@@ -215,16 +214,16 @@ def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list
             ("scorecards", ["response", "scorecard"]),
         )
     )
-    graded: defaultdict[str, list[str]] = defaultdict(list)
+    graded: defaultdict[str, list[StoredCard]] = defaultdict(list)
     for row in cards:
-        graded[row["response"]].append(row["scorecard"])
+        where = f"{shard.run}/{shard.stage}/scorecards: step {step} of sample {sample_id!r}"
+        graded[row["response"]].append(parse_cell(where, StoredCard.parse, row["scorecard"]))
     members = []
     for row in rollouts:
         options = graded[row["response"]]
-        card = json.loads((options.pop(0) if len(options) > 1 else options[0]) if options else "{}")
+        card = (options.pop(0) if len(options) > 1 else options[0]) if options else StoredCard()
         # A failed call's message may hold what it was sent.
-        verdicts = [VerdictBody.model_validate(verdict) for verdict in card.get("verdicts", [])]
-        for verdict in verdicts:
+        for verdict in card.verdicts:
             verdict.reasoning = redact(verdict.reasoning) if verdict.reasoning else verdict.reasoning
         member = RolloutBody(
             response=row["response"],
@@ -232,9 +231,9 @@ def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list
             tokens=row["tokens"],
             reward=None,
             advantage=None,
-            judge=card.get("judge"),
-            verdicts=verdicts,
-            raw=[redact(text) for text in card.get("raw", [])],
+            judge=card.judge,
+            verdicts=card.verdicts,
+            raw=[redact(text) for text in card.raw],
         )
         members.append(member)
     return members

@@ -40,11 +40,12 @@ from rubricworks.platform_api.db.tables import (
     Shard,
     utc_now,
 )
-from rubricworks.runs.plain_json import plain_text
+from rubricworks.platform_api.schemas.rollouts import StoredCard
 from rubricworks.runs.records import RunRecord, is_going, record_of_fault, run_record
 from rubricworks.runs.store import RunStore, StoredFile
-from rubricworks.runs.tables import TableFile, UnreadableTable
+from rubricworks.runs.tables import TableFile, UnreadableTable, parse_cell
 from rubricworks.storage.confined_files import UnreadableFile
+from rubricworks.storage.plain_json import plain_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,7 +238,10 @@ class RunIndex:
             if (match := _SHARD.fullmatch(path)) is None:
                 continue
             place = (match["stage"], int(match["number"]))
-            if not _is_of(shards.pop(place, None), file) and not await self._index_shard(name, *place, file):
+            if _is_of(shards.pop(place, None), file):
+                continue
+            is_graded = _shard_path(place[0], "scorecards", place[1]) in files
+            if not await self._index_shard(name, *place, file, is_graded=is_graded):
                 return False
         async with self._database.session() as session:
             if not await self._is_ours(session):
@@ -302,9 +306,9 @@ class RunIndex:
                 await session.execute(insert(SamplePlace), rows)
         return True
 
-    async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile) -> bool:
+    async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile, *, is_graded: bool) -> bool:
         """Index a shard in place of the one that it replaces; return False if another service is indexing."""
-        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number, file)
+        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number, file, is_graded=is_graded)
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
@@ -413,7 +417,9 @@ def _length(column: Any) -> int:
     return length
 
 
-def _read_shard(store: RunStore, run: str, stage: str, number: int, file: StoredFile) -> list[_IndexedRollout] | None:
+def _read_shard(
+    store: RunStore, run: str, stage: str, number: int, file: StoredFile, *, is_graded: bool
+) -> list[_IndexedRollout] | None:
     """Numbers of a shard's rollouts with the credits of their scorecards; None if it is gone or no Parquet."""
     try:
         rollouts = TableFile(store, run, _shard_path(stage, "rollouts", number), file, kind="rollouts").columns(
@@ -423,8 +429,12 @@ def _read_shard(store: RunStore, run: str, stage: str, number: int, file: Stored
         _log.warning("%s", error)
         return None
     graded: defaultdict[tuple[int, str, str], list[_Credits]] = defaultdict(list)
-    for place, credits in _scorecards(store, run, stage, number, file):
-        graded[place].append(credits)
+    try:
+        for place, credits in _scorecards(store, run, stage, number, file) if is_graded else ():
+            graded[place].append(credits)
+    except UnreadableTable as error:
+        _log.warning("%s", error)
+        graded.clear()
     rows = []
     for step, sample_id, response, reward, advantage in _values(rollouts, _ROLLOUT_COLUMNS):
         cards = graded[step, sample_id, response]
@@ -438,16 +448,11 @@ def _scorecards(
     store: RunStore, run: str, stage: str, number: int, file: StoredFile
 ) -> Iterator[tuple[tuple[int, str, str], _Credits]]:
     columns = ["step", "sample_id", "response", "scorecard"]
-    try:
-        cards = TableFile(store, run, _shard_path(stage, "scorecards", number), file, kind="scorecards").columns(
-            columns
-        )
-    except UnreadableTable:  # nothing was graded
-        return
-    for step, sample_id, response, written in _values(cards, columns):
-        verdicts = json.loads(written)["verdicts"]
-        names = [plain_text(verdict["criterion"]) for verdict in verdicts]
-        yield (step, sample_id, response), _Credits(names, [verdict["credit"] for verdict in verdicts])
+    table = TableFile(store, run, _shard_path(stage, "scorecards", number), file, kind="scorecards")
+    for step, sample_id, response, written in _values(table.columns(columns), columns):
+        verdicts = parse_cell(f"{table.name}: sample {sample_id!r}", StoredCard.parse, written).verdicts
+        names = [verdict.criterion for verdict in verdicts]
+        yield (step, sample_id, response), _Credits(names, [verdict.credit for verdict in verdicts])
 
 
 def _values(table: "pa.Table", columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -1,10 +1,12 @@
 """Storage of an installation's runs: open once it answers, and files of a run as a folder for code that reads folders.
 
-Of a run in a bucket the folder has copies. They are kept for the next reader and take a bounded place: those that were
-not used for longest give way.
+The folder has copies, of a run that lies on this machine too: a run may come from somebody else, and code that reads a
+folder would follow its links and decode whatever its tables hold. Copies are kept for the next reader and take a
+bounded place: those that were not used for longest give way.
 """
 
 import asyncio
+import hashlib
 import logging
 import shutil
 import tempfile
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from rubricworks.errors import UserError
 from rubricworks.llm.spending import BUDGET_FILE, SPENDING_FILE
@@ -23,14 +26,13 @@ from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.store import RunStore, StoredFile, open_run_store
 from rubricworks.runs.tables import TableFile
 from rubricworks.runtime.store.run_state import LEDGER_FILE
-from rubricworks.storage import is_remote, local_path
 
 _AGAIN_AFTER = 5.0
 """Seconds between attempts to open it: each may take as long as a store that does not answer."""
 _PATIENCE_S = 5.0
 """Seconds for which a bucket that fails is asked again: who reads a page waits for the answer."""
 _log = logging.getLogger(__name__)
-_OWN_FILES = ("recipe.yaml", LEDGER_FILE, BUDGET_FILE, SPENDING_FILE, f"{SPENDING_FILE}-wal", SOURCE)
+_OWN_FILES = ("recipe.yaml", LEDGER_FILE, BUDGET_FILE, SPENDING_FILE, SOURCE)
 _MOST_BYTES = 128 * 1024 * 1024
 """Size of all copies: half of what the chart gives to the folder of temporary files."""
 _LOCK = threading.Lock()
@@ -68,26 +70,32 @@ class RunStorage:
             await asyncio.sleep(_AGAIN_AFTER)
 
 
+class CopiedTable(NamedTuple):
+    """What is copied of a table."""
+
+    kind: str
+    """Name of its schema."""
+    columns: Sequence[str] | None = None
+    """Columns that are needed, of those that it has; None for all."""
+
+
 @contextmanager
-def run_folder(store: RunStore, run: str, folders: Mapping[str, Sequence[str] | None] | None = None) -> Iterator[Path]:
-    """Folder of a run; of one in a bucket, copies of its small files and of those right in some of its folders. Blocks.
+def run_folder(store: RunStore, run: str, tables: Mapping[str, CopiedTable] | None = None) -> Iterator[Path]:
+    """Folder with copies of a run's small files, and of some of its tables. Blocks.
 
     Args:
-        folders: paths below the run's folder, such as `score` and `score/responses`, and the columns that are needed of
-            the Parquet files in them; None for whole files.
+        tables: by their folders, such as `score` and `score/responses`.
     Raises:
         NotFound: the name is no folder's.
         BadRequest: the copies that are in use would take too much room.
+        UnreadableFile: a file cannot be copied.
     """
     check_name(run)
-    if not is_remote(store.uri):
-        yield local_path(store.uri) / run
-        return
-    copy = _workspace() / run
+    copy = _workspace() / hashlib.sha256(store.uri.encode()).hexdigest()[:16] / run
     with _LOCK:
         _readers[copy] = _readers.pop(copy, 0) + 1
         try:
-            _copy_files(store, run, folders or {}, copy)
+            _copy_files(store, run, tables or {}, copy)
         except BaseException:
             _readers[copy] -= 1
             raise
@@ -98,25 +106,23 @@ def run_folder(store: RunStore, run: str, folders: Mapping[str, Sequence[str] | 
             _readers[copy] -= 1
 
 
-def _copy_files(store: RunStore, run: str, folders: Mapping[str, Sequence[str] | None], copy: Path) -> None:
+def _copy_files(store: RunStore, run: str, tables: Mapping[str, CopiedTable], copy: Path) -> None:
     for path, file in store.files(run).items():
         place, target = PurePosixPath(path), copy / path
-        is_own = path in _OWN_FILES
-        if not (is_own or str(place.parent) in folders) or ".." in place.parts:
+        table = tables.get(str(place.parent))
+        if not (path in _OWN_FILES or table) or ".." in place.parts:
             continue
         if _sources.get(target) == (store.uri, file) and target.is_file():
             continue
-        columns = None if is_own or place.suffix != ".parquet" else folders[str(place.parent)]
-        if columns is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if table and place.suffix == ".parquet":
+            TableFile(store, run, path, file, file.size, table.kind).copy(table.columns, target)
+            _make_room(0, run)
+        else:
             _make_room(file.size, run)
             content = store.read(run, path)
             if content is not None:
-                target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            TableFile(store, run, path, file, file.size).copy(columns, target)
-            _make_room(0, run)
         _sources[target] = (store.uri, file)
 
 

@@ -4,12 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
 
@@ -19,8 +21,9 @@ class Shard(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    rows: int
+    name: Annotated[str, Field(pattern=r"^[\w-][\w.-]*$", max_length=100)]
+    """A file in the manifest's own folder."""
+    rows: _Count
     sha256: str
 
 
@@ -31,7 +34,7 @@ class Manifest(BaseModel):
 
     table: str
     schema_version: int
-    rows: int
+    rows: _Count
     shards: tuple[Shard, ...]
     made_by: dict[str, object]
     """Provenance: stage, config digest, manifest digests of the inputs, library version."""

@@ -271,7 +271,7 @@ class _Collected:
                 self.corpus[instrument][model] = Interval(value=row["value"])
             return
         if row["value"] is None:
-            if row["reason"].startswith("not available"):
+            if (row["reason"] or "").startswith("not available"):
                 self._skipped[row["scorer"]] = row["reason"]
                 return
             self._missing[row["scorer"], model[0]][row["sample_id"]] = row["reason"]

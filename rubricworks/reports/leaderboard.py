@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from rubricworks.reports.radar_charts import RadarChart, radar_chart
 from rubricworks.reports.rendering import render
 from rubricworks.reports.run_folder import SAMPLE_STAGES, SOURCE, is_simulated
 from rubricworks.storage import write_atomic
+from rubricworks.storage.plain_json import plain_object
 
 _MAX_OUTLINES = 6
 _MAX_AXES = 12
@@ -274,8 +274,12 @@ def write_board(
     write_atomic(out / "leaderboard.json", canonical_json(board.model_dump(mode="json")))
 
 
-def read_source(place: Path) -> Source:
-    """Tables of a run, of an evaluation's folder, or a table itself."""
+def read_source(place: Path, *, confined: bool = False) -> Source:
+    """Tables of a run, of an evaluation's folder, or a table itself.
+
+    Args:
+        confined: read no samples of another folder, though `source.json` names one.
+    """
     folder = place if (place / MANIFEST).is_file() else place / "score"
     if not (folder / MANIFEST).is_file() or read_manifest(folder).table != "scores":
         raise UserError(
@@ -292,7 +296,7 @@ def read_source(place: Path) -> Source:
         place.name,
         read_rows(folder),
         rows,
-        _tasks(home),
+        _tasks(home, confined),
         board.titles if board else {},
         _dollars(home, counts),
         [figure for figure in board.headlines if figure != LENGTH] if board else (),
@@ -300,11 +304,13 @@ def read_source(place: Path) -> Source:
     )
 
 
-def _tasks(home: Path) -> dict[str, str]:
+def _tasks(home: Path, confined: bool) -> dict[str, str]:
     """Sample → task, of the samples that were scored."""
     try:
-        samples = Path(json.loads((home / SOURCE).read_bytes())["samples"])
+        samples = home if confined else Path(str(plain_object((home / SOURCE).read_bytes())["samples"]))
     except (OSError, ValueError, KeyError):
+        samples = home
+    if samples == home:
         samples = next((home / stage for stage in SAMPLE_STAGES if (home / stage / MANIFEST).is_file()), home)
     if not (samples / MANIFEST).is_file() or read_manifest(samples).table != "samples":
         return {}
@@ -324,6 +330,6 @@ def _dollars(home: Path, responses: Mapping[str, int]) -> dict[str, float]:
 def is_simulated_evaluation(place: Path) -> bool:
     """Return True if the scene world stood in for images or judges."""
     try:
-        return bool(json.loads((place / SOURCE).read_bytes()).get("simulated")) or is_simulated(place)
+        return bool(plain_object((place / SOURCE).read_bytes()).get("simulated")) or is_simulated(place)
     except (OSError, ValueError):
         return is_simulated(place)

@@ -4,7 +4,6 @@ A run can end anywhere, and people open the report to see where. So only unreada
 which ones are missing.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from rubricworks.evaluation.scoreboard import Scoreboard, read_scoreboard
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.reports.costs import ModelCalls, StageCost, model_calls, stage_costs
 from rubricworks.reports.samples import data_uri, draw_samples, sample_rows, small_image
+from rubricworks.storage.plain_json import plain_object
 from rubricworks.strict_yaml import parse_yaml
 
 SOURCE = "source.json"
@@ -225,8 +225,8 @@ def is_simulated(folder: Path) -> bool:
     if not source.is_file():
         return bool(read_recipe(folder).get("world"))
     try:
-        return bool(json.loads(source.read_bytes())["simulated"])
-    except (ValueError, KeyError, TypeError) as error:
+        return bool(plain_object(source.read_bytes())["simulated"])
+    except (ValueError, KeyError) as error:
         raise UserError(f"{source}: not what an audit leaves there; move it away, or audit again") from error
 
 
@@ -237,10 +237,10 @@ def read_ledger(run: Path) -> list[dict[str, Any]]:
     entries = []
     for line in lines:
         try:
-            entry = json.loads(line)
+            entry = plain_object(line)
         except ValueError:
             continue
-        if isinstance(entry, dict) and "stage" in entry:
+        if "stage" in entry:
             entries.append(entry)
     return entries
 

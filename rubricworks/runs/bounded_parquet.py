@@ -64,7 +64,7 @@ def decode(
     wanted = [name for name in file.schema_arrow.names if names is None or name in names]
     schema = pa.schema([file.schema_arrow.field(name) for name in wanted])
     table = pa.Table.from_batches([batch.select(wanted) for batch in batches], schema)
-    return table if kind is None else _checked(table, kind)
+    return table if kind is None else _checked(table, kind, names)
 
 
 def batches_of(
@@ -109,12 +109,18 @@ def check_columns(schema: "pa.Schema", kind: str, names: Sequence[str] | None) -
             raise BadParquet(f"its column {field.name} is {schema.field(at).type}; in {kind} it is {field.type}")
 
 
-def _checked(table: "pa.Table", kind: str) -> "pa.Table":
-    """A table with its required values there, and its other numbers finite or null."""
+def _checked(table: "pa.Table", kind: str, names: Sequence[str] | None) -> "pa.Table":
+    """A table with its required values there, and its other numbers finite or null.
+
+    Args:
+        names: columns that were asked for; None for all, of which those that may be empty are made.
+    """
     import pyarrow as pa
 
     for field in SCHEMAS.get(kind, ()):
         if (at := table.schema.get_field_index(field.name)) < 0:
+            if names is None:
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
             continue
         if pa.types.is_floating(field.type):
             values = table[field.name].to_pylist()

@@ -25,6 +25,8 @@ def reopen_dead_letters(run: Path, stage: str) -> int:
     folder = run / stage
     if stage in STAGES and STAGES[stage].phase == "training":
         raise UserError(f"{stage} is a training: its rewards were given without these answers, and are not given again")
+    if link := next((path for path in (folder, *folder.glob("*")) if path.is_symlink()), None):
+        raise UserError(f"{link} is a link, which no stage that asks by shards makes; remove it")
     if not (folder / LETTERS / MANIFEST).is_file():
         raise UserError(f"{stage} of {run.name} has no finished table of dead letters")
     with lock_folder(run):

@@ -24,10 +24,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
     new_parent = not folder.parent.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK_FILE).open("w")
+        # Through no link, and not emptied: a folder may come from somebody else.
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}; give another folder with --runs") from error
-    with lock:
+    try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -41,6 +42,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
                 if new_parent:
                     with suppress(OSError):  # another run has begun there meanwhile
                         folder.parent.rmdir()
+    finally:
+        os.close(lock)
 
 
 def is_locked(folder: Path) -> bool:

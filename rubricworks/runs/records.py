@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.reports.run_folder import SOURCE
-from rubricworks.runs.plain_json import plain_object, plain_text
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.progress import StageProgress, parse_progress, progress_path
@@ -25,6 +24,7 @@ from rubricworks.runtime.reuse import REUSE_FILE
 from rubricworks.runtime.stage_table import CLUSTER_TASKS
 from rubricworks.storage import is_remote
 from rubricworks.storage.confined_files import UnreadableFile
+from rubricworks.storage.plain_json import plain_object, plain_text
 from rubricworks.strict_yaml import parse_yaml
 
 OUTCOME = "outcome.json"

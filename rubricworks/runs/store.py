@@ -19,9 +19,9 @@ from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from rubricworks.errors import TransientError, UserError
 from rubricworks.runs.folder_lock import is_locked
-from rubricworks.runs.plain_json import plain_text
 from rubricworks.storage import is_remote, join, local_path, open_bucket
 from rubricworks.storage.confined_files import UnreadableFile, open_confined, read_confined
+from rubricworks.storage.plain_json import plain_text
 from rubricworks.storage.s3_settings import settings_from_environment
 
 P = ParamSpec("P")

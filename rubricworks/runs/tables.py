@@ -15,12 +15,14 @@ import os
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
 
 from rubricworks.data.manifest import Shard
 from rubricworks.runs.bounded_parquet import BadParquet, ReadRange, batches_of, check_columns, decode
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+T = TypeVar("T")
+V = TypeVar("V")
 Row = dict[str, Any]
 """A row of a table, as JSON has it: the edge at which a schema of the caller's makes a value of it."""
 _KEPT_BYTES = 96 * 1024 * 1024
 """Size of the temporary file; copies of tables take 128 MB, and the chart gives both 256 MB."""
+_MOST_COPIED = 128 * 1024 * 1024
+_LONGEST_PROBLEM = 500
 _ROWS_AT_ONCE = 8
 """Rows with images that are decoded together."""
 
@@ -174,16 +180,25 @@ class TableFile:
         _reading.pop(place, None)
         return image or None
 
-    def copy(self, columns: Sequence[str], target: Path) -> None:
-        """Write those of the columns that the file has into a file of their own, a row group in memory at a time."""
+    def copy(self, columns: Sequence[str] | None, target: Path) -> None:
+        """Write those of the columns that the file has into a file of their own, a row group in memory at a time.
+
+        Raises:
+            UnreadableTable: the file is damaged, or takes too much memory for one who reads it as a whole.
+        """
         import pyarrow.parquet as pq
 
-        file = self._open(())
-        present = [name for name in columns if name in file.schema_arrow.names]
+        file = self._open(None if columns is None else ())
+        present = [name for name in file.schema_arrow.names if columns is None or name in columns]
         schema = file.schema_arrow.empty_table().select(present).schema
+        size = 0
         with pq.ParquetWriter(target, schema) as writer:
             for group in range(file.num_row_groups):
-                writer.write_table(self._read(file, [group], present))
+                rows = self._read(file, [group], present)
+                size += rows.nbytes
+                if size > _MOST_COPIED:
+                    raise UnreadableTable(f"{self.name} takes more than {_MOST_COPIED >> 20} MB of memory")
+                writer.write_table(rows)
 
     @property
     def _key(self) -> tuple[Hashable, ...]:
@@ -235,7 +250,7 @@ class TableFile:
             yield
         except BadParquet as error:
             raise UnreadableTable(f"{self.name} is no table to read: {error}") from error
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:  # a column's name may be no text
             raise UnreadableTable(f"{self.name} is no Parquet file, is damaged, or was replaced") from error
 
     def _images(self, group: int) -> Iterator[tuple[str, bytes]]:
@@ -251,6 +266,24 @@ class TableFile:
                     yield sample_id, image or b""
 
 
+def parse_cell(where: str, parse: Callable[[V], T], value: V) -> T:
+    """What a JSON text in a row says, or a row of such texts, which nothing but its reader can check.
+
+    Args:
+        where: the table and the row, in words.
+    Raises:
+        UnreadableTable: it is not what the reader takes.
+    """
+    try:
+        return parse(value)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"])) or "its value"
+        raise UnreadableTable(f"{where}: {place}: {problem['msg']}"[:_LONGEST_PROBLEM]) from error
+    except ValueError as error:
+        raise UnreadableTable(f"{where}: {error}"[:_LONGEST_PROBLEM]) from error
+
+
 @dataclass(frozen=True)
 class StoredTable:
     """A finished table of a run."""
@@ -262,6 +295,11 @@ class StoredTable:
     kind: str
     """Name of its schema."""
     shards: Sequence[Shard]
+
+    @property
+    def name(self) -> str:
+        """Run and path."""
+        return f"{self.run}/{self.path}"
 
     def __iter__(self) -> Iterator[Row]:
         """All rows, shard by shard."""

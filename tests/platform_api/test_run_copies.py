@@ -8,10 +8,11 @@ from trained_run import STAGE, write_run
 
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services import run_storage
-from rubricworks.platform_api.services.run_storage import run_folder
+from rubricworks.platform_api.services.run_storage import CopiedTable, run_folder
 from rubricworks.runs.store import open_run_store
 
 CARDS = f"{STAGE}/scorecards"
+CARD_TABLE = CopiedTable("scorecards")
 
 
 @pytest.fixture
@@ -33,7 +34,9 @@ def names(folder):
 
 
 def test_files_that_nobody_needs_and_columns_of_images_are_not_copied(store):
-    with run_folder(store, "one-1", {CARDS: None, "prepare": ["sample_id", "task", "of_a_later_version"]}) as folder:
+    with run_folder(
+        store, "one-1", {CARDS: CARD_TABLE, "prepare": CopiedTable("samples", ["sample_id", "task", "x"])}
+    ) as folder:
         assert names(folder) == [
             *("prepare/done.json", "prepare/made_from.json", "prepare/part-00000.parquet", "recipe.yaml"),
             *(f"{CARDS}/part-0000{number}.parquet" for number in (0, 1)),
@@ -43,17 +46,17 @@ def test_files_that_nobody_needs_and_columns_of_images_are_not_copied(store):
 
 
 def test_copies_that_were_not_used_for_longest_give_way_and_those_that_are_read_stay(store, monkeypatch):
-    with run_folder(store, "one-1", {CARDS: None}) as first:
+    with run_folder(store, "one-1", {CARDS: CARD_TABLE}) as first:
         size = sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
     monkeypatch.setattr(run_storage, "_MOST_BYTES", 2 * size + 100)
-    with run_folder(store, "two-2", {CARDS: None}) as second, run_folder(store, "one-1") as first:
+    with run_folder(store, "two-2", {CARDS: CARD_TABLE}) as second, run_folder(store, "one-1") as first:
         assert names(second) == names(first), "what was copied for one reader is there for the next"
-    with run_folder(store, "three-3", {CARDS: None}) as third:
+    with run_folder(store, "three-3", {CARDS: CARD_TABLE}) as third:
         assert (first.exists(), second.exists(), third.exists()) == (True, False, True)
     with ExitStack() as stack:
         for name in ("one-1", "two-2"):
-            stack.enter_context(run_folder(store, name, {CARDS: None}))
+            stack.enter_context(run_folder(store, name, {CARDS: CARD_TABLE}))
         with pytest.raises(BadRequest, match="ask for fewer runs"):
-            stack.enter_context(run_folder(store, "three-3", {CARDS: None}))
-    with run_folder(store, "three-3", {CARDS: None}) as third:
+            stack.enter_context(run_folder(store, "three-3", {CARDS: CARD_TABLE}))
+    with run_folder(store, "three-3", {CARDS: CARD_TABLE}) as third:
         assert len(names(third)) == 3, "nobody reads the others any more"

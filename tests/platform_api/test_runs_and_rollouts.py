@@ -273,14 +273,18 @@ def test_a_rollout_without_a_scorecard_takes_no_criteria_from_the_others(tmp_pat
         assert {item["criterion"]: item["graded"] for item in ask(f"{place}/criteria")[1]["items"]}[NAMES[0]] == 7
 
 
-def test_a_run_that_cannot_be_indexed_keeps_no_other_from_it(tmp_path):
+def test_scorecards_that_cannot_be_read_take_nothing_from_rollouts_and_other_runs(tmp_path):
     damaged = write_run(tmp_path, "a-damaged") / STAGE / "scorecards" / "part-00000.parquet"
     table = pq.read_table(damaged).to_pydict() | {"scorecard": ["{"] * 6}
     pq.write_table(pa.table(table), damaged)
     write_run(tmp_path, "b-sound")
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
         wait_for(lambda: ask(f"{url}/api/v1/runs/b-sound/stages/{STAGE}/groups")[1].get("items"))
-        assert ask(f"{url}/api/v1/runs/a-damaged/stages/{STAGE}/groups")[1]["items"] == []
+        groups = f"{url}/api/v1/runs/a-damaged/stages/{STAGE}/groups"
+        assert len(ask(groups)[1]["items"]) == 4
+        status, problem = ask(f"{groups}/1/a")
+    assert status == 404
+    assert "a-damaged/train_policy/scorecards: step 1 of sample 'a'" in problem["detail"]
 
 
 def test_a_body_that_tells_no_length_is_refused_once_it_is_too_large(url):

@@ -208,8 +208,8 @@ async def _recorded(
 
 def _has_answer(cache: Any, key: bytes) -> bool:
     try:
-        return cache.is_file() and find_answer(cache, key) is not None
-    except UserError:  # locked, or of another version
+        return cache.is_file() and not cache.is_symlink() and find_answer(cache, key) is not None
+    except UserError:  # damaged, or of another version
         return False
 
 

@@ -11,17 +11,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.grading.agreement.ratings import normalise_text
 from rubricworks.grading.prompts import ContinuousJudgment
 from rubricworks.llm.answers import parse_json
 from rubricworks.platform_api.db.tables import RunTable
-from rubricworks.platform_api.problems import BadRequest, NotFound
+from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.services.recent_values import remember
 from rubricworks.platform_api.services.runs import get_table, open_table
 from rubricworks.runs.store import RunStore
-from rubricworks.runs.tables import Row
+from rubricworks.runs.tables import parse_cell
+from rubricworks.storage.plain_json import plain_object
 
 SCORECARDS, SCORES = "scorecards", "scores"
 """Kinds of tables with verdicts."""
@@ -42,6 +44,42 @@ class Card(NamedTuple):
     text: str
     voter: int | None
     """Place of the judge among those that voted; None for what they decided together."""
+
+
+class _Verdict(BaseModel, extra="ignore", allow_inf_nan=False):
+    """A verdict of a stored scorecard."""
+
+    criterion: str
+    credit: float | None = None
+    reasoning: str | None = None
+    error: str | None = None
+    votes: list[float | None] | None = None
+    """Of the judges, or of one judge's draws."""
+
+
+class _ImageResponse(BaseModel, extra="ignore"):
+    digest: str
+    media_type: str
+
+
+class _Scorecard(BaseModel, extra="ignore"):
+    """What is read of a stored scorecard."""
+
+    sample_id: str
+    response: str | _ImageResponse
+    judge: str
+    verdicts: list[_Verdict]
+    raw: list[str] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "_Scorecard":
+        """The scorecard that a cell holds. Raises ValueError if it holds none."""
+        return cls.model_validate(plain_object(text))
+
+    @property
+    def response_text(self) -> str:
+        """The response, or the digest of an image."""
+        return self.response if isinstance(self.response, str) else self.response.digest
 
 
 class JudgeVerdict(NamedTuple):
@@ -117,20 +155,17 @@ def has_verdicts(table: RunTable) -> bool:
 
 def read_card(card: Card) -> JudgedResponse:
     """A judge's part of a scorecard."""
-    content = json.loads(card.text)
-    response = content["response"]
-    is_text = isinstance(response, str)
-    verdicts = content["verdicts"]
+    content = _Scorecard.parse(card.text)
     reasons = _own_reasons(content, card.voter) if card.voter is not None else {}
     return JudgedResponse(
-        content["sample_id"],
-        response if is_text else response["digest"],
-        None if is_text else response["media_type"],
+        content.sample_id,
+        content.response_text,
+        None if isinstance(content.response, str) else content.response.media_type,
         {
-            verdict["criterion"]: _verdict(verdict)
+            verdict.criterion: JudgeVerdict(verdict.credit, verdict.reasoning or verdict.error or "")
             if card.voter is None
             else _vote(verdict, card.voter, reasons.get(at))
-            for at, verdict in enumerate(verdicts)
+            for at, verdict in enumerate(content.verdicts)
         },
     )
 
@@ -162,15 +197,10 @@ async def judges_of(store: RunStore, table: RunTable) -> dict[str, dict[str, Car
 def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
     texts: dict[str, dict[str, Card]] = {}
     for text in _card_texts(store, table):
-        try:
-            content = json.loads(text)
-            response = content["response"]
-            key = response_key(content["sample_id"], response if isinstance(response, str) else response["digest"])
-            voters = _voters(content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadRequest(f"{table.path} of {table.run}: a row has no scorecard of this version") from error
+        content = parse_cell(f"{table.run}/{table.path}: a scorecard", _Scorecard.parse, text)
+        key = response_key(content.sample_id, content.response_text)
         cards = texts.setdefault(key, {})
-        places: list[tuple[int | None, str]] = [*enumerate(voters), (None, content["judge"])]
+        places: list[tuple[int | None, str]] = [*enumerate(_voters(content)), (None, content.judge)]
         for voter, name in places:
             cards.setdefault(name, Card(text, voter))
         if len(texts) >= 2 * _MOST_RESPONSES:
@@ -200,32 +230,28 @@ def _card_texts(store: RunStore, table: RunTable) -> Iterator[str]:
         rows += shard.rows
 
 
-def _voters(content: Row) -> list[str]:
+def _voters(content: _Scorecard) -> list[str]:
     """Names of the judges whose votes a card has; none for one judge alone, whose votes are repeated draws."""
-    names = content["judge"].split(_JOINED)
-    votes = {len(verdict.get("votes") or ()) for verdict in content["verdicts"]}
-    if len(names) < 2 or votes != {len(names)} or len(content.get("raw") or ()) % len(names):
+    names = content.judge.split(_JOINED)
+    votes = {len(verdict.votes or ()) for verdict in content.verdicts}
+    if len(names) < 2 or votes != {len(names)} or len(content.raw or ()) % len(names):
         return []
     return [f"{name} #{at}" if names.count(name) > 1 else name for at, name in enumerate(names, 1)]
 
 
-def _verdict(verdict: Row) -> JudgeVerdict:
-    return JudgeVerdict(verdict.get("credit"), verdict.get("reasoning") or verdict.get("error") or "")
-
-
-def _vote(verdict: Row, voter: int, own: str | None) -> JudgeVerdict:
-    votes = verdict["votes"]
+def _vote(verdict: _Verdict, voter: int, own: str | None) -> JudgeVerdict:
+    votes = verdict.votes or []
     if votes[voter] is None:
         return JudgeVerdict(None, "the judge failed")
-    if own is None and verdict.get("credit") is not None and votes.index(verdict["credit"]) == voter:
-        own = verdict.get("reasoning")  # the result has the words of the first who gave it
+    if own is None and verdict.credit is not None and verdict.credit in votes and votes.index(verdict.credit) == voter:
+        own = verdict.reasoning  # the result has the words of the first who gave it
     return JudgeVerdict(votes[voter], own or "")
 
 
-def _own_reasons(content: Row, voter: int) -> dict[int, str]:
+def _own_reasons(content: _Scorecard, voter: int) -> dict[int, str]:
     """Reasons in a judge's raw answers, by the number of their criterion; none where they are no plain judgments."""
-    raw, count = content.get("raw") or [], len(content["verdicts"])
-    calls = len(raw) // len(content["judge"].split(_JOINED))
+    raw, count = content.raw or [], len(content.verdicts)
+    calls = len(raw) // len(content.judge.split(_JOINED))
     reasons: dict[int, str] = {}
     for at, text in enumerate(raw[voter * calls : (voter + 1) * calls]):
         try:

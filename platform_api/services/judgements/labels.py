@@ -26,7 +26,7 @@ from rubricworks.platform_api.services import rollouts
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.judgements.blind_choices import imported_rater, item_digest, write_csv
-from rubricworks.platform_api.services.run_storage import run_folder
+from rubricworks.platform_api.services.run_storage import CopiedTable, run_folder
 from rubricworks.runs.store import RunStore
 
 COLUMNS = ("sample_id", "criterion", "label", "response", "rater")
@@ -189,7 +189,7 @@ def _read_csv(store: RunStore, scorecards: RunTable, text: bytes) -> tuple[list[
 
 
 def _judges(store: RunStore, scorecards: RunTable) -> list[Ratings]:
-    with run_folder(store, scorecards.run, {scorecards.path: None}) as folder:
+    with run_folder(store, scorecards.run, {scorecards.path: CopiedTable(scorecards.kind)}) as folder:
         judges = read_judges([str(folder / scorecards.path)])
     for judge in judges:
         judge.source = f"{scorecards.run}/{scorecards.path}"  # and not a path of this machine

@@ -20,6 +20,8 @@ from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runs.store import RunStore
 
 _COMPARED = ("weight", "essential", "description", "evaluation_rule", "reference", "key")
+_LONGEST_COMPARED = 20_000
+"""Characters of a text that is compared word by word, which takes the square of their number."""
 _ORDER: tuple[Change, ...] = ("changed", "added", "removed", "same")
 
 
@@ -96,6 +98,8 @@ def _different_fields(before: Criterion | None, after: Criterion | None) -> dict
 
 
 def _pieces(before: str, after: str) -> list[Piece]:
+    if max(len(before), len(after)) > _LONGEST_COMPARED:
+        return [("removed", before), ("added", after)]
     old, new = re.findall(r"\s+|\S+", before), re.findall(r"\s+|\S+", after)
     pieces: list[Piece] = []
     for kind, *places in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

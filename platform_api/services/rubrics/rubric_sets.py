@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -27,6 +26,7 @@ from rubricworks.platform_api.services.runs import list_tables, open_table, tabl
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runs.store import RunStore
+from rubricworks.runs.tables import Row, UnreadableTable, parse_cell
 
 KIND = "rubrics"
 FIRST = 1
@@ -61,10 +61,10 @@ class Versions(NamedTuple):
     waiting: dict[str, int]
     """Sample → number of versions that wait for a review."""
 
-    def rubric(self, sample_id: str, written: str) -> Rubric:
+    def rubric(self, table: RunTable, row: Row) -> Rubric:
         """The rubric that stands for a sample, of which the stage has written one."""
-        edited = self.standing.get(sample_id)
-        return edited[1] if edited else Rubric.model_validate_json(written)
+        edited = self.standing.get(row["sample_id"])
+        return edited[1] if edited else written_rubric(table, row)
 
 
 class MetWeight(NamedTuple):
@@ -76,6 +76,12 @@ class MetWeight(NamedTuple):
     """Sum of weight times credit of each response; None if a criterion of it could not be judged."""
     is_reward: bool
     """True if `met / total`, at least 0, is each reward; False where the training remaps, gates or corrects it."""
+
+
+def written_rubric(table: RunTable, row: Row) -> Rubric:
+    """The rubric in a row as the stage wrote it. Raises UnreadableTable if it is none."""
+    where = f"{table.run}/{table.path}: the rubric of sample {row['sample_id']!r}"
+    return parse_cell(where, Rubric.model_validate_json, row["rubric"])
 
 
 async def list_sets(session: AsyncSession, asked: PageRequest, run: str | None = None) -> Page[RubricSetBody]:
@@ -97,7 +103,7 @@ async def list_entries(
     entries = []
     for row in rows:
         sample = row["sample_id"]
-        rubric = versions.rubric(sample, row["rubric"])
+        rubric = versions.rubric(table, row)
         entries.append(
             RubricEntryBody(
                 sample_id=sample,
@@ -116,7 +122,7 @@ async def list_criteria(session: AsyncSession, store: RunStore, table: RunTable)
     def read() -> dict[str, list[float]]:
         weights: defaultdict[str, list[float]] = defaultdict(list)
         for row in open_table(store, table):
-            for criterion in Rubric.model_validate_json(row["rubric"]).criteria:
+            for criterion in written_rubric(table, row).criteria:
                 weights[criterion.criterion].append(criterion.weight)
         return weights
 
@@ -151,7 +157,7 @@ async def stage_rubric(store: RunStore, table: RunTable, sample_id: str) -> Stag
     row = await asyncio.to_thread(open_table(store, table).first_where, "sample_id", sample_id)
     if row is None:
         raise NotFound(f"{table.path} of {table.run} has no rubric of sample {sample_id!r}")
-    return StageRubric(Rubric.model_validate_json(row["rubric"]), row["writer"])
+    return StageRubric(written_rubric(table, row), row["writer"])
 
 
 async def export(session: AsyncSession, store: RunStore, table: RunTable) -> bytes:
@@ -166,7 +172,7 @@ async def export(session: AsyncSession, store: RunStore, table: RunTable) -> byt
         rows = list(open_table(store, table))
         for row in rows:
             if row["sample_id"] in versions.standing:
-                row["rubric"] = versions.rubric(row["sample_id"], row["rubric"]).model_dump_json()
+                row["rubric"] = versions.rubric(table, row).model_dump_json()
         buffer = io.BytesIO()
         pq.write_table(table_from_rows(KIND, rows), buffer)
         return buffer.getvalue()
@@ -179,7 +185,7 @@ async def standing_rubrics(session: AsyncSession, store: RunStore, table: RunTab
     versions = await _versions(session, table, None)
 
     def read() -> dict[str, Rubric]:
-        return {row["sample_id"]: versions.rubric(row["sample_id"], row["rubric"]) for row in open_table(store, table)}
+        return {row["sample_id"]: versions.rubric(table, row) for row in open_table(store, table)}
 
     return await asyncio.to_thread(read)
 
@@ -191,7 +197,7 @@ async def find_rubric(
     for table in await list_tables(session, KIND, run=run):
         try:
             rubric = (await stage_rubric(store, table, sample_id)).rubric
-        except (NotFound, ValidationError):  # a file that somebody wrote may hold what none may
+        except (NotFound, UnreadableTable):  # a file that somebody wrote may hold what none may
             continue
         if [criterion.criterion for criterion in rubric.criteria] == list(titles):
             return rubric
