@@ -76,3 +76,11 @@ runtimeClassName: {{ . }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
+
+{{/* Annotations of a Job without which the API is not ready. It is an ordinary object, named after the revision: `--wait`
+never reaches a hook after an install, and a hook before one has no account yet. Argo CD, where every revision is 1, makes
+it anew at each sync, beside the other objects. */}}
+{{- define "rubricworks.jobOfRevision" -}}
+argocd.argoproj.io/hook: Sync
+argocd.argoproj.io/hook-delete-policy: BeforeHookCreation
+{{- end -}}
