@@ -75,7 +75,7 @@ def test_every_part_is_tried_alone_and_a_preemption_costs_nothing(api, cluster, 
     assert api.of(JOBS) == []
 
 
-def test_part_that_failed_is_blamed_and_not_one_that_ran_out_of_memory_and_then_succeeded(api, cluster, work):
+def test_a_part_that_failed_is_blamed_not_one_that_then_succeeded(api, cluster, work):
     def run(index: int, attempt: int) -> tuple[str, dict]:
         if index == 0 and attempt == 0:
             return failed("", 137, "OOMKilled")
@@ -168,7 +168,7 @@ def test_parts_in_a_queue_are_not_parts_without_pods(api, cluster, work):
     assert follow(cluster, work) == ([0], [])
 
 
-def test_conflicts_are_tried_again_and_refusals_say_whether_quota_or_rights_are_short(api, cluster, work):
+def test_conflicts_are_tried_again_and_refusals_name_quota_policy_or_rights(api, cluster, work):
     conflicts = iter([(409, CONFLICT)] * 2)
     api.refuse = lambda method, path: next(conflicts, None) if method == "POST" else None
     api.on_create = JobController(api, lambda *_: SUCCEEDED)

@@ -115,7 +115,7 @@ def test_a_database_that_this_version_did_not_migrate_is_told_once(
     assert [record.levelno for record in caplog.records if record.name == app.__name__] == [level]
 
 
-def test_migrating_a_database_that_a_newer_version_migrated_is_done_already(tmp_path, monkeypatch, capsys):
+def test_a_newer_versions_database_needs_no_migration(tmp_path, monkeypatch, capsys):
     """The Job of a `helm rollback`: were it to fail, so would the rollback."""
     monkeypatch.setenv("RUBRICWORKS_DATABASE_URL", f"sqlite:///{tmp_path}/platform.db")
     for revision, expected in ((None, REVISIONS[-1]), ("9999", "9999 of a newer version; this version works on it")):
