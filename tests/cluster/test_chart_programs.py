@@ -12,6 +12,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import helm_python
 import pytest
 import yaml
 from object_store import ACCESS, SECRET, free_port, rclone_server, wait_for_port
@@ -20,6 +21,7 @@ from rendered_chart import (
     MATRIX,
     NAMESPACE,
     PRODUCTION,
+    at,
     containers,
     environment_of,
     merged,
@@ -89,6 +91,61 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
         (folder,) = cluster.config_map_files.values()
         assert cluster.env["AWS_CA_BUNDLE"] == f"{folder}/ca.crt"
         assert {"name": "ca", "configMap": {"name": "ca"}} in plan.volumes
+
+
+ODD_NAMES = ["on", "null", "123", "0777", "1e3", "a.b", "n" * 63, "n" * 64, "m" * 253, "workspace", "v1.2"]
+"""Names that YAML takes for something else, or that are too long for some objects."""
+NAMED = [
+    ("storage.ca.existingConfigMap", lambda cluster: next(iter(cluster.config_map_files))),
+    ("storage.credentials.existingSecret", lambda cluster: next(iter(cluster.secrets))),
+    ("storage.region", lambda cluster: cluster.env["AWS_REGION"]),
+    ("kueue.queue", lambda cluster: cluster.queue),
+    ("serviceAccounts.pipelines.name", lambda cluster: cluster.service_account),
+    ("serviceAccounts.workers.name", lambda cluster: cluster.worker_service_account),
+    ("images.cpu.tag", lambda cluster: cluster.images.cpu.partition(":")[2].partition("@")[0]),
+]
+ODD_VALUES = [
+    *((path, name, of) for path, of in NAMED for name in ODD_NAMES),
+    *(
+        ("pools", {name: {}}, lambda cluster, name=name: {name: {}} if name in cluster.pools else {})
+        for name in ODD_NAMES
+    ),
+    *(("pipelines.namespaces", [name], lambda cluster: [cluster.namespace]) for name in ODD_NAMES),
+    *(("images.pullSecrets", [name], lambda cluster: [*cluster.images.pull_secrets]) for name in ODD_NAMES),
+    *(
+        ("storage.uri", uri, lambda cluster: cluster.storage)
+        for uri in ("s3://runs/a:", "s3://runs/{a}", "s3://runs/a'")
+    ),
+    *(
+        ("pools", {"h100": {"tolerations": [toleration]}}, None)
+        for toleration in (
+            {"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60},
+            {"key": "gpu", "operator": "Equal", "value": ""},
+            {"key": "gpu", "value": "on"},
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+        )
+    ),
+    *(("pools", {"h100": {"accelerator": name}}, None) for name in ("-x/y", "nvidia.com/" + "g" * 64, "a..b/gpu")),
+    *(("pools", {"h100": {"nodeSelector": {key: "on"}}}, None) for key in ("a..b/c", "on", "p" * 254 + "/a")),
+]
+
+
+def test_a_value_that_the_chart_takes_gives_a_map_that_a_recipe_takes() -> None:
+    taken = 0
+    for path, value, of in ODD_VALUES:
+        try:
+            objects = rendered(merged(PRODUCTION, at(path, value)))
+        except helm_python.HelmError:
+            continue
+        taken += 1
+        try:
+            content = the(objects, "ConfigMap", "-cluster")["data"]["cluster.yaml"]
+            cluster = ClusterConfig.model_validate(yaml.safe_load(content)["cluster"])
+            found = of(cluster) if of else None
+        except ValueError as error:
+            pytest.fail(f"{path}={value!r}: {error}")
+        assert found in (None, value), path
+    assert taken > 60
 
 
 def test_kubeflow_runs_request_promotions_by_their_own_token() -> None:

@@ -42,7 +42,7 @@ seccompProfile: {type: RuntimeDefault}
 
 {{/* The head of a pod's spec: dict "root" $ "account" "api". */}}
 {{- define "rubricworks.podHead" -}}
-serviceAccountName: {{ include "rubricworks.serviceAccount" . }}
+serviceAccountName: {{ include "rubricworks.serviceAccount" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -50,7 +50,7 @@ securityContext:
 {{- with .root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -70,10 +70,10 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
