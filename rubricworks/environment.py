@@ -43,6 +43,7 @@ def names_in(text: str) -> list[str]:
 def is_loopback(address: object) -> bool:
     """Return True if `address` is a loopback address."""
     try:
-        return ipaddress.ip_address(str(address)).is_loopback
+        parsed = ipaddress.ip_address(str(address))
     except ValueError:
         return False
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback

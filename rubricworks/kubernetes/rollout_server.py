@@ -101,7 +101,7 @@ class Server:
     def _vllm_arguments(self) -> list[str]:
         length = self._options.max_model_length
         return [
-            *("--host", "0.0.0.0", "--port", str(PORT)),
+            *("--port", str(PORT)),
             *("--tensor-parallel-size", str(self._options.accelerators)),
             *("--gpu-memory-utilization", str(self._options.gpu_memory)),
             *(("--max-model-len", str(length)) if length else ()),

@@ -139,7 +139,7 @@ def test_a_model_gets_its_pool_its_accelerators_and_its_arguments() -> None:
     objects = rendered(MATRIX["models"])
     judge = the(objects, "Deployment", "-model-judge")["spec"]["template"]
     container = judge["spec"]["containers"][0]
-    assert container["command"] == ["vllm", "serve", "Qwen/Qwen3-VL-8B-Instruct"]
+    assert container["command"][-1] == "Qwen/Qwen3-VL-8B-Instruct"
     assert {"--tensor-parallel-size=2", "--max-model-len=1000000", "--port=8000"} <= set(container["args"])
     assert (
         container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"] == 2
