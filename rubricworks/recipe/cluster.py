@@ -225,6 +225,14 @@ class ClusterConfig(BaseModel):
                 yield f"{kind}.{name}", kind, name, folder
 
     @model_validator(mode="after")
+    def _texts_can_be_stored(self) -> Self:
+        """The section becomes part of the compiled pipeline, as it is; parameters of a run are escaped."""
+        for where, text in _texts(self.model_dump(mode="json", exclude={"kubeflow"})):
+            if sign := next((sign for sign in text if ord(sign) > 0xFFFF), ""):
+                raise ValueError(f"{where}: Kubeflow's database does not store {sign!r}; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _images_have_digests(self) -> Self:
         if self.production:
             for role, image in self.images:
@@ -281,3 +289,12 @@ class ClusterConfig(BaseModel):
         runs = self.runs_claim()
         mounts = [ClaimMount(runs[0], RUNS_FOLDER, runs[1])] if runs else []
         return mounts + [ClaimMount(claim, folder) for claim, folder in self.claims.items()]
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text of every string of the section."""
+    if isinstance(value, str):
+        yield where, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from _texts(inner, f"{where}.{key}" if where else str(key))
