@@ -19,6 +19,7 @@ from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.versions import PipelineVersion, find_pipeline
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.redaction import foreign_line
+from rubricworks.runtime.config import without_emoji
 from rubricworks.runtime.run_uri import resolve_run_id
 from rubricworks.strict_yaml import parse_yaml
 
@@ -31,8 +32,6 @@ _NO_TASK = re.compile(
     r"iteration-item)(-\d+)+"
 )
 """Names of Argo's nodes that are no task of a pipeline: Kubeflow's drivers, groups, and the pod inside each task."""
-_BEYOND_UTF8MB3 = re.compile(r"[^\0-\uffff]")
-"""Signs, such as emoji, that a Kubeflow on MySQL does not store."""
 _STAGE_POD = "system-container-impl-"
 """Part of the name of a pod that runs a task's own code."""
 
@@ -112,7 +111,7 @@ def start_run(
 
 def experiment_id(kubeflow: Kubeflow, name: str) -> str:
     """Return the id of the experiment of that name, creating it if it is new."""
-    name = _BEYOND_UTF8MB3.sub(lambda sign: f"U+{ord(sign[0]):X}", name)
+    name = without_emoji(name)
     with kubeflow.request(f"open experiment {name}") as client:
         return str(client.create_experiment(name, namespace=kubeflow.namespace).experiment_id)
 

@@ -109,6 +109,11 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(sign if sign.isascii() else json.dumps(sign)[1:-1] for sign in text)
 
 
+def without_emoji(name: str) -> str:
+    """Write the signs of a name that MySQL's `utf8` does not store by their numbers, such as U+1F680."""
+    return "".join(sign if ord(sign) <= 0xFFFF else f"U+{ord(sign):X}" for sign in name)
+
+
 def digest_of(value: Any) -> str:
     """Return the sha256, in hexadecimal, of a configuration without the fields that equal their defaults.
 

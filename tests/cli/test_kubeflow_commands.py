@@ -70,6 +70,7 @@ def test_texts_that_argo_or_mysql_would_change_or_refuse_arrive_as_they_are(tell
         assert value.isascii(), value
         assert "{{" not in value
         assert "[[" not in value
+    assert fake.only("experiments")["display_name"] == experiment.replace("\N{GRINNING FACE}", "U+1F600")
     told = yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])
     assert (told["data"]["prompt"], told["tracking"]["experiment"]) == (text, experiment)
 
