@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from rubricworks.errors import TransientError, UserError
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+OLDEST = (1, 29)
+"""Version of Kubernetes from which a Job tries each part alone (`backoffLimitPerIndex`)."""
 _TIMEOUT = (10, 60)
 """Seconds to connect, and between two chunks of a response."""
 _PATIENCE = 300.0
@@ -40,6 +42,10 @@ class Cluster(NamedTuple):
 
     def get(self, path: str, **query: str) -> Json:
         return self._request("GET", path, query)
+
+    def version(self) -> str:
+        """Version of the cluster, such as `v1.31.2-gke.100`."""
+        return str(self.get("/version").get("gitVersion", ""))
 
     def list(self, path: str, **labels: str) -> list[Json]:
         """List the objects with these labels (`**{"rubricworks/stage": "…"}`)."""

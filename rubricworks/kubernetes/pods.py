@@ -122,7 +122,8 @@ def pod_template(plan: PodPlan, labels: Mapping[str, str], command: Sequence[str
         "volumeMounts": mounts(plan),
         "securityContext": RESTRICTED,
     }
-    spec = {"restartPolicy": "Never", "containers": [container], **pod_placement(plan)}
+    # Else a Service named `vllm` sets VLLM_PORT, and vLLM ends.
+    spec = {"restartPolicy": "Never", "enableServiceLinks": False, "containers": [container], **pod_placement(plan)}
     return {"metadata": {"labels": pod_labels(plan, labels)}, "spec": spec}
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.data.manifest import MANIFEST, read_manifest
-from rubricworks.environment import fill
+from rubricworks.environment import drop_service_links, fill
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
@@ -67,6 +67,7 @@ def launch(
         lineage: called with the metadata of the stage's artifact.
         output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
+    drop_service_links()
     run, start = fill(run, "the run's folder"), _stage_start()
     uris = {name: uri for name, uri in inputs.items() if uri}
     workspace = Workspace(stage, run, uris)

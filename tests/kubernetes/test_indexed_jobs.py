@@ -59,6 +59,7 @@ def test_every_part_is_tried_alone_and_a_preemption_costs_nothing(api, cluster, 
         assert (spec["completions"], spec["parallelism"], spec["backoffLimitPerIndex"]) == (4, 2, 3)
         assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["Ignore", "FailJob"]
         pod = spec["template"]["spec"]
+        assert pod["enableServiceLinks"] is False, "a Service named vllm would set VLLM_PORT"
         # In a mesh, the Job would wait for the sidecar, which never ends.
         assert spec["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
         assert pod["containers"][0]["command"][-2:] == ["--parts", "4"]

@@ -279,6 +279,7 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
         (job,) = api.of(JOBS)
         container = job["spec"]["template"]["spec"]["containers"][0]
         assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert job["spec"]["template"]["spec"]["enableServiceLinks"] is False
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
         # tests/vllm_cpu/test_rollout_server.py runs the command.
         assert "--enable-scale-out" in container["command"]

@@ -50,6 +50,7 @@ class KubernetesApi:
         """HTTP status and message of a request that is to fail."""
         self.on_create: Callable[[str, Json], None] = lambda path, item: None
         """Plays the controllers: called with the path and the object of whatever is created, in a thread."""
+        self.version = "v1.36.0"
         self.cut_logs = 0
         """Log streams that break after a line."""
         self.lock = threading.RLock()
@@ -296,6 +297,8 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             return self._answer(*self._do(url.path, query, body))
 
         def _do(self, path: str, query: dict[str, str], body: Any) -> tuple[int, Json]:
+            if path == "/version":
+                return 200, {"gitVersion": api.version}
             if self.command == "POST":
                 return api.create(path, body)
             if self.command == "DELETE":
