@@ -5,7 +5,6 @@ import os
 import pytest
 
 from rubricworks.environment import drop_service_links
-from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
 
 KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_PORT": "tcp://10.0.0.1:443"}
@@ -33,6 +32,6 @@ def test_a_port_that_is_set_for_a_program_stays():
 def test_a_task_starts_without_the_addresses_of_services(tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_SERVICE_HOST", "10.0.0.7")
     monkeypatch.setenv("VLLM_PORT", "tcp://10.0.0.7:8000")
-    with pytest.raises(UserError, match="source"):
+    with pytest.raises(ValueError, match="source"):
         launch("prepare", "{}", str(tmp_path), {})
     assert "VLLM_PORT" not in os.environ

@@ -75,7 +75,7 @@ def test_texts_that_argo_or_mysql_would_change_or_refuse_arrive_as_they_are(tell
     assert (told["data"]["prompt"], told["tracking"]["experiment"]) == (text, experiment)
 
 
-def test_a_text_of_the_cluster_section_that_mysql_would_refuse_is_refused_by_its_field(tell, fake, recipe):
+def test_an_emoji_in_the_cluster_section_is_refused_by_its_field(tell, fake, recipe):
     data = yaml.safe_load(recipe.read_text())
     data["cluster"]["stages"]["default"]["env"] = {"MOTTO": "go \N{ROCKET}"}
     recipe.write_text(yaml.safe_dump(data))

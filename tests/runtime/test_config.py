@@ -112,7 +112,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_a_parameter_is_the_same_value_in_ascii_without_what_kubeflow_and_argo_resolve(value):
+def test_a_parameter_is_the_same_value_in_ascii_without_placeholders(value):
     text = parameter_json(canonical_json(value))
     assert json.loads(text) == value
     assert text.isascii()
