@@ -19,13 +19,16 @@ _ALL = PageRequest(limit=1_000_000)
 
 
 async def migrate_database(runs: str) -> str:
-    """Bring the database to the newest revision and return that.
+    """Bring the database to the newest revision and return that; a newer version's stays as it is.
 
     Raises:
-        UserError: the database cannot be reached or is newer.
+        UserError: the database cannot be reached.
     """
     async with _database(runs) as database:
-        return await migrate(database)
+        try:
+            return await migrate(database)
+        except NewerDatabase as newer:  # after a rollback
+            return f"{newer.revision} of a newer version; this version works on it"
 
 
 async def create_token(runs: str, name: str, scope: str, days: int) -> str:

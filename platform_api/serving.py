@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rubricworks.errors import UserError
+from rubricworks.listening import listen, url_of
 from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
@@ -102,24 +103,6 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
         raise UserError(
             f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --host or --port"
         ) from error
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Open a socket whose connections send small packets at once: port 0 takes any that is free.
-
-    Without that an answer's body waits for the caller to acknowledge its head, which takes 40 ms; asyncio asks for it
-    only where a socket names its protocol, which those of `socket.create_server` do not.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=1024)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # an accepted connection inherits it
-    return listening
-
-
-def url_of(listening: socket.socket) -> str:
-    """URL of a listening socket."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(listening: socket.socket, runs: str | None = None) -> None:

@@ -34,6 +34,11 @@ class StageProgressBody(Body):
     seconds_left: float | None = Field(description="Null while there is no rate yet")
     tokens: int = Field(description="Tokens of the whole run so far", examples=[180224])
     dollars: float = Field(description="Cost of the whole run so far", examples=[0.42])
+    waiting: str = Field(
+        "",
+        description="Reason for which pods of the stage wait; empty if none does",
+        examples=["2 of 8 parts wait: pods are refused: exceeded quota: compute"],
+    )
 
 
 class RunBody(Body):

@@ -92,6 +92,9 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
     click.echo(f"{record.name}: {record.state}\n{record.uri}, {_size(record.bytes)}")
     for stage in record.stages:
         click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
+    for at_work in record.progress:
+        if at_work.waiting:
+            click.echo(f"{at_work.stage}: {at_work.waiting}")
     if record.message:
         click.echo(f"failed in {record.message}" if record.state == "failed" else record.message)
     if record.fault:

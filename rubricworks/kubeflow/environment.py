@@ -1,11 +1,9 @@
 """Variables, labels and workspace of a stage's pod, for Kubeflow's pods and for the Jobs of a stage."""
 
-from rubricworks.recipe.cluster import ClusterConfig
+from rubricworks.recipe.cluster import WORKSPACE, ClusterConfig
 from rubricworks.recipe.placement import PoolConfig, StagePlacement
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV
 
-WORKSPACE = "/rubricworks/workspace"
-"""Folder of a stage's files in its pod."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 

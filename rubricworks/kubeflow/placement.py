@@ -17,10 +17,10 @@ from kfp.dsl import PipelineTask
 
 from rubricworks.components import images
 from rubricworks.errors import UserError
-from rubricworks.kubeflow.environment import WORKSPACE, labels_of, variables_of
+from rubricworks.kubeflow.environment import labels_of, variables_of
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
-from rubricworks.recipe.cluster import DEFAULT, ClusterConfig
+from rubricworks.recipe.cluster import DEFAULT, WORKSPACE, ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement, merge_keys
 from rubricworks.runtime.accelerators import NODE_ENV
 from rubricworks.runtime.attempts import ATTEMPT_ENV, ATTEMPT_FIELD

@@ -19,6 +19,7 @@ from rubricworks.kubeflow.connection import Kubeflow
 from rubricworks.kubeflow.versions import PipelineVersion, find_pipeline
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.redaction import foreign_line
+from rubricworks.runtime.config import without_emoji
 from rubricworks.runtime.run_uri import resolve_run_id
 from rubricworks.strict_yaml import parse_yaml
 
@@ -110,6 +111,7 @@ def start_run(
 
 def experiment_id(kubeflow: Kubeflow, name: str) -> str:
     """Return the id of the experiment of that name, creating it if it is new."""
+    name = without_emoji(name)
     with kubeflow.request(f"open experiment {name}") as client:
         return str(client.create_experiment(name, namespace=kubeflow.namespace).experiment_id)
 

@@ -16,11 +16,18 @@ from typing import Any, NamedTuple
 from rubricworks.errors import TransientError, UserError
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+OLDEST = (1, 29)
+"""Version of Kubernetes from which a Job tries each part alone (`backoffLimitPerIndex`)."""
 _TIMEOUT = (10, 60)
 """Seconds to connect, and between two chunks of a response."""
 _PATIENCE = 300.0
 """Seconds for which requests are retried."""
-_RETRY_STATUSES = {429, 500, 502, 503, 504}
+_RETRY_STATUSES = {409, 429, 500, 502, 503, 504}
+"""409 is also the answer to a request that lost a race, such as for the counter of a quota."""
+_EXISTS = "AlreadyExists"
+"""Reason of a 409 that stays."""
+_QUOTA = "exceeded quota"
+"""Words of a 403 by which a ResourceQuota, not the account's rights, refuses an object."""
 
 Json = dict[str, Any]
 
@@ -36,6 +43,10 @@ class Cluster(NamedTuple):
     def get(self, path: str, **query: str) -> Json:
         return self._request("GET", path, query)
 
+    def version(self) -> str:
+        """Version of the cluster, such as `v1.31.2-gke.100`."""
+        return str(self.get("/version").get("gitVersion", ""))
+
     def list(self, path: str, **labels: str) -> list[Json]:
         """List the objects with these labels (`**{"rubricworks/stage": "…"}`)."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
@@ -48,7 +59,7 @@ class Cluster(NamedTuple):
         try:
             return self._request("POST", path, {}, body)
         except ApiException as error:
-            if error.status == 409:
+            if _field(error, "reason") == _EXISTS:
                 return None
             raise
 
@@ -78,8 +89,7 @@ class Cluster(NamedTuple):
             try:
                 return self._call(method, path, query, body, response_type="object", _request_timeout=_TIMEOUT)
             except (ApiException, HTTPError) as error:
-                is_final = isinstance(error, ApiException) and error.status not in _RETRY_STATUSES
-                if is_final or time.monotonic() > deadline:
+                if not _may_pass(error) or time.monotonic() > deadline:
                     raise
             time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(2 * pause, 10)
@@ -141,24 +151,51 @@ def report_api_errors(action: str, namespace: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise UserError(f"could not {action} in namespace {namespace}: {_reason(error)}") from error
+        message = _field(error, "message") or str(error.reason)
+        is_quota = is_over_quota(message)
+        kind = TransientError if is_quota or _may_pass(error) else UserError
+        advice = _advice(error.status, message)
+        raise kind(f"could not {action} in namespace {namespace}: {message} ({error.status}); {advice}") from error
     except HTTPError as error:
         raise TransientError(
             f"could not {action}: the cluster's API does not answer ({type(error).__name__})"
         ) from error
 
 
-def _reason(error: Any) -> str:
+def is_over_quota(message: str) -> bool:
+    """Return True for a refusal that lasts as long as others use the namespace's quota."""
+    return _QUOTA in message
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return True if the same request may succeed later."""
+    from kubernetes.client import ApiException
+
+    is_final = isinstance(error, ApiException) and (
+        error.status not in _RETRY_STATUSES or _field(error, "reason") == _EXISTS
+    )
+    return not is_final
+
+
+def _field(error: Any, name: str) -> str:
+    """Return a field of the Status object that the API answers with; empty if there is none."""
     try:
-        message = str(json.loads(error.body)["message"])
+        return str(json.loads(error.body)[name])
     except (TypeError, ValueError, KeyError):
-        message = str(error.reason)
-    return f"{message} ({error.status}); {_ADVICE.get(error.status, 'run again when the cluster is well')}"
+        return ""
+
+
+def _advice(status: int, message: str) -> str:
+    if is_over_quota(message):
+        return "wait until others are done, or ask for more (kubectl describe resourcequota)"
+    if status == 403 and " cannot " not in message:  # admitted by the rights, refused by a policy
+        return "mend the recipe's cluster section, or what refuses it in the namespace"
+    return _ADVICE.get(status, "run again when the cluster is well")
 
 
 _ADVICE = {
     401: "the token is not accepted: log in again, or look at the pod's service account",
-    403: "give the service account the rights of the chart's role for pipelines, or mend what is refused",
+    403: "give the service account the rights of the chart's role for pipelines",
     404: "is it installed? TrainJobs need Kubeflow Trainer 2.3 or later",
     422: "mend the recipe's cluster section",
 }

@@ -1,4 +1,4 @@
-"""Pods: their specification, and the trouble that a pod's status shows, in words."""
+"""Pods: their specification, and the trouble that a pod's status or a refusal to create it shows, in words."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,10 +7,14 @@ from typing import Any, Literal, NamedTuple
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan
-from rubricworks.kubernetes.connection import Json
+from rubricworks.kubernetes.connection import Cluster, Json, is_over_quota
+from rubricworks.redaction import foreign_line
 
 PODS = "/api/v1/namespaces/{namespace}/pods"
+EVENTS = "/api/v1/namespaces/{namespace}/events"
 MAIN = "main"
+INDEX = "batch.kubernetes.io/job-completion-index"
+"""Label of a pod: the index of its part or node."""
 _KUEUE = "kueue.x-k8s.io/"
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 """A mesh's proxy never ends, so that no job with one is ever complete; Kubeflow labels its own pods so, too."""
@@ -118,7 +122,8 @@ def pod_template(plan: PodPlan, labels: Mapping[str, str], command: Sequence[str
         "volumeMounts": mounts(plan),
         "securityContext": RESTRICTED,
     }
-    spec = {"restartPolicy": "Never", "containers": [container], **pod_placement(plan)}
+    # Else a Service named `vllm` sets VLLM_PORT, and vLLM ends.
+    spec = {"restartPolicy": "Never", "enableServiceLinks": False, "containers": [container], **pod_placement(plan)}
     return {"metadata": {"labels": pod_labels(plan, labels)}, "spec": spec}
 
 
@@ -145,6 +150,49 @@ def pod_trouble(pod: Json) -> Trouble | None:
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return Trouble("no room", scheduled.get("message") or "no node has room")
     return None
+
+
+def index_of(pod: Json) -> int:
+    """Return the index of a pod's part or node; 0 for a pod that has none."""
+    return int(pod["metadata"].get("labels", {}).get(INDEX) or 0)
+
+
+def refusal(cluster: Cluster, owners: Sequence[str], since: str) -> Trouble | None:
+    """Return why the cluster creates no pods, by the newest event; None if there is none that this account may list.
+
+    Args:
+        owners: names of the objects whose controllers create the pods.
+        since: time of the last pod that was created; events before it concern others.
+    """
+    from kubernetes.client import ApiException
+
+    try:
+        events = [event for name in owners for event in _warnings(cluster, name) if _time_of(event) >= since]
+    except ApiException as error:
+        if error.status != 403:
+            raise
+        return None
+    if not events:
+        return None
+    message = str(max(events, key=_time_of).get("message") or "")
+    reason = f"pods are refused: {foreign_line(message.partition(' is forbidden: ')[2] or message)}"
+    if is_over_quota(message):
+        return Trouble("no room", f"{reason}; free the quota or ask for more (kubectl describe resourcequota)")
+    return Trouble("cannot start", reason)
+
+
+def no_pod(cluster: Cluster, kind: str, name: str) -> Trouble:
+    """Return the trouble of a job without pods that no event explains."""
+    look = f"kubectl -n {cluster.namespace} describe {kind} {name}"
+    return Trouble("no room", f"there is no pod, and no event that this account may list says why; see {look}")
+
+
+def _warnings(cluster: Cluster, name: str) -> list[Json]:
+    return cluster.get(EVENTS, fieldSelector=f"type=Warning,involvedObject.name={name}").get("items") or []
+
+
+def _time_of(event: Json) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
 def root_trouble(troubles: Iterable[Trouble]) -> Trouble | None:

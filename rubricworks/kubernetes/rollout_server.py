@@ -12,7 +12,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobPlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
 from rubricworks.kubernetes.indexed_job import JOBS
-from rubricworks.kubernetes.pods import PODS, pod_labels, pod_template, pod_trouble, root_trouble
+from rubricworks.kubernetes.pods import PODS, pod_labels, pod_template, pod_trouble, refusal, root_trouble
 from rubricworks.kubernetes.train_job import find_condition
 from rubricworks.kubernetes.work import StageWork, log_line
 
@@ -101,7 +101,7 @@ class Server:
     def _vllm_arguments(self) -> list[str]:
         length = self._options.max_model_length
         return [
-            *("--host", "0.0.0.0", "--port", str(PORT)),
+            *("--port", str(PORT)),
             *("--tensor-parallel-size", str(self._options.accelerators)),
             *("--gpu-memory-utilization", str(self._options.gpu_memory)),
             *(("--max-model-len", str(length)) if length else ()),
@@ -119,15 +119,17 @@ class Server:
             UserError: it failed, or was not ready in time.
         """
         deadline = time.monotonic() + self._options.start_within
-        reported = False
+        reported = set[str]()
         while True:
             with report_api_errors("look at the vLLM server", self._cluster.namespace):
                 job = self._cluster.get(f"{JOBS}/{self.name}")
                 pods = self._cluster.list(PODS, **{"batch.kubernetes.io/job-name": self.name})
+                created = str(job["metadata"].get("creationTimestamp") or "")
+                refused = None if pods else refusal(self._cluster, [self.name], created)
             if any(_is_ready(pod) for pod in pods):
                 report("the vLLM server is ready")
                 return
-            trouble = root_trouble(filter(None, map(pod_trouble, pods)))
+            trouble = refused or root_trouble(filter(None, map(pod_trouble, pods)))
             reason = f": {trouble.message}" if trouble else ""
             if failed := find_condition(job, "Failed"):
                 raise TransientError(f"the vLLM server failed{reason or ': ' + failed.get('message', '')}")
@@ -136,9 +138,9 @@ class Server:
                     f"the vLLM server was not ready within {self._options.start_within:.0f} seconds{reason}; "
                     "see its log, or allow more (train_job.rollouts.start_within)"
                 )
-            if not reported:
-                reported = True
-                report("waiting for the vLLM server to load the model")
+            if (state := refused.message if refused else "waiting for it to load the model") not in reported:
+                reported.add(state)
+                report(f"the vLLM server: {state}")
             time.sleep(poll)
 
     def set_owner(self, train_job: Json) -> None:

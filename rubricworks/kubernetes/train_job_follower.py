@@ -6,21 +6,21 @@ have fewer nodes than the last, if the cluster has no room for all.
 Follow pods' logs line by line, across lost connections and from one pod to the next.
 """
 
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.config import TrainJobPlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
-from rubricworks.kubernetes.pods import PODS, Trouble, pod_trouble, root_trouble
+from rubricworks.kubernetes.pods import PODS, Trouble, index_of, no_pod, pod_trouble, refusal, root_trouble
 from rubricworks.kubernetes.train_job import NODE, TRAIN_JOBS, find_condition, train_job
 from rubricworks.kubernetes.work import StageWork, log_line, sigterm_as_exit
 
 _ATTEMPT = "rubricworks/attempt"
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _MAX_START_S = 120.0
 """Seconds for which a container that cannot start, such as for want of its image, may recover."""
 
@@ -86,14 +86,15 @@ def _watch(
     log = LogFollower(cluster, NODE, report, pause=min(poll, 1.0))
     failures: dict[str, Trouble] = {}
     waiting_since: float | None = None
-    suspended = False
+    suspended, reported = False, set[str]()
     try:
         while True:
             with report_api_errors("follow the training", cluster.namespace):
                 state = cluster.get(_path(job))
                 pods = _pods(cluster, job)
+                refused = _refusal(cluster, state, pods)
             for pod in pods:
-                if pod["metadata"].get("labels", {}).get(_INDEX, "0") == "0":
+                if index_of(pod) == 0:
                     log.follow(pod)
             troubles = {pod["metadata"]["name"]: trouble for pod in pods if (trouble := pod_trouble(pod))}
             # Pods of a failed job are soon deleted, so their failures are kept here.
@@ -106,9 +107,13 @@ def _watch(
                 suspended = is_suspended
                 failures = {}
                 report("waiting in the queue" if suspended else "admitted by the queue")
-            trouble = root_trouble(
-                problem for problem in troubles.values() if problem.kind in ("no room", "cannot start")
-            )
+            waits = [problem for problem in troubles.values() if problem.kind in ("no room", "cannot start")]
+            trouble = root_trouble([*waits, refused] if refused else waits)
+            if trouble and not suspended and (kind := re.sub(r"\d+", "", trouble.message)) not in reported:
+                reported.add(kind)
+                report(f"nodes wait: {trouble.message}")
+            if trouble is None and len(pods) < job["spec"]["trainer"]["numNodes"]:
+                trouble = no_pod(cluster, "trainjob", job["metadata"]["name"])
             waiting_since = None if suspended or trouble is None else waiting_since or time.monotonic()
             if waiting_since is not None and trouble is not None:
                 room_s = plan.job.wait_for_room
@@ -146,6 +151,15 @@ def _attempt(job: Json) -> int:
 
 def _pods(cluster: Cluster, job: Json) -> list[Json]:
     return cluster.list(PODS, **{"jobset.sigs.k8s.io/jobset-name": job["metadata"]["name"]})
+
+
+def _refusal(cluster: Cluster, job: Json, pods: Sequence[Json]) -> Trouble | None:
+    """Return why nodes have no pods: events are on the TrainJob, its JobSet of the same name, or the JobSet's Job."""
+    if len(pods) >= job["spec"]["trainer"]["numNodes"]:
+        return None
+    name = job["metadata"]["name"]
+    created = max(str(item["metadata"].get("creationTimestamp") or "") for item in (job, *pods))
+    return refusal(cluster, [name, f"{name}-{NODE}-0"], created)
 
 
 def _path(job: Json) -> str:

@@ -13,8 +13,9 @@ started on one pool can be resumed on another.
         train_policy: {pool: h100, accelerators: 8, cpu: 96, memory: 800Gi, shared_memory: 64Gi, timeout: 24h}
 """
 
+import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -27,6 +28,7 @@ from rubricworks.recipe.placement import (
     LabelValue,
     Memory,
     Name,
+    Namespace,
     PoolConfig,
     StagePlacement,
     Variable,
@@ -40,6 +42,8 @@ CLUSTER_ONLY = ("preflight", "outcome")
 DEFAULT_WORKSPACE = "50Gi"
 """Workspace of a stage that reads and trains no large model."""
 CHECK_ACCELERATORS = "check_accelerators"
+WORKSPACE = "/rubricworks/workspace"
+"""Folder of a stage's files in its pod."""
 RUNS_FOLDER = "/rubricworks/runs"
 """Mount point of a claim that holds all runs."""
 
@@ -54,8 +58,21 @@ _PVC = "pvc://"
 
 
 MountPath = Annotated[str, pattern_validator(r"/[^\s:]+", "a claim is mounted at a folder such as /models")]
-_VOLUMES = frozenset({"workspace", "shared-memory", "kfp-launcher"})
-"""Names of volumes that a stage's pod has in any case."""
+_VOLUMES = frozenset(
+    {
+        *("workspace", "shared-memory", "kfp-launcher", "gcs-scratch", "s3-scratch", "minio-scratch"),
+        *("dot-local-scratch", "dot-cache-scratch", "dot-config-scratch", "var-run-argo", "tmp-dir-argo"),
+    }
+)
+"""Names of volumes that a stage's pod has in any case: ours, and those of Kubeflow 2.16 and Argo."""
+_FOLDERS = {
+    "/": "",
+    WORKSPACE: "the workspace",
+    "/dev/shm": "shared memory",
+    "/kfp-launcher": "Kubeflow's launcher",
+    "/var/run/argo": "Argo's folder",
+}
+"""Folders of a stage's pod on which nothing else can be mounted, and what is there."""
 _LONGEST_VOLUME = 63
 
 
@@ -103,11 +120,12 @@ class ClusterConfig(BaseModel):
     storage: Annotated[
         str,
         pattern_validator(
-            r"s3://[^/\s]+(/\S*)?|pvc://[a-z0-9][-a-z0-9.]*(/\S*)?", "write s3://bucket/prefix or pvc://claim/folder"
+            r"s3://[^/\s]+(/\S*)?|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/\S*)?",
+            "write s3://bucket/prefix or pvc://claim/folder",
         ),
     ]
     """Place of all runs: `s3://bucket/prefix`, or `pvc://claim/folder` that every node can mount."""
-    namespace: Name | None = None
+    namespace: Namespace | None = None
     """Profile that runs belong to."""
     service_account: Name | None = None
     """Service account of the stages' pods; by default the installation's own."""
@@ -175,20 +193,43 @@ class ClusterConfig(BaseModel):
             )
 
     @model_validator(mode="after")
-    def _volumes_have_names_of_their_own(self) -> Self:
-        """Kubeflow names the volume of a claim, a Secret or a ConfigMap after it."""
-        names = {*_VOLUMES, *(mount.claim for mount in self.claim_mounts())}
-        if taken := sorted(_VOLUMES & self.claims.keys()):
-            raise ValueError(f"claims.{taken[0]}: every pod has another volume of this name; rename the claim")
-        for field in ("secret_files", "config_map_files"):
-            for name in getattr(self, field):
-                if name in names:
-                    raise ValueError(f"{field}.{name}: another volume of the pods has this name; rename one of them")
-                if "." in name or len(name) > _LONGEST_VOLUME:
-                    raise ValueError(
-                        f"{field}.{name}: the volume gets this name; it has no dots, and 63 letters at most"
-                    )
-                names.add(name)
+    def _volumes_fit_into_one_pod(self) -> Self:
+        """Kubeflow names the volume of a claim, a Secret or a ConfigMap after it; a folder holds one volume."""
+        if ".." in (self.runs_claim() or ("", ""))[1].split("/"):
+            raise ValueError(f"storage: {self.storage}: a folder of a claim has no .. in it")
+        names, folders = dict.fromkeys(_VOLUMES, ""), dict(_FOLDERS)
+        for where, kind, name, folder in self._volumes():
+            if (other := names.get(name)) is not None and not kind == other == "claims":
+                raise ValueError(
+                    f"{where}: another volume of the pods has this name; rename one of them"
+                    if other
+                    else f"{where}: every pod has another volume of this name; rename it"
+                )
+            if "." in name or len(name) > _LONGEST_VOLUME:
+                raise ValueError(f"{where}: the volume gets this name; it has no dots, and 63 letters at most")
+            place = "/" + posixpath.normpath(folder).lstrip("/")
+            if place in folders:
+                there = (
+                    f"{folders[place]} is mounted on {place} already" if folders[place] else "/ holds the image itself"
+                )
+                raise ValueError(f"{where}: {there}; choose another folder")
+            names[name], folders[place] = kind, "the claim of all runs" if where.startswith("storage") else where
+        return self
+
+    def _volumes(self) -> Iterator[tuple[str, str, str, str]]:
+        """Field, kind, name and folder of each volume that the section mounts."""
+        if runs := self.runs_claim():
+            yield f"storage: claim {runs[0]}", "claims", runs[0], RUNS_FOLDER
+        for kind in ("claims", "secret_files", "config_map_files"):
+            for name, folder in getattr(self, kind).items():
+                yield f"{kind}.{name}", kind, name, folder
+
+    @model_validator(mode="after")
+    def _texts_can_be_stored(self) -> Self:
+        """The section becomes part of the compiled pipeline, as it is; parameters of a run are escaped."""
+        for where, text in _texts(self.model_dump(mode="json", exclude={"kubeflow"})):
+            if sign := next((sign for sign in text if ord(sign) > 0xFFFF), ""):
+                raise ValueError(f"{where}: Kubeflow's database does not store {sign!r}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -248,3 +289,12 @@ class ClusterConfig(BaseModel):
         runs = self.runs_claim()
         mounts = [ClaimMount(runs[0], RUNS_FOLDER, runs[1])] if runs else []
         return mounts + [ClaimMount(claim, folder) for claim, folder in self.claims.items()]
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text of every string of the section."""
+    if isinstance(value, str):
+        yield where, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from _texts(inner, f"{where}.{key}" if where else str(key))

@@ -50,6 +50,8 @@ def student_models(recipe: Recipe) -> dict[str, str]:
 
 
 def _preflight(recipe: Any) -> PreflightConfig:
+    stages = recipe.cluster.stages if recipe.cluster else {}
+    fan_outs = tuple(stage for stage, placement in stages.items() if placement.fan_out)
     return PreflightConfig(
         seed=recipe.seed,
         recipe=recipe_yaml(recipe),
@@ -60,5 +62,7 @@ def _preflight(recipe: Any) -> PreflightConfig:
         models=student_models(recipe),
         tracking=recipe.tracking,
         budget=recipe.budget,
+        namespace=recipe.cluster.namespace if fan_outs else None,
+        fan_outs=fan_outs,
         promotes=recipe.promotes,
     )

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.recipe.placement import Name, Variable
+from rubricworks.recipe.placement import Namespace, Variable
 
 
 class KubeflowConfig(BaseModel):
@@ -14,7 +14,7 @@ class KubeflowConfig(BaseModel):
     """URL of the Pipelines API."""
     ui: str | None = None
     """URL of its web pages, for links; by default the API's."""
-    namespace: Name | None = None
+    namespace: Namespace | None = None
     """Profile that the runs belong to; by default the cluster's, else RUBRICWORKS_KUBEFLOW_NAMESPACE."""
     token_env: Variable | None = None
     """Environment variable that holds a bearer token; by default RUBRICWORKS_KUBEFLOW_TOKEN."""

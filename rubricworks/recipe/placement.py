@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from rubricworks.kubernetes.config import FanOutConfig, TrainJobConfig
 
-_NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = rf"(?=[^/]{{1,253}}(/|\Z)){_NAME}(\.{_NAME})*"
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -40,9 +41,12 @@ def pattern_validator(pattern: str, message: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Name = Annotated[str, pattern_validator(rf"{_NAME}(\.{_NAME})*", "a name is small letters, digits, - and . inside")]
-"""Name of a Secret, a ConfigMap, a claim or a service account."""
-Label = Annotated[str, pattern_validator(rf"({_NAME}(\.{_NAME})*/)?{_WORD}", "a label is a word, or domain/word")]
+Name = Annotated[str, pattern_validator(_DOMAIN, "a name is small letters, digits, - and . inside, at most 253")]
+"""Name of a Secret, a ConfigMap, a claim, a service account or a pool."""
+Namespace = Annotated[
+    str, pattern_validator(rf"(?=.{{1,63}}\Z){_NAME}", "a namespace is at most 63 small letters, digits and - inside")
+]
+Label = Annotated[str, pattern_validator(rf"({_DOMAIN}/)?{_WORD}", "a label is a word, or domain/word")]
 LabelValue = Annotated[
     str,
     BeforeValidator(_number_as_text),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -14,6 +15,9 @@ from rubricworks.data import manifest
 from rubricworks.llm import Endpoint, GivesLogprobs, SeesImages
 
 Marker = SeesImages | GivesLogprobs
+
+_STRING_OR_LISTS = re.compile(r'"(?:[^"\\]|\\.)*"|\[\[+', re.DOTALL)
+"""A string of a JSON text, or adjacent lists outside of strings."""
 
 
 class StageConfig(BaseModel):
@@ -87,6 +91,27 @@ def canonical_json(value: Any) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return manifest.canonical_json(value).decode()
+
+
+def parameter_json(text: str) -> str:
+    """Write JSON so that it passes through a pipeline's parameters unchanged.
+
+    Kubeflow resolves `{{$…}}` and `[[Index]]`, and Argo `{{item}}`, anywhere in a parameter, also in a prompt; a
+    database of MySQL's `utf8` stores no emoji. So there are escapes in strings, and spaces between adjacent lists.
+    """
+    return _STRING_OR_LISTS.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    if not (text := match[0]).startswith('"'):
+        return " ".join(text)
+    text = text.replace("{{", "{\\u007b").replace("[[", "[\\u005b")
+    return "".join(sign if sign.isascii() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def without_emoji(name: str) -> str:
+    """Write the signs of a name that MySQL's `utf8` does not store by their numbers, such as U+1F680."""
+    return "".join(sign if ord(sign) <= 0xFFFF else f"U+{ord(sign):X}" for sign in name)
 
 
 def digest_of(value: Any) -> str:

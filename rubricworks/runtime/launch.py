@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.data.manifest import MANIFEST, read_manifest
-from rubricworks.environment import fill
+from rubricworks.environment import drop_service_links, fill
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import telemetry
 from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
-from rubricworks.runtime.config import StageConfig, extract_stage_config
+from rubricworks.runtime.config import StageConfig, extract_stage_config, without_emoji
 from rubricworks.runtime.job import DONE, OUTPUT_VALUES, close_job, is_done, model_dir, open_job
 from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
@@ -67,6 +67,7 @@ def launch(
         lineage: called with the metadata of the stage's artifact.
         output_values: updated with the values that the stage passes on beside its output (`OUTPUT_VALUES`).
     """
+    drop_service_links()
     run, start = fill(run, "the run's folder"), _stage_start()
     uris = {name: uri for name, uri in inputs.items() if uri}
     workspace = Workspace(stage, run, uris)
@@ -90,7 +91,8 @@ def launch(
             from rubricworks.reports.stage_page import show_stage
 
             finished = RunFolder(folder, stage, paths)
-            show_stage(finished, STAGES[stage].load_sections, view, metrics, title=STAGES[stage].title)
+            log = metrics and (lambda name, value: metrics(without_emoji(name), value))
+            show_stage(finished, STAGES[stage].load_sections, view, log, title=STAGES[stage].title)
         return workspace.uri_of(out)
     except BaseException as error:
         _write_error(folder, stage, error, time.time() - start)

@@ -7,9 +7,10 @@ function returns a short description of what it found, or raises UserError.
 import asyncio
 import importlib.util
 import os
+import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -50,6 +51,25 @@ def run_check(name: str, require: Callable[[], str]) -> Check:
         return Check(name, None, require())
     except UserError as error:
         return Check(name, str(error))
+
+
+def require_parts(stages: Sequence[str], namespace: str | None) -> str:
+    """Return the version of the cluster, on which these stages are divided into parts.
+
+    Raises:
+        UserError: the cluster does not answer, or is too old to try each part alone.
+    """
+    from rubricworks.kubernetes.connection import OLDEST, connect, report_api_errors
+
+    cluster = connect(namespace, patience=30)
+    with report_api_errors("read the cluster's version", cluster.namespace):
+        version = cluster.version()
+    number = re.match(r"v?(\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        names = ", ".join(stages)
+        raise UserError(f"{version} is older than {needed}, which fan_out of {names} needs; upgrade, or leave it out")
+    return version
 
 
 class DataSource(BaseModel):

@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
+from rubricworks.redaction import foreign_line
 from rubricworks.reports.formats import dollars, duration
 from rubricworks.runtime.store.run_state import PROGRESS_FILE, STATE
 from rubricworks.storage import write_atomic
@@ -27,6 +29,9 @@ _EVERY_S = 4.0
 """Less than the time between two lines of `progress`, each of which replaces the file."""
 
 
+Line = Annotated[str, AfterValidator(foreign_line)]
+
+
 class StageProgress(BaseModel):
     """Items or steps that a stage has done of all, and what the run has cost by then."""
 
@@ -34,7 +39,7 @@ class StageProgress(BaseModel):
 
     done: int
     total: int
-    unit: str
+    unit: Line
     """Such as `samples` or `steps`."""
     rate: float
     """Units a second, in this attempt."""
@@ -43,6 +48,8 @@ class StageProgress(BaseModel):
     tokens: int
     """Tokens of the whole run so far."""
     dollars: float
+    waiting: Line = ""
+    """Reason for which pods of the stage wait, such as a quota; empty if none does."""
 
 
 class ProgressFile:
@@ -50,18 +57,19 @@ class ProgressFile:
 
     def __init__(self, run: Path, stage: str) -> None:
         self._run, self._path = run, run / progress_path(stage)
-        self._next = 0.0
+        self._next, self._waiting = 0.0, ""
 
-    def write(self, done: int, total: int, unit: str, rate: float) -> None:
+    def write(self, done: int, total: int, unit: str, rate: float, waiting: str = "") -> None:
         """Replace the file, unless it was replaced a moment ago and there is more to come. The main process alone does.
 
         Args:
             rate: units a second.
+            waiting: reason for which pods of the stage wait; a change is written at once.
         """
         now = time.monotonic()
-        if not is_main() or (now < self._next and done < total):
+        if not is_main() or (now < self._next and done < total and waiting == self._waiting):
             return
-        self._next = now + _EVERY_S
+        self._next, self._waiting = now + _EVERY_S, waiting
         left = (total - done) / rate if rate > 0 and done < total else None
         try:
             spending = read_spending(self._run / SPENDING_FILE)
@@ -73,6 +81,7 @@ class ProgressFile:
                 seconds_left=left,
                 tokens=sum(row["prompt_tokens"] + row["completion_tokens"] for row in spending),
                 dollars=sum(row["cost"] for row in spending),
+                waiting=waiting,
             )
             write_atomic(self._path, progress.model_dump_json().encode())
         except (UserError, ValidationError):

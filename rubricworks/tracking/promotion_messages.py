@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
+from rubricworks.listening import listen
 from rubricworks.storage import write_atomic
 from rubricworks.tracking.installation import ApiClient
 
@@ -149,4 +150,9 @@ def consumer_server(
             self.end_headers()
             self.wfile.write(body)
 
-    return ThreadingHTTPServer((host, port), Handler)
+    listening = listen(host, port)
+    address: tuple[str, int] = listening.getsockname()[:2]
+    server = ThreadingHTTPServer(address, Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, (server.server_name, server.server_port) = listening, address
+    return server

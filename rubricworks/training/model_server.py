@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from rubricworks.errors import UserError
+from rubricworks.listening import listen, url_of
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.engine import Engine, load_engine
 
@@ -159,10 +160,9 @@ def served_model(
     async def start() -> web.AppRunner:
         runner = web.AppRunner(ModelServer(engine, Path(folder).name, batch_size=batch_size).app())
         await runner.setup()
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        bound = runner.addresses[0][1]
-        address.append(f"http://{host}:{bound}/v1")
+        listening = listen(host, port)
+        await web.SockSite(runner, listening).start()
+        address.append(f"{url_of(listening)}/v1")
         return runner
 
     def work() -> None:

@@ -24,6 +24,7 @@ from aiohttp import web
 from PIL import Image
 
 from rubricworks.errors import UserError
+from rubricworks.listening import listen, url_of
 from rubricworks.llm.preflight import QUESTION
 from rubricworks.world.chat import ApiError, ChatRequest, decode_data_url, read_request, write_reply
 from rubricworks.world.models.abnormal import (
@@ -270,14 +271,14 @@ async def _run(app: web.Application, host: str, port: int, on_ready: Callable[[s
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=5)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
         try:
-            await site.start()
+            listening = listen(host, port)
         except OSError as error:
             raise UserError(
                 f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
             ) from error
-        on_ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}")
+        await web.SockSite(runner, listening).start()
+        on_ready(url_of(listening))
         await stop.wait()
     finally:
         await runner.cleanup()

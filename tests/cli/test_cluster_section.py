@@ -50,6 +50,8 @@ START = RECIPE.count("\n")
         ("images: {cpu: registry.example/cpu:1, trainer:", "production: true\n  images: {trainer:", 4,
          "cluster.images.cpu is not set; production names every image"),
         ("storage:", "queue: no spaces\n  storage:", 2, "cluster.queue: a label's value is at most 63"),
+        ("storage:", "claims: {a.b: /models}\n  storage:", 2, "cluster.claims.a.b: the volume gets this name; it has"),
+        ("s3://models/runs", "pvc://team.runs/a", 2, "cluster.storage: claim team.runs: the volume gets this name"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_change(
@@ -70,17 +72,44 @@ def test_a_mistake_is_refused_before_anything_runs_with_its_line_and_what_to_cha
         ),
         ({"claims": {"ca": "/a"}, "config_map_files": {"ca": "/b"}}, "config_map_files.ca: another volume of the"),
         ({"storage": "pvc://runs", "secret_files": {"runs": "/b"}}, "secret_files.runs: another volume of the pods"),
-        ({"secret_files": {"workspace": "/a"}}, "secret_files.workspace: another volume of the pods has this name"),
+        ({"secret_files": {"workspace": "/a"}}, "secret_files.workspace: every pod has another volume of this name"),
         ({"claims": {"workspace": "/a"}}, "claims.workspace: every pod has another volume of this name"),
         (
             {"config_map_files": {"ca.example": "/a"}},
             "config_map_files.ca.example: the volume gets this name; it has no",
         ),
+        ({"claims": {"hub.cache": "/models"}}, "claims.hub.cache: the volume gets this name; it has no dots, and 63"),
+        ({"claims": {"c" * 64: "/models"}}, f"claims.{'c' * 64}: the volume gets this name"),
+        ({"storage": "pvc://team.runs/a"}, "storage: claim team.runs: the volume gets this name"),
+        ({"storage": "pvc://runs-/a"}, "storage\n  Value error, write s3://bucket/prefix or pvc://claim"),
+        ({"storage": "pvc://runs/../a"}, "storage: pvc://runs/../a: a folder of a claim has no .."),
+        ({"claims": {"gcs-scratch": "/models"}}, "claims.gcs-scratch: every pod has another volume of this name"),
+        ({"claims": {"a": "/models", "b": "/models/"}}, "claims.b: claims.a is mounted on /models already; choose"),
+        ({"claims": {"a": "/x/../models/."}, "secret_files": {"b": "//models"}}, "secret_files.b: claims.a is mounted"),
+        ({"claims": {"a": "/rubricworks/workspace"}}, "claims.a: the workspace is mounted on /rubricworks/workspace"),
+        ({"claims": {"a": "/dev/shm"}}, "claims.a: shared memory is mounted on /dev/shm already"),
+        (
+            {"storage": "pvc://runs/a", "claims": {"b": "/rubricworks/runs"}},
+            "claims.b: the claim of all runs is mounted on /rubricworks/runs already",
+        ),
+        ({"config_map_files": {"ca": "/.."}}, "config_map_files.ca: / holds the image itself; choose another folder"),
+        ({"config_map_files": {"ca": "/kfp-launcher"}}, "config_map_files.ca: Kubeflow's launcher is mounted on"),
+        ({"namespace": "team.vision"}, "namespace\n  Value error, a namespace is at most 63 small letters, digits"),
     ],
 )
-def test_volumes_that_kubeflow_would_name_alike_are_refused(volumes, message):
+def test_volumes_and_names_that_kubernetes_would_refuse_are_refused(volumes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         ClusterConfig.model_validate({"storage": "s3://b", **volumes})
+
+
+def test_names_that_kubernetes_takes_are_taken():
+    long = ".".join(["n" * 100, "m" * 152])
+    names = {"service_account": long, "secrets": {long: {"key": "KEY"}}, "images": {"pull_secrets": (long,)}}
+    claims = {"hub-cache": "/models", "runs": "/rubricworks/workspace/more"}
+    cluster = ClusterConfig.model_validate({"storage": "pvc://runs/a/b", "claims": claims, **names})
+    assert cluster.service_account == long
+    with pytest.raises(ValueError, match="a name is small letters"):
+        ClusterConfig.model_validate({"storage": "s3://b", "service_account": f"{long}x"})
 
 
 def test_which_stages_can_have_several_pods_is_told_and_that_none_can():

@@ -56,6 +56,34 @@ def test_a_recipe_is_pushed_once_and_run(tell, fake, recipe):
     assert yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])["name"] == "ours"
 
 
+@pytest.mark.parametrize("text", ["look \N{GRINNING FACE} é", "{{item}} {{=1+1}} {{{{", "[[Index]] [[CurrentTime]]"])
+def test_texts_that_argo_or_mysql_would_change_or_refuse_arrive_as_they_are(tell, fake, recipe, text):
+    """MySQL's utf8 stores no emoji; Argo and Kubeflow's schedules replace what stands in {{…}} and [[…]]."""
+    data = yaml.safe_load(recipe.read_text())
+    experiment = f"ours {text}"
+    data["data"]["prompt"] = text
+    recipe.write_text(yaml.safe_dump(data | {"tracking": {**data.get("tracking", {}), "experiment": experiment}}))
+    ran = tell("run", recipe, "--on", "kubeflow", "--run", "monday")
+    assert ran.code == 0, ran.err
+    arguments = fake.only("runs")["runtime_config"]["parameters"]
+    for value in arguments.values():
+        assert value.isascii(), value
+        assert "{{" not in value
+        assert "[[" not in value
+    assert fake.only("experiments")["display_name"] == experiment.replace("\N{GRINNING FACE}", "U+1F600")
+    told = yaml.safe_load(json.loads(arguments["preflight_config"])["recipe"])
+    assert (told["data"]["prompt"], told["tracking"]["experiment"]) == (text, experiment)
+
+
+def test_an_emoji_in_the_cluster_section_is_refused_by_its_field(tell, fake, recipe):
+    data = yaml.safe_load(recipe.read_text())
+    data["cluster"]["stages"]["default"]["env"] = {"MOTTO": "go \N{ROCKET}"}
+    recipe.write_text(yaml.safe_dump(data))
+    pushed = tell("pipelines", "push", recipe)
+    assert (pushed.code, len(pushed.err.splitlines())) == (2, 1)
+    assert "cluster.stages.default.env.MOTTO: Kubeflow's database does not store '\N{ROCKET}'" in pushed.err
+
+
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "x{{$.json_escape[1]}}"])
 def test_a_run_whose_name_leads_out_of_the_storage_is_not_started(tell, fake, recipe, name):
     ran = tell("run", recipe, "--on", "kubeflow", "--run", name)

@@ -73,6 +73,7 @@ may() { $K -n $NAMESPACE auth can-i --as "system:serviceaccount:$NAMESPACE:rubri
 expect "pipelines create jobs.batch" yes "$(may pipelines create jobs.batch)"
 expect "pipelines create trainjobs.trainer.kubeflow.org" yes "$(may pipelines create trainjobs.trainer.kubeflow.org)"
 expect "pipelines get pods/log" yes "$(may pipelines get pods/log)"
+expect "pipelines list events" yes "$(may pipelines list events)"
 expect "pipelines get secret/mlpipeline-minio-artifact" yes "$(may pipelines get secret/mlpipeline-minio-artifact)"
 expect "pipelines list secrets" no "$(may pipelines list secrets)"
 expect "pipelines get secret/rubricworks-trial" no "$(may pipelines get secret/rubricworks-trial)"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import helm_python
 import pytest
 import yaml
 from object_store import ACCESS, SECRET, free_port, rclone_server, wait_for_port
@@ -20,6 +22,7 @@ from rendered_chart import (
     MATRIX,
     NAMESPACE,
     PRODUCTION,
+    at,
     containers,
     environment_of,
     merged,
@@ -91,6 +94,61 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
         assert {"name": "ca", "configMap": {"name": "ca"}} in plan.volumes
 
 
+ODD_NAMES = ["on", "null", "123", "0777", "1e3", "a.b", "n" * 63, "n" * 64, "m" * 253, "workspace", "v1.2"]
+"""Names that YAML takes for something else, or that are too long for some objects."""
+NAMED = [
+    ("storage.ca.existingConfigMap", lambda cluster: next(iter(cluster.config_map_files))),
+    ("storage.credentials.existingSecret", lambda cluster: next(iter(cluster.secrets))),
+    ("storage.region", lambda cluster: cluster.env["AWS_REGION"]),
+    ("kueue.queue", lambda cluster: cluster.queue),
+    ("serviceAccounts.pipelines.name", lambda cluster: cluster.service_account),
+    ("serviceAccounts.workers.name", lambda cluster: cluster.worker_service_account),
+    ("images.cpu.tag", lambda cluster: cluster.images.cpu.partition(":")[2].partition("@")[0]),
+]
+ODD_VALUES = [
+    *((path, name, of) for path, of in NAMED for name in ODD_NAMES),
+    *(
+        ("pools", {name: {}}, lambda cluster, name=name: {name: {}} if name in cluster.pools else {})
+        for name in ODD_NAMES
+    ),
+    *(("pipelines.namespaces", [name], lambda cluster: [cluster.namespace]) for name in ODD_NAMES),
+    *(("images.pullSecrets", [name], lambda cluster: [*cluster.images.pull_secrets]) for name in ODD_NAMES),
+    *(
+        ("storage.uri", uri, lambda cluster: cluster.storage)
+        for uri in ("s3://runs/a:", "s3://runs/{a}", "s3://runs/a'")
+    ),
+    *(
+        ("pools", {"h100": {"tolerations": [toleration]}}, None)
+        for toleration in (
+            {"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60},
+            {"key": "gpu", "operator": "Equal", "value": ""},
+            {"key": "gpu", "value": "on"},
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+        )
+    ),
+    *(("pools", {"h100": {"accelerator": name}}, None) for name in ("-x/y", "nvidia.com/" + "g" * 64, "a..b/gpu")),
+    *(("pools", {"h100": {"nodeSelector": {key: "on"}}}, None) for key in ("a..b/c", "on", "p" * 254 + "/a")),
+]
+
+
+def test_a_value_that_the_chart_takes_gives_a_map_that_a_recipe_takes() -> None:
+    taken = 0
+    for path, value, of in ODD_VALUES:
+        try:
+            objects = rendered(merged(PRODUCTION, at(path, value)))
+        except helm_python.HelmError:
+            continue
+        taken += 1
+        try:
+            content = the(objects, "ConfigMap", "-cluster")["data"]["cluster.yaml"]
+            cluster = ClusterConfig.model_validate(yaml.safe_load(content)["cluster"])
+            shown = of(cluster) if of else None
+        except ValueError as error:
+            pytest.fail(f"{path}={value!r}: {error}")
+        assert shown in (None, value), path
+    assert taken > 60
+
+
 def test_kubeflow_runs_request_promotions_by_their_own_token() -> None:
     def section(**more: Any) -> ClusterConfig:
         content = the(rendered(merged(PRODUCTION, more)), "ConfigMap", "rubricworks-cluster")["data"]["cluster.yaml"]
@@ -158,7 +216,8 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
     (api,) = containers(the(objects, "Deployment", "-api")["spec"]["template"])
     (test,) = containers(the(objects, "Pod", "-test"))
     port = free_port()
-    command = ["127.0.0.1" if word == "0.0.0.0" else str(port) if word == "8080" else word for word in api["command"]]
+    assert api["command"][2:4] == ["--host", "::"]
+    command = [str(port) if word == "8080" else word for word in api["command"]]
     values = {**plain(api), "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path)}
     values["RUBRICWORKS_DATABASE_URL"] = values["RUBRICWORKS_DATABASE_URL"].replace(
         "/var/lib/rubricworks", str(tmp_path)
@@ -174,6 +233,8 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
         return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
 
     with running(command, port, values, tmp_path) as url:
+        if socket.has_dualstack_ipv6():
+            socket.create_connection(("::1", port), timeout=120).close()
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             with urlopen(url + api[probe]["httpGet"]["path"], timeout=120) as answer:
                 assert answer.status == 200
@@ -190,6 +251,21 @@ def test_the_api_starts_as_rendered_and_passes_the_helm_test_only_when_it_is_wel
     values["RUBRICWORKS_DATABASE_URL"] = f"sqlite:///{tmp_path}/nowhere/platform.db"
     with running(command, port, values, tmp_path) as url:
         assert "/readyz: 503 FAILED: 200 expected" in run_helm_test(url).stdout
+
+
+def test_a_model_listens_on_every_address_that_its_node_has(tmp_path: Path) -> None:
+    (container,) = containers(the(rendered(MATRIX["models"]), "Deployment", "-model-judge")["spec"]["template"])
+    (tmp_path / "vllm").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "vllm").chmod(0o755)
+    command = [*container["command"], *container["args"]]
+    for present, host in ((True, "::"), (False, "0.0.0.0")):
+        known = tmp_path / "if_inet6"
+        known.touch() if present else known.unlink()
+        program = [word.replace("/proc/net/if_inet6", str(known)) for word in command]
+        environment = {**CLEAN, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        arguments = done.stdout.splitlines()
+        assert arguments == ["serve", "Qwen/Qwen3-VL-8B-Instruct", f"--host={host}", *container["args"]]
 
 
 def test_the_policy_of_submissions_is_mounted_where_the_api_reads_it() -> None:
@@ -209,7 +285,6 @@ def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: P
     (container,) = containers(the(objects, "Deployment", "-mlflow")["spec"]["template"])
     port = free_port()
     changed = {
-        "--host=0.0.0.0": "--host=127.0.0.1",
         "--port=5000": f"--port={port}",
         "--backend-store-uri=sqlite:////mlflow/mlflow.db": f"--backend-store-uri=sqlite:///{tmp_path}/mlflow.db",
         "--artifacts-destination=s3://mlflow/artifacts": f"--artifacts-destination={tmp_path}/artifacts",
@@ -227,6 +302,8 @@ def test_mlflow_answers_to_the_names_that_pods_call_and_to_no_others(tmp_path: P
     caller = environment_of(containers(the(objects, "Deployment", "-api")["spec"]["template"])[0])
     address = caller["MLFLOW_TRACKING_URI"].removeprefix("http://")
     with running(command, port, {**plain(container), "HOME": str(tmp_path)}, tmp_path) as url:
+        if socket.has_dualstack_ipv6():
+            socket.create_connection(("::1", port), timeout=120).close()
         until = time.monotonic() + 300
         while status(f"{url}{container['startupProbe']['httpGet']['path']}", "10.0.0.7:5000") != 200:
             assert time.monotonic() < until

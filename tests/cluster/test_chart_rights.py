@@ -50,7 +50,11 @@ def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
     notes = tmp_path / "asked.jsonl"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "ASKED": str(notes)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "asked_recorder", "-p", "no:cacheprovider"]
-    command += [str(TESTS / "kubernetes"), "-k", "log_is_heard or preempted or belongs_to or whose_pod_was_killed"]
+    command += [
+        str(TESTS / "kubernetes"),
+        "-k",
+        "log_is_read or preempted or belongs_to or whose_pod_was_killed or are_refused",
+    ]
     done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=550)
     assert notes.is_file(), done.stdout[-2000:]
     requests = {right(*json.loads(line)) for line in notes.read_text().splitlines()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import helm_python
 import pytest
-from rendered_chart import CHART, DIGEST, H100, KEYS, MODELS, PRODUCTION, TRIAL, merged, rendered
+from rendered_chart import CHART, DIGEST, H100, KEYS, MODELS, PRODUCTION, TRIAL, at, merged, rendered
 
 pytestmark = pytest.mark.cluster
 
@@ -15,12 +15,6 @@ def refusal(values: Mapping[str, Any]) -> str:
     with pytest.raises(helm_python.HelmError) as refused:
         rendered(values)
     return str(refused.value)
-
-
-def at(path: str, value: Any) -> dict[str, Any]:
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    return value
 
 
 TYPOS = [

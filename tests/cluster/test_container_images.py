@@ -86,14 +86,14 @@ def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
 def test_image_of_the_api_refuses_to_start_without_a_token(api):
     done = podman("run", "--rm", "--no-healthcheck", *RESTRICTED, api, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: --host 0.0.0.0 can be reached from other machines")
+    assert done.stderr.splitlines()[-1].startswith("error: --host :: can be reached from other machines")
 
 
 def test_image_of_the_api_serves_in_a_restricted_container_and_stops_when_told(api):
     port = free_port()
     settings = {"API_TOKEN": TOKEN, "DATABASE_URL": "sqlite:////tmp/platform.db", "STORAGE": "file:///tmp/runs"}
     environment = [f"--env=RUBRICWORKS_{name}={value}" for name, value in settings.items()]
-    command = ("rubricworks", "server", "--host", "0.0.0.0", "--port", str(port))
+    command = ("rubricworks", "server", "--host", "::", "--port", str(port))
     started = podman("run", "--detach", "--no-healthcheck", *RESTRICTED, *environment, api, *command).stdout.strip()
     try:
         assert wait_for(f"http://127.0.0.1:{port}/readyz") == {

@@ -13,6 +13,7 @@ from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments
 from rubricworks.runs.local import run_local
+from rubricworks.runtime.launch import launch
 
 
 @dsl.pipeline(name="images")
@@ -63,3 +64,14 @@ def test_a_stage_that_fails_hands_nothing_over(tmp_path):
     with pytest.raises(UserError, match="nowhere"):
         run_local(images, pipeline_arguments(str(tmp_path / "run"), configs), run=tmp_path / "run")
     assert not list((tmp_path / "run" / "kfp").glob("*/*/executor_output.json"))
+
+
+def test_figures_have_names_that_a_database_without_emoji_stores(tmp_path, monkeypatch):
+    monkeypatch.setattr("rubricworks.reports.stage_page.metrics_of", lambda *_: {"win/\N{ROCKET} é": 0.5})
+    (tmp_path / "images").mkdir()
+    for number in range(2):
+        Image.new("RGB", (12, 12), (90 * number, 0, 0)).save(tmp_path / "images" / f"{number}.png")
+    logged: dict[str, float] = {}
+    config = json.dumps({"source": str(tmp_path / "images"), "held_out": 1})
+    launch("prepare", config, str(tmp_path / "run"), {}, metrics=logged.__setitem__)
+    assert logged == {"win/U+1F680 é": 0.5}

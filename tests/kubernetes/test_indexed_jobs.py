@@ -10,12 +10,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from kubernetes_api import JOBS, KubernetesApi, ended
+from kubernetes_api import CONFLICT, EVENTS, JOBS, NO_ACCOUNT, PODS, QUOTA, JobController, KubernetesApi, ended
 from PIL import Image
 from scripted_server import fail, say
 
 from rubricworks.data.tables import read_rows
-from rubricworks.errors import StoppedAtBudget, UserError
+from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.kubernetes import FAN_OUT
 from rubricworks.kubernetes.config import FanOutConfig, FanOutPlan, PodPlan
 from rubricworks.kubernetes.indexed_job import follow_indexed_job, indexed_job
@@ -28,37 +28,169 @@ POLL = 0.02
 PLAN = FanOutPlan(fan_out=FanOutConfig(parts=4, at_once=2, wait_for_room=0.2), pod=PodPlan(image="cpu@sha256:1"))
 
 
-def follow(cluster, work, plan=PLAN) -> tuple[list[int], list[str]]:
+SUCCEEDED = ("Succeeded", {})
+
+
+def follow(cluster, work, plan=PLAN, **options) -> tuple[list[int], list[str]]:
     done, lines = [], []
-    follow_indexed_job(cluster, plan, work, 4, poll=POLL, on_progress=done.append, report=lines.append)
+    options = {"poll": POLL, "on_progress": done.append, "report": lines.append} | options
+    follow_indexed_job(cluster, plan, work, 4, **options)
     return done, lines
 
 
+def failed(message: str, code: int = 1, reason: str = "Error") -> tuple[str, dict]:
+    return "Failed", {"containerStatuses": ended(code, message, reason, name="main")}
+
+
 def part(api: KubernetesApi, job: str, index: int, phase: str = "Running", **status) -> None:
-    api.pod(f"{job}-{index}", {"batch.kubernetes.io/job-name": job}, phase, **status)
+    labels = {"batch.kubernetes.io/job-name": job, "batch.kubernetes.io/job-completion-index": str(index)}
+    api.pod(f"{job}-{index}", labels, phase, **status)
 
 
 def test_every_part_is_tried_alone_and_a_preemption_costs_nothing(api, cluster, work):
+    taken = ("Failed", {"conditions": [{"type": "DisruptionTarget", "status": "True", "message": "preempted"}]})
+    play = JobController(
+        api,
+        lambda index, attempt: {(1, 0): failed("lost its connection"), (2, 0): taken}.get((index, attempt), SUCCEEDED),
+    )
+
     def controller(path: str, item: dict) -> None:
         spec = item["spec"]
         assert (spec["completions"], spec["parallelism"], spec["backoffLimitPerIndex"]) == (4, 2, 3)
         assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["Ignore", "FailJob"]
-        container = spec["template"]["spec"]["containers"][0]
+        pod = spec["template"]["spec"]
+        assert pod["enableServiceLinks"] is False, "a Service named vllm would set VLLM_PORT"
         # In a mesh, the Job would wait for the sidecar, which never ends.
         assert spec["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
-        assert container["command"][-2:] == ["--parts", "4"]
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        part(api, work.name, 1, "Failed", containerStatuses=ended(1, "lost its connection", name="main"))
-        for succeeded in range(1, 5):
-            api.status(path, succeeded=succeeded)
-            time.sleep(3 * POLL)
-        api.condition(path, "Complete")
+        assert pod["containers"][0]["command"][-2:] == ["--parts", "4"]
+        assert pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
+        play(path, item)
 
     api.on_create = controller
     done, lines = follow(cluster, work)
     assert (done[-1], done) == (4, sorted(done))
-    assert lines == [f"a part will be tried again: {work.name}-1: lost its connection"]
+    assert sorted(lines) == [
+        f"a part will be tried again: {work.name}-1-00000: lost its connection",
+        f"a part will be tried again: {work.name}-2-00000: preempted",
+    ]
     assert api.of(JOBS) == []
+
+
+def test_a_part_that_failed_is_blamed_not_one_that_then_succeeded(api, cluster, work):
+    def run(index: int, attempt: int) -> tuple[str, dict]:
+        if index == 0 and attempt == 0:
+            return failed("", 137, "OOMKilled")
+        return failed(f"no answer of the judge, attempt {attempt}") if index == 3 else SUCCEEDED
+
+    lines: list[str] = []
+    api.on_create = JobController(api, run)
+    plan = PLAN.model_copy(update={"fan_out": FanOutConfig(parts=4, at_once=2, retries=1)})
+    with pytest.raises(UserError) as raised:
+        follow(cluster, work, plan, report=lines.append)
+    assert str(raised.value) == f"{work.name}-3-00001: no answer of the judge, attempt 1 (parts 3)"
+    (again,) = [line for line in lines if "attempt" in line and "will be tried again" in line]
+    assert again.endswith("attempt 0")
+    # The Job may have failed before the last attempt is seen; then the error tells it.
+    assert [line for line in lines if "attempt 1" in line] in (
+        [],
+        [f"a part failed for good: {raised.value}"[: -len(" (parts 3)")]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        (QUOTA, r"no part could start in 0 seconds: pods are refused: exceeded quota: compute, .*resourcequota"),
+        (NO_ACCOUNT, r'no part could start in 0 seconds: pods are refused: .*serviceaccount "workers" not found'),
+    ],
+)
+def test_pods_that_are_refused_end_the_wait_with_the_reason(api, cluster, work, reason, message):
+    waits: list[str] = []
+    api.on_create = JobController(api, lambda *_: SUCCEEDED, refuse_pod=lambda index: reason)
+    with pytest.raises(TransientError, match=message):
+        follow(cluster, work, on_waiting=waits.append)
+    assert len(waits) == 1
+    assert reason in waits[0]
+    assert api.of(JOBS) == []
+
+
+def test_parts_that_wait_for_a_quota_are_reported_while_others_run(api, cluster, work):
+    waits: list[str] = []
+    told = threading.Event()
+
+    def refuse(index: int) -> str | None:
+        return QUOTA if index and not told.is_set() else None
+
+    def on_waiting(message: str) -> None:
+        waits.append(message)
+        told.set()
+
+    running = threading.Event()
+
+    def run(index: int, attempt: int) -> tuple[str, dict]:
+        if index == 0:
+            running.set()
+            return "Running", {}
+        return SUCCEEDED
+
+    def controller(path: str, item: dict) -> None:
+        def end_the_first() -> None:
+            running.wait(300)
+            told.wait(300)
+            time.sleep(20 * POLL)  # longer than wait_for_room: a part that runs makes progress
+            api.status(f"{PODS}/{work.name}-0-00000", phase="Succeeded")
+
+        threading.Thread(target=end_the_first, daemon=True).start()
+        JobController(api, run, refuse_pod=refuse)(path, item)
+
+    api.on_create = controller
+    done, lines = follow(cluster, work, on_waiting=on_waiting)
+    assert done[-1] == 4
+    assert waits[0].startswith("1 of 2 parts wait: pods are refused: exceeded quota")
+    assert waits[-1] == "", "it waits no longer"
+    assert [line for line in lines if "exceeded quota" in line] == [waits[0]]
+
+
+def test_no_pods_and_no_events_end_the_wait(api, cluster, work):
+    # The role of an earlier version may not list events.
+    for refused in (None, (403, 'events is forbidden: User "x" cannot list resource "events"')):
+        api.refuse = lambda method, path, refused=refused: refused if path == EVENTS else None
+        with pytest.raises(TransientError, match=rf"there is no pod.*kubectl -n team describe job {work.name}"):
+            follow(cluster, work)
+
+
+def test_parts_in_a_queue_are_not_parts_without_pods(api, cluster, work):
+    def queued(path: str, item: dict) -> None:
+        api.objects[path]["spec"]["suspend"] = True
+        time.sleep(20 * POLL)
+        api.condition(path, "Complete")
+
+    api.on_create = queued
+    assert follow(cluster, work) == ([0], [])
+
+
+def test_conflicts_are_tried_again_and_refusals_name_quota_policy_or_rights(api, cluster, work):
+    conflicts = iter([(409, CONFLICT)] * 2)
+    api.refuse = lambda method, path: next(conflicts, None) if method == "POST" else None
+    api.on_create = JobController(api, lambda *_: SUCCEEDED)
+    assert follow(cluster, work)[0][-1] == 4
+
+    quota = f'jobs.batch "{work.name}" is forbidden: {QUOTA}'
+    api.refuse = lambda method, path: (403, quota) if method == "POST" else None
+    with pytest.raises(TransientError, match=r"exceeded quota.*kubectl describe resourcequota") as raised:
+        follow(cluster, work)
+    assert "role" not in str(raised.value)
+
+    policy = f'jobs.batch "{work.name}" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+    api.refuse = lambda method, path: (403, policy) if method == "POST" else None
+    with pytest.raises(UserError, match=r"violates PodSecurity.*mend the recipe's cluster section") as raised:
+        follow(cluster, work)
+    assert "role" not in str(raised.value)
+
+    rights = 'jobs.batch is forbidden: User "system:serviceaccount:team:x" cannot create resource "jobs"'
+    api.refuse = lambda method, path: (403, rights) if method == "POST" else None
+    with pytest.raises(UserError, match=r"cannot create resource.*chart's role"):
+        follow(cluster, work)
 
 
 def test_killed_pod_of_a_stage_watches_its_job_and_a_failed_job_is_made_anew(api, cluster, work):

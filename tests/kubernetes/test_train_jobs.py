@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
-from kubernetes_api import JOBS, PODS, TRAIN_JOBS, KubernetesApi, ended
+from kubernetes_api import JOBS, NO_ACCOUNT, PODS, QUOTA, TRAIN_JOBS, KubernetesApi, ended
 
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.connection import connect
 from rubricworks.kubernetes.rollout_server import rollout_server
@@ -18,6 +18,7 @@ from rubricworks.kubernetes.train_job_follower import follow_train_job
 GPU = {"accelerator": "nvidia.com/gpu", "accelerators": 8, "memory": "800Gi", "cpu": "96", "shared_memory": "64Gi"}
 SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "judge", "key": "key"}}}
 POLL = 0.02
+FORBIDDEN = 'trainjobs.trainer.kubeflow.org is forbidden: User "system:serviceaccount:team:x" cannot create resource'
 
 
 def plan(**job) -> TrainJobPlan:
@@ -179,6 +180,34 @@ def test_fewer_nodes_are_taken_and_too_few_are_reported(api, cluster, work):
         follow(cluster, plan(wait_for_room=0.1), work._replace(run="s3://runs/r2"))
 
 
+def test_nodes_over_the_quota_are_fewer_and_other_refusals_end_the_wait(api, cluster, work):
+    def refuses(reason: str):
+        return lambda path, name: api.refused_pod("Job", f"{name}-node-0", reason)
+
+    api.on_create = in_order(refuses(QUOTA), completes(api))
+    lines = follow(cluster, plan(min_nodes=2, wait_for_room=0.1), work)
+    assert lines[0].startswith("nodes wait: pods are refused: exceeded quota: compute")
+    assert lines[1].startswith("no room for 4 nodes (pods are refused: exceeded quota: compute")
+    assert lines[1].endswith("trying 2")
+
+    api.on_create = in_order(refuses(NO_ACCOUNT))
+    with pytest.raises(TransientError, match=r'^pods are refused: .*serviceaccount "workers" not found$'):
+        follow(cluster, plan(min_nodes=2, wait_for_room=0.1), work._replace(run="s3://runs/r2"))
+
+
+def test_a_training_without_pods_ends_the_wait_and_one_in_a_queue_does_not(api, cluster, work):
+    with pytest.raises(TransientError, match=r"there is no pod, .*kubectl -n team describe trainjob train-policy-"):
+        follow(cluster, plan(wait_for_room=0.1), work)
+
+    def queued(path: str, name: str) -> None:
+        api.condition(path, "Suspended")
+        time.sleep(20 * POLL)
+        completes(api)(path, name)
+
+    api.on_create = in_order(queued)
+    follow(cluster, plan(wait_for_room=4 * POLL), work._replace(run="s3://runs/r2"))
+
+
 def test_an_image_that_cannot_be_pulled_ends_the_wait(api, cluster, work):
     def stuck(path: str, name: str) -> None:
         waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image trainer"}}
@@ -204,7 +233,7 @@ def test_absent_api_loses_nothing_and_a_refusal_says_what_to_do(api, cluster, wo
     api.on_create = in_order(completes(api))
     follow(cluster, plan(), work)
 
-    api.refuse = lambda method, path: (403, 'trainjobs is forbidden: User "x"') if method == "POST" else None
+    api.refuse = lambda method, path: (403, FORBIDDEN) if method == "POST" else None
     with pytest.raises(UserError, match=r"could not create a TrainJob in namespace team: .*forbidden.*chart's role"):
         follow(cluster, plan(), work)
     api.refuse = lambda method, path: (404, "the server could not find the requested resource")
@@ -250,6 +279,7 @@ def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(
         (job,) = api.of(JOBS)
         container = job["spec"]["template"]["spec"]["containers"][0]
         assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert job["spec"]["template"]["spec"]["enableServiceLinks"] is False
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
         # tests/vllm_cpu/test_rollout_server.py runs the command.
         assert "--enable-scale-out" in container["command"]
@@ -269,6 +299,20 @@ def test_a_vllm_server_that_does_not_come_up_says_why(api, cluster, work):
     job_plan = plan(rollouts=RolloutServer(start_within=0.2))
     with (
         pytest.raises(UserError, match=r"not ready within 0 seconds.*no CUDA device"),
+        rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None),
+    ):
+        pass
+
+
+def test_a_vllm_server_whose_pod_is_refused_says_why(api, cluster, work):
+    def refuse(path: str, item: dict) -> None:
+        if path.startswith(JOBS):
+            api.refused_pod("Job", item["metadata"]["name"], QUOTA)
+
+    api.on_create = refuse
+    job_plan = plan(rollouts=RolloutServer(start_within=0.2))
+    with (
+        pytest.raises(UserError, match=r"not ready within 0 seconds: pods are refused: exceeded quota: compute"),
         rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None),
     ):
         pass

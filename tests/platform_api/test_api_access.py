@@ -86,7 +86,7 @@ def test_without_a_token_no_other_address_of_the_machine_is_served(server):
     assert not is_local({"server": server}, {"host": "localhost"})
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "localhost"])
 def test_addresses_that_no_other_machine_can_reach(host):
     assert binds_to_loopback(host)
 

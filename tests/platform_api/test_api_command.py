@@ -73,11 +73,14 @@ def test_a_port_that_is_taken_is_one_line(monkeypatch, capsys, tmp_path):
 @pytest.mark.slow
 def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path):
     environment = {**os.environ, "RUBRICWORKS_API_TOKEN": TOKEN, "RUBRICWORKS_STORAGE": str(tmp_path / "runs")}
-    command = [sys.executable, "-m", "rubricworks.cli", "server", "--host", "0.0.0.0", "--port", "0"]
+    command = [sys.executable, "-m", "rubricworks.cli", "server", "--host", "::", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
-        url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        port = process.stdout.readline().strip().rpartition(":")[2]
+        if socket.has_dualstack_ipv6():
+            assert ask(f"http://[::1]:{port}/healthz")[0] == 200
+        url = f"http://127.0.0.1:{port}"
         assert ask(url + "/readyz", **bearer())[1]["checks"]["storage"]["status"] == "ok"
         assert ask(url + "/version")[0] == 401
         run = write_run(tmp_path / "runs", "going-1")

@@ -15,6 +15,7 @@ from trained_run import write_run
 from rubricworks.cli import main
 from rubricworks.errors import UserError
 from rubricworks.platform_api import app, readiness
+from rubricworks.platform_api.db.migrate import REVISIONS
 from rubricworks.platform_api.readiness import Dependency
 from rubricworks.platform_api.services import run_storage
 from rubricworks.platform_api.settings import ApiSettings
@@ -112,6 +113,19 @@ def test_a_database_that_this_version_did_not_migrate_is_told_once(
     assert (result, told in body["checks"]["database"]["detail"]) == (status, True), body
     assert (end.value.code == 0) == (status == 200), capsys.readouterr()
     assert [record.levelno for record in caplog.records if record.name == app.__name__] == [level]
+
+
+def test_a_newer_versions_database_needs_no_migration(tmp_path, monkeypatch, capsys):
+    """The Job of a `helm rollback`: were it to fail, so would the rollback."""
+    monkeypatch.setenv("RUBRICWORKS_DATABASE_URL", f"sqlite:///{tmp_path}/platform.db")
+    for revision, expected in ((None, REVISIONS[-1]), ("9999", "9999 of a newer version; this version works on it")):
+        if revision:
+            set_revision(tmp_path / "platform.db", revision)
+        with pytest.raises(SystemExit) as end:
+            main(["server", "migrate", "--runs", str(tmp_path)])
+        printed = capsys.readouterr()
+        assert (end.value.code, printed.err) == (0, "")
+        assert printed.out == f"the database is at revision {expected}\n"
 
 
 def answers(dependency: Dependency, times: int) -> list[tuple[bool, str]]:

@@ -23,6 +23,7 @@ from pydantic import SecretStr
 from served_api import ask, exchange, served, wait_for, wait_for_rollouts
 from trained_run import NAMES, STAGE, png, rollout, write_run, write_shard, write_table
 
+from rubricworks.cli import main
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.migrate import migrate
 from rubricworks.platform_api.services import rollouts as rollouts_service
@@ -593,8 +594,8 @@ def test_a_storage_that_comes_later_is_opened_when_it_is_asked_for(tmp_path, mon
         wait_for(lambda: ask(steps)[0] == 200)
 
 
-def write_progress(run, stage, done, dollars=0.0):
-    rest = {"unit": "steps", "rate": 2.0, "seconds_left": 14.0, "tokens": 5_000, "dollars": dollars}
+def write_progress(run, stage, done, dollars=0.0, waiting=""):
+    rest = {"unit": "steps", "rate": 2.0, "seconds_left": 14.0, "tokens": 5_000, "dollars": dollars, "waiting": waiting}
     path = run / "state" / stage / "progress.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"done": done, "total": 40, **rest}))
@@ -602,7 +603,7 @@ def write_progress(run, stage, done, dollars=0.0):
 
 
 @pytest.mark.slow
-def test_running_run_shows_progress_of_stages_and_cost(tmp_path):
+def test_running_run_shows_progress_of_stages_cost_and_what_pods_wait_for(tmp_path, capsys, monkeypatch):
     with lock_folder(tmp_path / "today-1"):
         run = write_run(tmp_path)
         (run / STAGE / "done.json").unlink()
@@ -617,8 +618,13 @@ def test_running_run_shows_progress_of_stages_and_cost(tmp_path):
             for page in ("/runs", "/runs/today-1"):
                 assert b"12/40 steps, 2/s, ETA 14 s" in exchange(url + page)[2]
             assert b"$1.50 so far" in exchange(f"{url}/runs")[2]
-            write_progress(run, STAGE, 13)
-            wait_for(lambda: b"13/40 steps" in exchange(f"{url}/runs")[2])
+            write_progress(run, STAGE, 13, waiting="1 of 2 parts wait: \x1b[31mexceeded\0 quota: <b>")
+            wait_for(lambda: b"1 of 2 parts wait: [31mexceeded quota: &lt;b&gt;" in exchange(f"{url}/runs")[2])
+            for options in (["--runs", str(tmp_path)], []):
+                monkeypatch.setenv("RUBRICWORKS_API", url)
+                with pytest.raises(SystemExit):
+                    main(["runs", "show", "today-1", *options])
+                assert f"{STAGE}: 1 of 2 parts wait: [31mexceeded quota: <b>" in capsys.readouterr().out.splitlines()
             progress.write_text('{"done": 12')
             wait_for(lambda: ask(f"{api}/today-1")[1]["progress"] == [])
 

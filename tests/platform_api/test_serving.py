@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 import uvicorn
 
-from rubricworks.platform_api.serving import listen, serve
+from rubricworks.listening import listen
+from rubricworks.platform_api.serving import serve
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

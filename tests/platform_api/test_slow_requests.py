@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, followed, served
 from trained_run import write_run
 
+from rubricworks.listening import listen
 from rubricworks.platform_api import serving
 from rubricworks.platform_api.routers import runs as runs_router
 from rubricworks.platform_api.settings import ApiSettings
@@ -76,7 +77,7 @@ def test_the_server_may_have_more_connections_than_a_shell_grants(tmp_path, monk
     monkeypatch.setenv("RUBRICWORKS_DATABASE_URL", f"sqlite:///{tmp_path / 'platform.sqlite'}")
     resource.setrlimit(of_files, (1024, before[1]))
     try:
-        with serving.listen("127.0.0.1", 0) as listening:
+        with listen("127.0.0.1", 0) as listening:
             serving.serve(listening, str(tmp_path))
     finally:
         resource.setrlimit(of_files, before)

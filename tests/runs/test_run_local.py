@@ -184,6 +184,7 @@ def test_a_line_is_shown_while_its_stage_still_runs(tmp_path):
     [
         '{"prompt":"run python3 \\"now\\"; echo $HOME `id` \'"}',
         '{"prompt":"a {{$}} b {{$.inputs}} c\\n\\u00e9 \\u2603"}',
+        '{"[[Index]]":[[1],[[2]],"]] [[ \\\\{{ \\" [[\\" {{{ \N{ROCKET} \u2028"]}',
     ],
 )
 def test_a_configuration_reaches_its_stage_unchanged(tmp_path, text):

@@ -1,13 +1,16 @@
 """Digests of configurations: what is not set is not in them, what is set is, and no two settings share one."""
 
+import json
 from itertools import combinations
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.recipe.files import built_in_recipes, load_recipe
-from rubricworks.runtime.config import StageConfig, canonical_json, digest_of
+from rubricworks.runtime.config import StageConfig, canonical_json, digest_of, parameter_json
 
 
 class Frozen(BaseModel):
@@ -96,3 +99,22 @@ def test_default_written_out_is_the_default():
 def test_stages_read_their_json_back_to_the_same_digest(path):
     for stage, config in load_recipe(path).stage_configs().items():
         assert digest_of(type(config).model_validate_json(canonical_json(config))) == digest_of(config), stage
+
+
+TEXTS = st.text(
+    alphabet=st.sampled_from([*'{[\\"]} $/u0', "\N{ROCKET}", "\u00e9", "\u2028", "\x7f", "\n"]), max_size=12
+)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_a_parameter_is_the_same_value_in_ascii_without_placeholders(value):
+    text = parameter_json(canonical_json(value))
+    assert json.loads(text) == value
+    assert text.isascii()
+    assert "{{" not in text
+    assert "[[" not in text

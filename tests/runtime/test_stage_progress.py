@@ -42,11 +42,13 @@ def test_items_are_written_with_their_rate_and_what_the_run_has_cost(job, clock)
     counted.at(12, skipped=2)
     assert written(job.run) == {
         **{"done": 12, "total": 40, "unit": "rows", "rate": 2.0, "seconds_left": 14.0},
-        **{"tokens": 100, "dollars": 0.25},
+        **{"tokens": 100, "dollars": 0.25, "waiting": ""},
     }
     clock.now += 1
     counted.at(13)
     assert written(job.run)["done"] == 12, "it is replaced every few seconds"
+    job.progress_file.write(12, 40, "rows", 2.0, "exceeded quota")
+    assert written(job.run)["waiting"] == "exceeded quota", "what pods wait for is written at once"
     counted.at(40)
     assert (written(job.run)["done"], written(job.run)["seconds_left"]) == (40, None)
     job.progress_file.clear()

@@ -1,6 +1,7 @@
 """A model behind OpenAI's chat protocol: what reaches the engine, and what the client gets."""
 
 import asyncio
+import socket
 import threading
 from contextlib import contextmanager
 
@@ -38,8 +39,8 @@ def served(monkeypatch):
     monkeypatch.setattr(model_server, "load_engine", lambda *_, **__: engine)
 
     @contextmanager
-    def serve():
-        with served_model("some/model") as url:
+    def serve(host="127.0.0.1"):
+        with served_model("some/model", host=host) as url:
             yield engine, url
 
     return serve
@@ -66,6 +67,13 @@ def test_pictures_and_texts_reach_the_engine_in_batches(served):
     assert len(engine.batches) < 13  # what waits goes together
     assert {(limit, temperature) for _, limit, temperature in engine.batches} == {(7, 0.0)}
     assert engine.closed.is_set()
+
+
+def test_a_server_of_every_address_is_reached_by_ipv4_and_ipv6(served):
+    with served("::") as (_, url):
+        port = url.rpartition(":")[2]
+        for address in ("127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])):
+            assert ask(f"http://{address}:{port}", (text_part("hello"),))[0].raw == "nothing: hello"
 
 
 def test_a_fault_of_the_engine_and_two_pictures_are_errors_of_their_requests_alone(served):

@@ -3,8 +3,10 @@
 import base64
 import json
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +28,7 @@ SEED, COUNT = 4, 12
 SETTINGS = "Consensus: at least 2 of 3 candidates.\nCoverage: full.\nStanding guards: no."
 PROGRAM = (
     "import sys; from rubricworks.world.server import serve\n"
-    "serve(sys.argv[1], on_ready=lambda url: print(url, flush=True))"
+    "serve(sys.argv[1], '::', on_ready=lambda url: print(url, flush=True))"
 )
 
 
@@ -41,7 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(folder: Path) -> Iterator[str]:
     server = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    yield server.stdout.readline().strip()
+    port = server.stdout.readline().strip().rpartition(":")[2]
+    yield f"http://127.0.0.1:{port}"
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=300) == 0
     server.stdout.close()
@@ -181,6 +184,12 @@ def test_raw_requests_get_json_errors_and_the_oracle_scores(client: openai.OpenA
     assert [score["objects_named"] for score in scores][1:] == [0, 1]
     assert http.post(f"{url}/oracle/score", json={"image": body["image"], "captions": "x"}).status_code == 400
     assert http.post(f"{url}/oracle/score", json=[]).status_code == 400
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_server_of_every_address_is_reached_by_ipv6(url: str):
+    with urllib.request.urlopen(f"{url.replace('127.0.0.1', '[::1]')}/healthz", timeout=60) as answer:
+        assert answer.status == 200
 
 
 def test_export_writes_an_image_folder_with_noisy_captions_and_the_truth_beside_it(folder: Path, tmp_path: Path):

@@ -3,7 +3,7 @@
 {{- define "rubricworks.secretEnv" -}}
 - name: {{ .name }}
   valueFrom:
-    secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
+    secretKeyRef: {name: {{ .secret | quote }}, key: {{ .key | quote }}}
 {{- end -}}
 
 {{- define "rubricworks.storageUri" -}}
@@ -77,7 +77,7 @@ http://{{ include "rubricworks.fullname" . }}-mlflow.{{ .Release.Namespace }}.sv
 {{- with .Values.storage.ca -}}
 {{- if .existingConfigMap -}}
 - name: storage-ca
-  configMap: {name: {{ .existingConfigMap }}, items: [{key: {{ .key }}, path: {{ .key }}}]}
+  configMap: {name: {{ .existingConfigMap | quote }}, items: [{key: {{ .key | quote }}, path: {{ .key | quote }}}]}
 {{- end -}}
 {{- end -}}
 {{- end -}}

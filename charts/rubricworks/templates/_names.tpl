@@ -20,13 +20,13 @@
 
 {{/* What finds the pods of one component: dict "root" $ "component" "api". Never changes in an upgrade. */}}
 {{- define "rubricworks.selector" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- if .component }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- if .model }}
-rubricworks/model: {{ .model }}
+rubricworks/model: {{ .model | quote }}
 {{- end }}
 {{- end -}}
 

@@ -29,7 +29,7 @@ named beside addresses: some networks do not count pods among addresses. */}}
 {{- define "rubricworks.toStorage" -}}
 {{- if include "rubricworks.trialStore" . -}}
 - to:
-    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}}}
       podSelector:
         matchLabels:
           {{- include "rubricworks.selector" (dict "root" . "component" "store") | nindent 10 }}
@@ -46,7 +46,7 @@ named beside addresses: some networks do not count pods among addresses. */}}
 {{- define "rubricworks.toMlflow" -}}
 {{- if .Values.trial.mlflow.enabled -}}
 - to:
-    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}}}
       podSelector:
         matchLabels:
           {{- include "rubricworks.selector" (dict "root" . "component" "mlflow") | nindent 10 }}
@@ -62,7 +62,7 @@ named beside addresses: some networks do not count pods among addresses. */}}
 
 {{- define "rubricworks.toModels" -}}
 - to:
-    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}}}
       podSelector:
         matchLabels:
           {{- include "rubricworks.selector" (dict "root" . "component" "model") | nindent 10 }}
@@ -73,7 +73,7 @@ named beside addresses: some networks do not count pods among addresses. */}}
 {{- define "rubricworks.pipelinePeers" -}}
 {{- range $namespace := include "rubricworks.pipelineNamespaces" . | fromJsonArray }}
 {{- range $selector := $.Values.pipelines.podSelectors }}
-- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ $namespace }}}}
+- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ $namespace | quote }}}}
   podSelector:
     {{- toYaml $selector | nindent 4 }}
 {{- end }}
@@ -95,7 +95,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ include "rubricworks.fullname" .root }}-{{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "rubricworks.labels" (dict "root" .root "component" (default .name .component)) | nindent 4 }}
 spec:

@@ -42,7 +42,7 @@ seccompProfile: {type: RuntimeDefault}
 
 {{/* The head of a pod's spec: dict "root" $ "account" "api". */}}
 {{- define "rubricworks.podHead" -}}
-serviceAccountName: {{ include "rubricworks.serviceAccount" . }}
+serviceAccountName: {{ include "rubricworks.serviceAccount" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -50,7 +50,7 @@ securityContext:
 {{- with .root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -70,9 +70,17 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
+{{- end -}}
+
+{{/* Annotations of a Job without which the API is not ready. It is an ordinary object, named after the revision: `--wait`
+never reaches a hook after an install, and a hook before one has no account yet. Argo CD, where every revision is 1, makes
+it anew at each sync, beside the other objects. */}}
+{{- define "rubricworks.jobOfRevision" -}}
+argocd.argoproj.io/hook: Sync
+argocd.argoproj.io/hook-delete-policy: BeforeHookCreation
 {{- end -}}

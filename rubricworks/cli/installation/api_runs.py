@@ -40,6 +40,9 @@ def print_run(api: ApiClient, run: str) -> None:
     click.echo(f"{record['name']}: {record['state']}\n{api.url}/runs/{record['name']}")
     for stage in record["stages"]:
         click.echo(f"  {stage['stage']:<20}  {'done' if stage['done'] else 'not done'}  {_time(stage['changed'])}")
+    for at_work in record["progress"]:
+        if at_work["waiting"]:
+            click.echo(f"{at_work['stage']}: {at_work['waiting']}")
     if record["message"]:
         click.echo(f"failed in {record['message']}" if record["state"] == "failed" else record["message"])
 

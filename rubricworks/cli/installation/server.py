@@ -6,10 +6,11 @@ from types import ModuleType
 import click
 
 from rubricworks.errors import UserError
+from rubricworks.listening import url_of
 
 
 @click.group(invoke_without_command=True)
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for every address; needs a token.")
+@click.option("--host", default="127.0.0.1", show_default=True, help=":: for every address; needs a token.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
 @click.option(
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs: a folder or s3://bucket/folder."
@@ -27,7 +28,7 @@ def server(context: click.Context, host: str, port: int, runs: str) -> None:
         return
     serving = load_serving()
     listening = serving.listening_socket(host, port, runs)
-    click.echo(serving.url_of(listening))
+    click.echo(url_of(listening))
     serving.serve(listening, runs)
 
 

@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -105,6 +104,7 @@ class StageParts:
         count = min(plan.fan_out.parts, -(-total // shard_size))
         self.parts = [Part(index, count) for index in range(count)]
         self._plan = plan
+        self._done, self._start = 0, time.monotonic()
 
     def run(self) -> None:
         """Run each part on a pod, then fetch the outputs and add up the spending.
@@ -117,23 +117,28 @@ class StageParts:
 
         self._share_budget()
         cluster = connect(self._plan.namespace)
-        count = len(self.parts)
+        count, self._start = len(self.parts), time.monotonic()
         log_line(f"{self._job.stage}: {self._total} items in {count} parts, {self._plan.fan_out.at_once} at once")
         follow_indexed_job(
             cluster,
             self._plan,
             self._work,
             count,
-            on_progress=partial(self._report, time.monotonic()),
+            on_progress=self._report,
+            on_waiting=self._write_progress,
         )
         for part in self.parts:
             self._fetch(part)
         self._count_spending()
 
-    def _report(self, start: float, parts: int) -> None:
-        count = len(self.parts)
-        log_line(f"{self._job.stage}: {parts} of {count} parts done")
-        self._job.progress_file.write(parts, count, "parts", parts / max(time.monotonic() - start, 1e-3))
+    def _report(self, parts: int) -> None:
+        self._done = parts
+        log_line(f"{self._job.stage}: {parts} of {len(self.parts)} parts done")
+        self._write_progress()
+
+    def _write_progress(self, waiting: str = "") -> None:
+        rate = self._done / max(time.monotonic() - self._start, 1e-3)
+        self._job.progress_file.write(self._done, len(self.parts), "parts", rate, waiting)
 
     def rows(self, shard: int, tables: Sequence[str]) -> dict[str, list[Row]]:
         """Return table → rows of one shard of the merged tables; the first of `tables` is the stage's own."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rubricworks.errors import UserError
+from rubricworks.listening import every_address
 from rubricworks.runtime.job import model_dir
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.workspace import workspace_path
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     try:
-        os.execvp("vllm", ["vllm", "serve", str(model), *vllm_arguments])
+        os.execvp("vllm", ["vllm", "serve", str(model), "--host", every_address(), *vllm_arguments])
     except FileNotFoundError:
         print("error: vllm is not installed here; take the vllm image (cluster.images.vllm)", file=sys.stderr)
         return 2

@@ -26,6 +26,7 @@ from rubricworks.runtime.preflight_checks import (
     require_endpoint,
     require_file,
     require_model,
+    require_parts,
     require_tracking,
     run_check,
 )
@@ -64,6 +65,10 @@ class Config(StageConfig):
     """Field of the recipe → folder or name of a model to start from."""
     tracking: TrackingConfig = TrackingConfig()
     budget: Budget = Budget()
+    namespace: str | None = None
+    """Namespace of the jobs that stages make; None = the stages' own."""
+    fan_outs: tuple[str, ...] = ()
+    """Stages whose samples are divided among pods."""
     promotes: bool = False
     """A stage of the recipe promotes the model, or requests that from the installation's API."""
 
@@ -87,7 +92,7 @@ def run(config: Config, job: Job) -> None:
 
 
 def check_all(config: Config, job: Job) -> Iterator[Check]:
-    """Check storage, budget, data, files, models, endpoints, promotion, tracking; yield each result when known."""
+    """Check storage, budget, data, files, models, endpoints, cluster, promotion, tracking; yield each result."""
     if config.storage:
         yield run_check("storage", lambda: check_storage(fill(config.storage or "", "cluster.storage")))
     yield run_check("budget", partial(require_budget, config.budget, job.run))
@@ -99,6 +104,8 @@ def check_all(config: Config, job: Job) -> Iterator[Check]:
         yield run_check(f"model {where}", partial(require_model, model))
     for named in config.endpoints:
         yield run_check(f"endpoint {named.where}", named.require)
+    if config.fan_outs:
+        yield run_check("kubernetes", partial(require_parts, config.fan_outs, config.namespace))
     if config.promotes:
         yield from promotion_checks()
     yield run_check("tracking", lambda: _require_tracking_server(config.tracking, job))

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+from kubernetes_api import KubernetesApi
 from pydantic import SecretStr
 from scripted_server import Said, fail, say
 from served_api import TOKEN, Caller, served
@@ -94,6 +95,25 @@ def test_run_opens_once_complete_and_is_asked_again_in_the_next_attempt(recipe, 
     server.script = [fail(503)]
     with pytest.raises(UserError, match=r"endpoint committee\.teachers\.0"):
         preflight(good, run)
+
+
+@pytest.mark.parametrize("version", ["v1.28.15+k3s1", "v1.29.0-gke.100"])
+def test_a_fan_out_needs_a_kubernetes_that_tries_each_part_alone(recipe, tmp_path, monkeypatch, version):
+    tracking = f"tracking.uri=sqlite:///{tmp_path}/mlflow.db"
+    spread = recipe(tracking, "cluster.stages={caption_committee: {fan_out: {parts: 4}}}")
+    with KubernetesApi() as api:
+        api.version = version
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path)))
+        if "1.28" in version:
+            message = (
+                r"1 of 6 checks failed: kubernetes: v1\.28\.15\+k3s1 is older than 1\.29, which .*caption_committee"
+            )
+            with pytest.raises(UserError, match=message):
+                preflight(spread, tmp_path / "run")
+        else:
+            preflight(spread, tmp_path / "run")
+            checks = json.loads((tmp_path / "run" / "preflight" / "checks.json").read_text())
+            assert {check["name"]: check["detail"] for check in checks}["kubernetes"] == "v1.29.0-gke.100"
 
 
 def test_pods_read_judge_rates_from_the_bucket_not_from_this_machine(recipe, bucket, run, tmp_path):

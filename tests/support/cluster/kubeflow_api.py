@@ -168,6 +168,8 @@ class FakeKubeflow:
             return own
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         try:
+            if beyond := next((sign for sign in f"{content}{unquote(target)}" if ord(sign) > 0xFFFF), ""):
+                raise Refusal(500, 13, f"Error 1366 (HY000): Incorrect string value: {beyond.encode()!r} for column")
             if self.token and headers.get("Authorization") != f"Bearer {self.token}":
                 raise Refusal(401, 16, "Request header error: there is no user identity header")
             answer = self._route(
@@ -250,6 +252,8 @@ class FakeKubeflow:
         whole = b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body
         (part,) = email.message_from_bytes(whole, policy=email.policy.HTTP).iter_parts()  # type: ignore[attr-defined]
         pipeline, platform = [*yaml.load_all(part.get_payload(decode=True), LOADER), {}][:2]
+        if any(ord(sign) > 0xFFFF for sign in f"{pipeline}{platform}"):
+            raise Refusal(500, 13, "Error 1366 (HY000): Incorrect string value for column 'PipelineSpec'")
         key = str(uuid.uuid4())
         self.kept["versions"][key] = {
             "pipeline_id": query["pipelineid"],

@@ -14,7 +14,7 @@ from pathlib import Path
 from kfp.dsl import executor_main
 from kubeflow_driver import Pod
 
-from rubricworks.kubeflow.environment import WORKSPACE
+from rubricworks.recipe.cluster import WORKSPACE
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(

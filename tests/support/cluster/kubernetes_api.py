@@ -1,13 +1,17 @@
 """A small Kubernetes API over HTTP: keeps what it is given, and plays the controllers as a test tells it to.
 
-Objects are JSON under their paths; labels select; logs are streamed while their pod runs. TrainJobs and Jobs are held
-to what `kubeflow-trainer-api` and the Kubernetes schemas know, so a field that a server would drop fails the test.
+Objects are JSON under their paths; labels and fields select; logs are streamed while their pod runs. TrainJobs and Jobs
+are held to what `kubeflow-trainer-api` and the Kubernetes schemas know, so a field that a server would drop fails the
+test. Refusals are Status objects with the reasons and messages of a real server (1.36). `JobController` plays the
+controller of Indexed Jobs.
 """
 
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,16 @@ NAMESPACE = "team"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 TRAIN_JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 Json = dict[str, Any]
+REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 422: "Invalid"}
+QUOTA = "exceeded quota: compute, requested: requests.cpu=4, used: requests.cpu=6, limited: requests.cpu=8"
+NO_ACCOUNT = 'error looking up service account team/workers: serviceaccount "workers" not found'
+CONFLICT = (
+    'Operation cannot be fulfilled on resourcequotas "compute": the object has been modified; please apply your '
+    "changes to the latest version and try again"
+)
 
 
 class KubernetesApi:
@@ -35,9 +47,10 @@ class KubernetesApi:
         """Method and path of each request."""
         self.deleted: list[str] = []
         self.refuse: Callable[[str, str], tuple[int, str] | None] = lambda method, path: None
-        """Status and message of a request that is to fail."""
+        """HTTP status and message of a request that is to fail."""
         self.on_create: Callable[[str, Json], None] = lambda path, item: None
         """Plays the controllers: called with the path and the object of whatever is created, in a thread."""
+        self.version = "v1.36.0"
         self.cut_logs = 0
         """Log streams that break after a line."""
         self.lock = threading.RLock()
@@ -86,6 +99,15 @@ class KubernetesApi:
             self.objects[f"{PODS}/{name}"] = {"metadata": metadata, "status": {"phase": phase, **status}}
             self.logs.setdefault(name, [])
 
+    def refused_pod(self, kind: str, name: str, reason: str) -> None:
+        """Event of a controller whose pod the API refuses, on the object that owns it."""
+        number = len(self.asked)
+        message = f'Error creating: pods "{name}-0-{number:05x}" is forbidden: {reason}'
+        event = {"reason": "FailedCreate", "type": "Warning", "message": message, "lastTimestamp": now()}
+        event |= {"involvedObject": {"kind": kind, "name": name, "namespace": NAMESPACE}}
+        with self.lock:
+            self.objects[f"{EVENTS}/{name}.{number}"] = {"metadata": {"name": f"{name}.{number}"}, **event}
+
     def say(self, pod: str, *lines: str) -> None:
         for line in lines:
             self.logs[pod].append(f"2026-01-01T00:00:00.{len(self.logs[pod]):09d}Z {line}")
@@ -94,11 +116,12 @@ class KubernetesApi:
         name = item["metadata"]["name"]
         problem = _problem(path, item)
         if problem:
-            return 422, {"message": problem}
+            return 422, failure(422, problem)
         with self.lock:
             if f"{path}/{name}" in self.objects:
-                return 409, {"message": f'"{name}" already exists'}
-            item["metadata"] |= {"uid": f"uid-{len(self.asked)}", "namespace": NAMESPACE}
+                return 409, failure(409, f'{path.rpartition("/")[2]} "{name}" already exists', "AlreadyExists")
+            made = {"uid": f"uid-{len(self.asked)}", "namespace": NAMESPACE, "creationTimestamp": now()}
+            item["metadata"] |= made
             self.objects[f"{path}/{name}"] = item
         threading.Thread(target=self.on_create, args=(f"{path}/{name}", item), daemon=True).start()
         return 201, item
@@ -106,13 +129,130 @@ class KubernetesApi:
     def delete(self, path: str) -> tuple[int, Json]:
         with self.lock:
             if self.objects.pop(path, None) is None:
-                return 404, {"message": "not found"}
+                return 404, failure(404, "not found")
             self.deleted.append(path)
         return 200, {"status": "Success"}
 
-    def list(self, path: str, selector: str) -> Json:
-        labels = dict(part.split("=") for part in selector.split(",") if part)
-        return {"items": [item for item in self.of(path) if labels.items() <= item["metadata"]["labels"].items()]}
+    def list(self, path: str, selector: str, fields: str = "") -> Json:
+        labels, values = (dict(part.split("=") for part in text.split(",") if part) for text in (selector, fields))
+        chosen = [item for item in self.of(path) if labels.items() <= item["metadata"].get("labels", {}).items()]
+        return {"items": [item for item in chosen if all(_at(item, field) == values[field] for field in values)]}
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def failure(code: int, message: str, reason: str = "") -> Json:
+    """The object by which a server refuses a request."""
+    reason = reason or REASONS.get(code, "")
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+
+
+def _at(item: Json, field: str) -> Any:
+    for name in field.split("."):
+        item = item[name]
+    return item
+
+
+Ended = tuple[str, Json]
+"""Phase of a pod, and the rest of its status."""
+
+
+class JobController:
+    """Plays the controller of Indexed Jobs, as an `on_create`: pods, their events, the Job's status and conditions."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        run: Callable[[int, int], Ended],
+        *,
+        refuse_pod: Callable[[int], str | None] = lambda index: None,
+    ) -> None:
+        """
+        Args:
+            run: called with the index and the number of the attempt, from 0, for each pod that is created.
+            refuse_pod: called with an index whose pod is about to be created; the reason for which the API refuses it.
+        """
+        self._api, self._run, self._refuse_pod = api, run, refuse_pod
+
+    def __call__(self, path: str, job: Json) -> None:
+        if not path.startswith(JOBS):
+            return
+        name, spec = job["metadata"]["name"], job["spec"]
+        failures, attempts = Counter[int](), Counter[int]()
+        active, done, failed = dict[int, str](), set[int](), set[int]()
+        while path in self._api.objects:
+            for index in range(spec["completions"]):
+                if index in done | failed | active.keys() or len(active) >= spec["parallelism"]:
+                    continue
+                if reason := self._refuse_pod(index):
+                    self._api.refused_pod("Job", name, reason)
+                    break  # the next ones wait for its back-off
+                active[index] = self._create(job, index, failures[index], attempts[index])
+                attempts[index] += 1
+            for index, pod in list(active.items()):
+                state = self._api.objects[f"{PODS}/{pod}"]["status"]
+                if state["phase"] == "Succeeded":
+                    done.add(index)
+                elif state["phase"] == "Failed":
+                    if _code(state) == 2:
+                        self._conclude(path, "PodFailurePolicy", "Container main failed with exit code 2")
+                        return
+                    failures[index] += not any(
+                        item["type"] == "DisruptionTarget" for item in state.get("conditions", [])
+                    )
+                    if failures[index] > spec["backoffLimitPerIndex"]:
+                        failed.add(index)
+                if state["phase"] in ("Succeeded", "Failed"):
+                    del active[index]
+            indexes = {"completedIndexes": _ranges(done)} | ({"failedIndexes": _ranges(failed)} if failed else {})
+            ready = sum(self._api.objects[f"{PODS}/{pod}"]["status"]["phase"] == "Running" for pod in active.values())
+            self._api.status(path, active=len(active), ready=ready, succeeded=len(done), **indexes)
+            if len(done | failed) == spec["completions"]:
+                if failed:
+                    self._conclude(path, "FailedIndexes", "Job has failed indexes")
+                else:
+                    self._api.condition(path, "Complete")
+                return
+            time.sleep(0.01)
+
+    def _create(self, job: Json, index: int, failures: int, attempt: int) -> str:
+        name, template = job["metadata"]["name"], job["spec"]["template"]["metadata"]
+        pod = f"{name}-{index}-{attempt:05x}"
+        own = {"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/job-completion-index": str(index)}
+        phase, state = self._run(index, attempt)
+        self._api.pod(pod, {**template["labels"], **own}, phase, **state)
+        self._api.objects[f"{PODS}/{pod}"]["metadata"] |= {
+            "annotations": {"batch.kubernetes.io/job-index-failure-count": str(failures)},
+            "creationTimestamp": now(),
+        }
+        return pod
+
+    def _conclude(self, path: str, reason: str, message: str) -> None:
+        """First the pods are ended, then the Job has failed."""
+        self._api.condition(path, "FailureTarget", reason, message)
+        time.sleep(0.1)
+        fields = {"status": "True", "reason": reason, "message": message}
+        self._api.status(path, conditions=[{"type": kind, **fields} for kind in ("FailureTarget", "Failed")])
+
+
+def _code(state: Json) -> int:
+    return next((item["state"]["terminated"]["exitCode"] for item in state.get("containerStatuses", [])), 0)
+
+
+def _ranges(indexes: set[int]) -> str:
+    """Indexes as the status of a Job has them: 0,2-4."""
+    starts = [index for index in sorted(indexes) if index - 1 not in indexes]
+    ends = [index for index in sorted(indexes) if index + 1 not in indexes]
+    return ",".join(f"{start}-{end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True))
 
 
 def ended(code: int, message: str = "", reason: str = "Error", name: str = "node") -> list[Json]:
@@ -151,21 +291,23 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             api.asked.append((self.command, url.path))
             assert self.headers["Authorization"] == "Bearer t0ken"
             if refused := api.refuse(self.command, url.path):
-                return self._answer(refused[0], {"message": refused[1]})
+                return self._answer(refused[0], failure(*refused))
             if url.path.endswith("/log"):
                 return self._log(url.path.split("/")[-2], query.get("sinceTime", ""))
             return self._answer(*self._do(url.path, query, body))
 
         def _do(self, path: str, query: dict[str, str], body: Any) -> tuple[int, Json]:
+            if path == "/version":
+                return 200, {"gitVersion": api.version}
             if self.command == "POST":
                 return api.create(path, body)
             if self.command == "DELETE":
                 return api.delete(path)
             with api.lock:
-                if self.command == "GET" and path in (PODS, JOBS, SERVICES, TRAIN_JOBS):
-                    return 200, api.list(path, query.get("labelSelector", ""))
+                if self.command == "GET" and path in (PODS, JOBS, SERVICES, TRAIN_JOBS, EVENTS):
+                    return 200, api.list(path, query.get("labelSelector", ""), query.get("fieldSelector", ""))
                 if path not in api.objects:
-                    return 404, {"message": "not found"}
+                    return 404, failure(404, "not found")
                 if self.command == "PATCH":
                     for key, value in body["metadata"].items():
                         api.objects[path]["metadata"][key] = value

@@ -40,6 +40,13 @@ def merged(*values: Mapping[str, Any]) -> Json:
     return result
 
 
+def at(path: str, value: Any) -> Json:
+    """A value at its place among the chart's, such as `api.replicas`."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
 TRIAL: Json = yaml.safe_load((CHART / "values-trial.yaml").read_text())
 MODELS: Json = {
     "pools": {"h100": H100},
@@ -117,6 +124,45 @@ LITTLE: Json = {
 }
 SEAWEED: Json = merged(TRIAL, {"trial": {"minio": {"enabled": False}, "seaweedfs": {"enabled": True}}})
 
+NUMBERS: Json = {
+    "database": {"existingSecret": "123", "key": "1"},
+    "images": {
+        "pullSecrets": ["on"],
+        **{name: {"tag": "1", "digest": DIGEST} for name in ("api", "cpu", "trainer", "vllm")},
+    },
+    "storage": {
+        "region": "12",
+        "credentials": {"existingSecret": "1e3", "accessKeyKey": "1", "secretKeyKey": "0777", "sessionTokenKey": "on"},
+        "ca": {"existingConfigMap": "true", "key": "1.10"},
+    },
+    "mlflow": {"credentials": {"existingSecret": "null", "tokenKey": "y"}},
+    "serviceAccounts": {
+        "api": {"name": "1"},
+        "models": {"name": "2"},
+        "retention": {"name": "3"},
+        "workers": {"name": "4"},
+    },
+    "api": {
+        "token": {"existingSecret": "no", "key": "7"},
+        "submissions": {"existingConfigMap": "off"},
+        "ingress": {"enabled": True, "className": "1", "hosts": [{"host": "1.example"}]},
+        "priorityClassName": "1",
+    },
+    "pools": {"123": {"accelerator": "nvidia.com/gpu", "runtimeClassName": "1"}},
+    "models": {
+        "on": {
+            "model": "org/m",
+            "pool": "123",
+            "servedName": "a: b",
+            "revision": "1",
+            "cache": {"existingClaim": "weights"},
+        }
+    },
+    "kueue": {"queue": "1"},
+    "pipelines": {"namespaces": ["123"], "kubeflow": {"namespace": "1", "pipelineRoot": {"create": True}}},
+}
+"""Names that are numbers or booleans where YAML reads them without quotes."""
+
 MATRIX: dict[str, Json] = {
     "production": PRODUCTION,
     "trial": TRIAL,
@@ -126,6 +172,7 @@ MATRIX: dict[str, Json] = {
     "ingress and scaling": merged(PRODUCTION, EDGE),
     "profiles": merged(PRODUCTION, KEYS, PROFILES),
     "openshift": merged(PRODUCTION, MODELS, OPENSHIFT),
+    "numbers as names": merged(PRODUCTION, NUMBERS),
     "little": merged(PRODUCTION, LITTLE),
     "everything": merged(PRODUCTION, MODELS, KEYS, EDGE, PROFILES),
 }

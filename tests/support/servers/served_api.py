@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rubricworks.listening import listen, url_of
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.services.access.principals import SCOPES
-from rubricworks.platform_api.serving import listen, server_of, url_of
+from rubricworks.platform_api.serving import server_of
 from rubricworks.platform_api.settings import ApiSettings
 
 TOKEN = "t0ken-of-the-tests-0123456789"

@@ -26,7 +26,7 @@ from rubricworks.methods.retrain.champion import (
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
 from rubricworks.runtime.admission import Admission
-from rubricworks.runtime.config import StageConfig, canonical_json
+from rubricworks.runtime.config import StageConfig, canonical_json, parameter_json
 from rubricworks.runtime.job import OUTPUT_VALUES, Job
 from rubricworks.runtime.packages import optional_packages
 from rubricworks.storage import write_atomic
@@ -73,8 +73,7 @@ def run(config: Config, job: Job) -> None:
     write_atomic(job.out / REPORT_FILE, canonical_json(report).encode())
     outputs = {
         "pipeline": recipe.pipeline if report.sufficient else NO_PIPELINE,
-        # As in `pipeline_arguments`: Kubeflow would resolve these braces, in a prompt too.
-        "configs": canonical_json({"stages": recipe.stages | _checks(recipe.stages)}).replace("{{$", "{\\u007b$"),
+        "configs": parameter_json(canonical_json({"stages": recipe.stages | _checks(recipe.stages)})),
     }
     write_atomic(job.out / OUTPUT_VALUES, canonical_json(outputs).encode())
     if report.sufficient:
