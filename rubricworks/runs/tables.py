@@ -153,7 +153,9 @@ class TableFile:
         present = [name for name in file.schema_arrow.names if names is None or name in names]
         rows: list[Row] = []
         for group in range(file.num_row_groups):
-            if not _may_hold(file.metadata.row_group(group), values):
+            with self._explained():
+                may_hold = _may_hold(file.metadata.row_group(group), values)
+            if not may_hold:
                 continue
             if places := _places_of(self._read(file, [group], [*values]), values):
                 table = self._read(file, [group], present)

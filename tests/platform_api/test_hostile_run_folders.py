@@ -18,6 +18,7 @@ from whole_run import write_whole_run
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache
 from rubricworks.llm.spending import SPENDING_FILE, merge_spending
 from rubricworks.platform_api.app import ROUTERS
+from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.settings import ApiSettings
 
 SECRET = "the-secret-of-somebody-else"
@@ -30,7 +31,7 @@ STAGES = {
 """Part of a route's path → the stage that it is about; others are about a training."""
 VALUES = {"step": "1", "sample_id": "a", "digest": "0" * 64}
 ASKED = {
-    "exchange": "?response=0",
+    "exchange": f"?response={response_digest('a star')}",
     "flips": "?criterion=Names the star",
     "standing": "?first=judge in {run}/train_policy&second=judge in good-1/train_policy",
     "compare-judges": "?with=good-1",
