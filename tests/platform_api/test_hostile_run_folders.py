@@ -121,11 +121,10 @@ def check(tmp_path: Path, count: int, change) -> None:
                 status, _, body = exchange(url + path)
                 if status >= 500 or SECRET.encode() in body:
                     problems.append(f"{name} ({what}): {path}: {status} {body[:300]!r}")
-        for path in addresses("good-1"):
-            status, _, body = exchange(url + path)
-            if status >= 400 and not path.startswith(("/submissions", "/kubeflow", "/api/v1/submissions")):
-                problems.append(f"good-1: {path}: {status} {body[:200]!r}")
+        good = [exchange(url + path)[0] for path in addresses("good-1")]
     assert problems == []
+    assert [status for status in good if status not in (200, 404, 422)] == []
+    assert good.count(200) > 0.8 * len(good)
     assert (beside / "secret").read_text() == SECRET
     assert sorted(path.name for path in beside.iterdir()) == ["secret"]
     assert peak[0] < MOST_BYTES
