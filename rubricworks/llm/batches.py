@@ -261,18 +261,19 @@ def _read_rows(files: Iterable[str]) -> dict[str, Answer | _Failure]:
         try:
             row = json.loads(line)
             custom_id, response, error = str(row["custom_id"]), row.get("response") or {}, row.get("error")
+            status, answer = int(response.get("status_code") or 0), response.get("body")
+            inner = find_error(answer)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        status = int(response.get("status_code") or 0)
         if error or status != 200:
-            code = (error or {}).get("code") or f"HTTP {status}"
-            message = (error or {}).get("message") or json.dumps(response.get("body"))[:300]
-            inner = find_error(response.get("body"))
+            details = error if isinstance(error, dict) else {"message": error}
+            code = details.get("code") or f"HTTP {status}"
+            message = details.get("message") or json.dumps(answer)[:300]
             refused = inner is not None and inner.refused
             rows[custom_id] = _Failure(f"{code}: {message}", status, line[:2_000], refused)
             continue
         try:
-            rows[custom_id] = read_answer(json.dumps(response.get("body")).encode())
+            rows[custom_id] = read_answer(json.dumps(answer).encode())
         except AnswerFailed as error:
             rows[custom_id] = _Failure(str(error), error.status, line[:2_000], error.refused, not error.retry)
         except ValueError as error:

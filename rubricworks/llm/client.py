@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
-from rubricworks.llm.answers.completion import Ending
+from rubricworks.llm.answers.endings import Ending
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
