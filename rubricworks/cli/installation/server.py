@@ -6,6 +6,7 @@ from types import ModuleType
 import click
 
 from rubricworks.errors import UserError
+from rubricworks.terminal import echo
 
 
 @click.group(invoke_without_command=True)
@@ -27,7 +28,7 @@ def server(context: click.Context, host: str, port: int, runs: str) -> None:
         return
     serving = load_serving()
     listening = serving.listening_socket(host, port, runs)
-    click.echo(serving.url_of(listening))
+    echo(serving.url_of(listening))
     serving.serve(listening, runs)
 
 
@@ -41,7 +42,7 @@ def migrate(runs: str) -> None:
     load_serving()
     from rubricworks.platform_api.administration import migrate_database
 
-    click.echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
+    echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
 
 
 def load_serving() -> ModuleType:
