@@ -17,6 +17,8 @@ MOST = 256
 MOST_OF_CALLER = 32
 """Open streams of one token, or of this machine's programs."""
 RETRY_SECONDS = 30
+_KEPT_SECONDS = 5.0
+"""Time for which a look's result is kept, for those who ask for one that is no older."""
 T = TypeVar("T")
 
 
@@ -47,18 +49,19 @@ class Streams:
                 del self._open[caller]
 
     async def look(self, key: Hashable, fetch: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """What a look found that began no longer ago than so many seconds, or else a new one finds.
+        """The result of a look that began no longer ago than so many seconds, or else of a new one.
 
         Args:
             key: the same for looks that find the same.
         """
         now = time.monotonic()
-        begin, found = self._looks.get(key, (now, None))
-        if found is None or now - begin >= seconds:
-            self._looks = {known: look for known, look in self._looks.items() if now - look[0] < seconds}
-            found = asyncio.ensure_future(fetch())
-            found.add_done_callback(lambda look: look.cancelled() or look.exception())  # nobody may be left to read it
-            self._looks[key] = now, found
+        begin, looking = self._looks.get(key, (now, None))
+        if looking is None or now - begin >= seconds:
+            self._looks = {known: look for known, look in self._looks.items() if now - look[0] < _KEPT_SECONDS}
+            looking = asyncio.ensure_future(fetch())
+            # Nobody may be left to read its exception.
+            looking.add_done_callback(lambda look: look.cancelled() or look.exception())
+            self._looks[key] = now, looking
         # Another stream may wait for it when this one's caller is gone.
-        result: T = await asyncio.shield(found)
+        result: T = await asyncio.shield(looking)
         return result

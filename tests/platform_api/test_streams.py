@@ -93,7 +93,7 @@ def test_all_streams_of_a_run_look_at_it_together(going, monkeypatch, path):
     assert len(looks) < 100, "200 comments follow 200 looks of the streams"
 
 
-def test_requests_beyond_all_connections_of_the_database_get_503_and_leave_the_others(tmp_path, monkeypatch):
+def test_a_request_beyond_all_connections_of_the_database_gets_503(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_POOL_SECONDS", 0.2)
     go_on, list_runs, waiting = threading.Event(), runs.list_runs, []
 
