@@ -77,6 +77,7 @@ from rubricworks.platform_api.settings import (
     make_database_folder,
     settings_from_environment,
 )
+from rubricworks.platform_api.streams import Streams
 from rubricworks.storage import is_remote, local_path
 
 ROUTERS = (
@@ -151,6 +152,7 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "blocking"))
     state = app.state
     state.settings, state.dependencies, state.is_stopping = settings, [], False
+    state.streams = Streams()
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`

@@ -2,6 +2,7 @@
 
 from collections.abc import MutableMapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -74,7 +75,11 @@ class HeadRequests:
 
 
 class SecurityHeaders:
-    """ASGI middleware that gives every answer the headers by which browsers protect its pages."""
+    """ASGI middleware that gives every answer the headers by which browsers protect its pages.
+
+    Redirects lead to paths of this service: Starlette builds some of the request's scheme and `Host`, which are a
+    proxy's or anybody's.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -84,9 +89,16 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
-                    *message["headers"],
+                    *((name, _path_of(value) if name == b"location" else value) for name, value in message["headers"]),
                     *((name, value) for name, value in _HEADERS.items() if name not in known),
                 ]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
+
+
+def _path_of(location: bytes) -> bytes:
+    """Path and query of a redirect's target."""
+    target = urlsplit(location.decode("latin-1"))
+    path = "/" + target.path.lstrip("/\\")
+    return urlunsplit(("", "", path, target.query, target.fragment)).encode("latin-1")

@@ -4,8 +4,11 @@ The texts are anybody's, such as the path of a request, so each pattern takes ti
 length: what may be long begins at one place of each run of its characters.
 """
 
+import base64
+import binascii
 import re
 
+HIDDEN = "***"
 _SECRET_WORDS = {
     *("KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD", "PASS", "PASSPHRASE", "CREDENTIAL"),
     *("CREDENTIALS", "COOKIE"),
@@ -14,18 +17,38 @@ _REFERENCES = {"ENV", "FILE", "PATH", "DIR", "NAME", "URL", "URI"}
 """Last words of names that say where a secret is, such as `AWS_SHARED_CREDENTIALS_FILE`."""
 _USER_IN_URL = re.compile(r"(?<=[a-z0-9+.-])://[^/?#\s\"']+@", re.IGNORECASE)
 _SECRET_IN_QUERY = re.compile(
-    r"(?P<name>[?&][\w-]*(?:api[_-]?key|token|secret|password|signature|credential)=)[^&\s\"']+", re.IGNORECASE
+    r"(?P<name>[?&](?:[\w-]*(?:api[_-]?key|token|secret|password|signature|credential)|sig)=)[^&\s\"']+", re.IGNORECASE
 )
 _KEY = re.compile(
-    r"\b(?:sk-|sk_live_|hf_|rw_|ghp_|gho_|github_pat_|glpat-|xox[abp]-|nvapi-|AIza)[\w-]{12,}"
-    r"|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"\b(?:sk-|sk_live_|hf_|rw_|ghp_|gho_|github_pat_|glpat-|xox[abp]-|nvapi-|AIza|ya29\.|SG\.)"
+    r"(?=[\w-]{0,60}(?:[0-9]|[a-z][A-Z]))[\w-]{12,}(?:\.[\w-]{8,})?"
+    r"|\b(?:gsk_|xai-|r8_|pplx-|npm_)(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{12,}|\bdapi[0-9a-f]{16,}(?:-[0-9]+)?"
+    r"|\bAKIA[0-9A-Z]{16}\b"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\\A-Za-z0-9+/=\s]*+-----END [A-Z ]*PRIVATE KEY-----)?"
     r"|(?<![\w-])(?=[\w-]*?\beyJ[\w-]{8})[\w-]++\.eyJ[\w-]{8,}+\.[\w-]*"
 )
+"""Keys by their beginnings. A digit, or a capital after a small letter, tells them from words: `sk-learn-models`."""
 _KEY_SIGNS = (
     *("sk-", "sk_live_", "hf_", "rw_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "nvapi-", "AIza", "AKIA", "eyJ"),
-    "PRIVATE KEY",
+    *("ya29.", "SG.", "gsk_", "xai-", "r8_", "pplx-", "npm_", "dapi", "PRIVATE KEY"),
 )
 """One of these is in every match of `_KEY`; to look for them takes a fraction of its time."""
+_BASIC = re.compile(r"\b(?P<scheme>[Bb]asic\s+)(?P<value>[A-Za-z0-9+/]{4,}+={0,2})")
+_BEARER = re.compile(r"\b(?P<scheme>[Bb]earer\s+)(?=[A-Za-z._~+/-]{0,60}[0-9])[\w.~+/-]{16,}=*")
+_ASSIGNMENT = re.compile(
+    r"(?P<name>(?<![\w-])[\w-]++)(?P<sign>(?:\\?[\"'])?\s*[:=]\s*)(?P<value>\\?\"[^\"\\]*\\?\"|'[^']*'|[^\s,;&\"'}\])]+)"
+)
+_ASSIGNMENT_SIGNS = re.compile(
+    r"(?:key|secret|password|passwd|passphrase|token|sig|signature|credentials?)\\?[\"']?\s*[:=]", re.IGNORECASE
+)
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_-]+")
+_SECRETS_BY_NAME = {"PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY"}
+_KINDS_OF_KEY = {"API", "ACCESS", "SECRET", "ACCOUNT", "PRIVATE", "SHARED"}
+_KINDS_OF_TOKEN = {"API", "ACCESS", "AUTH", "REFRESH", "SESSION", "BEARER", "HF"}
+_SECRETS_BY_VALUE = {"KEY", "TOKEN", "SIG", "SIGNATURE", "CREDENTIAL", "CREDENTIALS"}
+_NO_SECRETS = {"", "none", "null", "true", "false"}
+_WITH_DIGITS = re.compile(r"(?=.*[0-9])\S{8,}")
+_LIKE_A_KEY = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[\w.~+/%=-]{16,}")
 _ASSIGNED = re.compile(r"(?P<name>(?<![\w-])[\w-]++)[\"']?\s*[:=]\s*")
 _VALUE = re.compile(r"[\"'][^\"']*[\"']|[^\s,}\]]+")
 _CREDENTIALS = re.compile(
@@ -33,7 +56,6 @@ _CREDENTIALS = re.compile(
 )
 """What a header `Authorization` holds; "basic authentication" is none."""
 _LONGEST_READ = 10_000
-HIDDEN = "***"
 
 
 def is_secret_name(name: str) -> bool:
@@ -52,12 +74,51 @@ def find_secret(text: str) -> str | None:
 
 
 def redact(text: str) -> str:
-    """Return the text with its users and passwords of URLs and its keys hidden."""
+    """Return the text with its users and passwords of URLs, its keys and credentials, and assigned secrets hidden.
+
+    It is made for any text, such as a caption or a log: what only may be a secret, such as `token=12`, stays.
+    """
     if "://" in text:
         text = _USER_IN_URL.sub(f"://{HIDDEN}@", text)
     if "=" in text:
         text = _SECRET_IN_QUERY.sub(rf"\g<name>{HIDDEN}", text)
-    return _KEY.sub(HIDDEN, text) if any(sign in text for sign in _KEY_SIGNS) else text
+    if any(sign in text for sign in _KEY_SIGNS):
+        text = _KEY.sub(HIDDEN, text)
+    if "asic" in text:
+        text = _BASIC.sub(_without_credentials, text)
+    if "earer" in text:
+        text = _BEARER.sub(rf"\g<scheme>{HIDDEN}", text)
+    return _ASSIGNMENT.sub(_without_value, text) if _ASSIGNMENT_SIGNS.search(text) else text
+
+
+def _without_credentials(match: re.Match[str]) -> str:
+    """The match without its value, if that is a user and a password in base64."""
+    value = match["value"].rstrip("=")
+    try:
+        decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        return match[0]
+    user, colon, _ = decoded.partition(b":")
+    return f"{match['scheme']}{HIDDEN}" if colon and user.isascii() else match[0]
+
+
+def _without_value(match: re.Match[str]) -> str:
+    """The match without its value, if its name or its value is a secret's."""
+    *before, last = [word.upper() for word in _WORD_ENDS.split(match["name"]) if word] or [""]
+    value, sign = match["value"].strip("\\\"'"), match["sign"]
+    kind = before[-1] if before else ""
+    is_name = (
+        last in _SECRETS_BY_NAME
+        or (last == "KEY" and kind in _KINDS_OF_KEY)
+        or (last == "TOKEN" and kind in _KINDS_OF_TOKEN)
+    )
+    # What follows a colon may be prose, such as an error: "OPENAI_API_KEY: a secret stands here".
+    is_quoted, is_equated = sign[:1] in ("\\", '"', "'"), sign == "=" or (bool(before) and "=" in sign)
+    is_assigned = is_quoted or is_equated or (bool(before) and _WITH_DIGITS.fullmatch(value) is not None)
+    is_secret = (is_name and is_assigned) or (last in _SECRETS_BY_VALUE and _LIKE_A_KEY.fullmatch(value))
+    if not is_secret or value.lower() in _NO_SECRETS or value.startswith((HIDDEN, "$")):
+        return match[0]
+    return f"{match['name']}{sign}{match['value'].replace(value, HIDDEN)}"
 
 
 def redact_assignments(text: str) -> str:

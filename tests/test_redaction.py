@@ -17,12 +17,36 @@ KEY = "sk-live0123456789abcdef"
         ("https://host/v1?api_key=abc&x=1", "https://host/v1?api_key=***&x=1"),
         ("https://b.s3/x?X-Amz-Signature=00ff&X-Amz-Date=1", "https://b.s3/x?X-Amz-Signature=***&X-Amz-Date=1"),
         ("AKIAIOSFODNN7EXAMPLE", "***"),
+        ("https://a.blob.core.windows.net/x?sv=1&sig=ab%2Fcd", "https://a.blob.core.windows.net/x?sv=1&sig=***"),
     ],
 )
 def test_secret_in_a_text_is_found_and_hidden(text, hidden):
     assert redact(text) == hidden
     assert find_secret(text)
     assert find_secret(hidden.replace("***@", "").replace("=***", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("Authorization: Basic dXNlcjpwYXNz was sent", "Authorization: Basic *** was sent"),
+        ("Authorization: Bearer 0123456789abcdef0 was sent", "Authorization: Bearer *** was sent"),
+        ("with api_key=abc, once", "with api_key=***, once"),
+        ("OPENAI_API_KEY='abc' python", "OPENAI_API_KEY='***' python"),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPx", "aws_secret_access_key = ***"),
+        ('{"password": "hunter2", "user": "me"}', '{"password": "***", "user": "me"}'),
+        (r"{\"password\": \"hunter2\"}", r"{\"password\": \"***\"}"),
+        ("{'client_secret': 'a b'}", "{'client_secret': '***'}"),
+        ("AccountName=me;AccountKey=ab12/+==;EndpointSuffix=x", "AccountName=me;AccountKey=***;EndpointSuffix=x"),
+        ("aws_secret_access_key: wJalrXUtnFEMI7", "aws_secret_access_key: ***"),
+        ("token=0123456789abcdef at once", "token=*** at once"),
+        ("sig=aBcD1234aBcD1234%3D", "sig=***"),
+        ("a -----BEGIN PRIVATE KEY-----\nMIIE+/=\n-----END PRIVATE KEY----- b", "a *** b"),
+    ],
+)
+def test_an_assigned_secret_is_hidden_in_any_text(text, hidden):
+    assert redact(text) == hidden
+    assert redact(hidden) == hidden
 
 
 @pytest.mark.parametrize(
@@ -35,6 +59,14 @@ def test_secret_in_a_text_is_found_and_hidden(text, hidden):
         "risk-averse-people-and-ask-twice-please",
         "token by token, the key: a secret",
         "max_tokens=12",
+        "A sign reads PASSWORD: GUEST above the key: a brass one, with basic JavaScript courses by a standard bearer.",
+        '{"eos_token": "<|im_end|>", "pad_token_id": 151643, "sort_key": "name", "api_key": null}',
+        "loading sk-learn-based-models with hf_hub_download_cache, npm_config_registry and pplx-large-online",
+        "step 120: loss=0.41 tokens=8192 token=17 lr=1e-06 key=value seed=20261128",
+        "SG.Wannsee plays at dapifer, ya29.txt, r8_large, xai-grok-vision, design=12, secret: none",
+        "api_key=${OPENAI_API_KEY} api_key_env: OPENAI_API_KEY",
+        "cluster.env.OPENAI_API_KEY: a secret stands here; write secrets: {NAME: {API_KEY: VARIABLE}}",
+        "Basic iPhone12Pro settings; the bearer of the ring",
         "",
     ],
 )
@@ -84,7 +116,10 @@ def test_what_another_program_says_is_one_short_line_without_secrets(text, line)
 
 @pytest.mark.parametrize(
     "prefix",
-    ["sk-", "sk_live_", "hf_", "rw_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxa-", "xoxp-", "nvapi-", "AIza"],
+    [
+        *("sk-", "sk_live_", "hf_", "rw_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxa-", "xoxp-", "nvapi-", "AIza"),
+        *("gsk_", "xai-", "r8_", "pplx-", "dapi", "ya29.", "npm_", "SG."),
+    ],
 )
 def test_a_key_of_each_provider_is_hidden(prefix):
     assert redact(f"with {prefix}0123456789abcdef, once") == "with ***, once"
@@ -110,6 +145,9 @@ HOSTILE = (
         "@",
         "a='b",
         "Basic a",
+        "sk-",
+        "key='b",
+        'secret="',
     ),
     "-----BEGIN A ",
 )

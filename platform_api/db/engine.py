@@ -12,6 +12,8 @@ from sqlalchemy.pool import StaticPool
 from rubricworks.errors import UserError
 
 _CONNECT_SECONDS = 5
+_POOL_SECONDS = 5
+"""Wait for a connection while all are in use; then the answer is 503."""
 _ASYNC_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg"}
 """Drivers for URLs that name none."""
 
@@ -58,8 +60,10 @@ def open_engine(url: str) -> AsyncEngine:
         options: dict[str, Any] = {}
         if is_postgres:
             options = {"connect_args": {"connect_timeout": _CONNECT_SECONDS}, "pool_size": 10, "max_overflow": 10}
-        elif parsed.database in (None, "", ":memory:"):
+        if not is_postgres and parsed.database in (None, "", ":memory:"):
             options = {"poolclass": StaticPool}  # each connection would be a database of its own
+        else:
+            options["pool_timeout"] = _POOL_SECONDS
         engine = create_async_engine(parsed, pool_pre_ping=is_postgres, **options)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise UserError(

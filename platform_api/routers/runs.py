@@ -1,21 +1,27 @@
 """Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a run that is going.
 
 A stream of events ends with its caller's token, and with the service. Proxies do not cut it: a comment goes out where
-nothing else has for a while.
+nothing else has for a while. Streams of one run look at it together; `streams` says how many there may be.
 """
 
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import Receive, Scope, Send
 
 from rubricworks.platform_api.access import principal_of
+from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.pagination import list_page
+from rubricworks.platform_api.problems import problem_answer
 from rubricworks.platform_api.routers.dependencies import (
     PROBLEMS,
     VIEWERS,
@@ -42,6 +48,8 @@ from rubricworks.platform_api.schemas.runs import (
     StepStatistics,
 )
 from rubricworks.platform_api.services import dead_letters, run_figures, runs
+from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.streams import RETRY_SECONDS, Streams
 from rubricworks.runs.store import RunStore
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS])
@@ -54,6 +62,7 @@ _HEARTBEAT = ": nothing new\n\n"
 _SECONDS = 1.0
 _FOR_SECONDS = 600.0
 """Lifetime of a stream; browsers connect again by themselves, and name the last line that they have."""
+_log = logging.getLogger(__name__)
 
 
 @router.get("/runs", summary="List runs, the last changed first")
@@ -148,10 +157,9 @@ async def show_budget(store: StoreOf, run: RunOf, session: SessionOf) -> Spendin
 
 
 async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
-    database, last = request.app.state.database, None
+    last = None
     for _ in range(int(_FOR_SECONDS / _SECONDS)):
-        async with database.session() as session:
-            run = RunBody.model_validate(await runs.get_run(session, name))
+        run = await _look_at_run(request, name)
         if run != last:
             last = run
             yield f"event: run\ndata: {json.dumps(run.model_dump(mode='json'))}\n\n"
@@ -164,14 +172,41 @@ async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
 
 async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncGenerator[str | None]:
     for _ in range(int(_FOR_SECONDS / _SECONDS)):
-        async with request.app.state.database.session() as session:
-            is_going = (await runs.get_run(session, run)).state == "going"
-        text, begin = await runs.log_after(store, run, stage, begin, is_going=is_going)
+        is_going = (await _look_at_run(request, run)).state == "going"
+        read = partial(runs.log_after, store, run, stage, begin, is_going=is_going)
+        text, begin = await _streams(request).look((run, stage, begin, is_going), read, _SECONDS)
         yield f"id: {begin}\nevent: lines\ndata: {json.dumps(text)}\n\n" if text else None
         if not is_going:
             yield "event: end\ndata: {}\n\n"
             return
         await asyncio.sleep(_SECONDS)
+
+
+async def _look_at_run(request: Request, name: str) -> RunBody:
+    async def fetch() -> RunBody:
+        async with request.app.state.database.session() as session:
+            return RunBody.model_validate(await runs.get_run(session, name))
+
+    return await _streams(request).look(name, fetch, _SECONDS)
+
+
+def _streams(request: Request) -> Streams:
+    streams: Streams = request.app.state.streams
+    return streams
+
+
+class EventStream(StreamingResponse):
+    """A stream that counts as open from its first byte to its end; 503 where there are too many."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        caller: str = request.state.principal.name
+        if reason := _streams(request).refusal(caller):
+            headers = {"Retry-After": str(RETRY_SECONDS)}
+            answer = problem_answer(request, 503, "Too many streams", reason, headers=headers)
+            return await answer(scope, receive, send)
+        with _streams(request).opened(caller):
+            await super().__call__(scope, receive, send)
 
 
 def event_stream(request: Request, events: AsyncGenerator[str | None]) -> StreamingResponse:
@@ -183,17 +218,33 @@ def event_stream(request: Request, events: AsyncGenerator[str | None]) -> Stream
     # nginx collects what it passes on, and would keep an event back until a buffer is full.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     allowed = _while_allowed(request, events)
-    return StreamingResponse(_with_heartbeats(allowed), media_type="text/event-stream", headers=headers)
+    return EventStream(_with_heartbeats(allowed), media_type="text/event-stream", headers=headers)
 
 
 async def _while_allowed(request: Request, events: AsyncGenerator[str | None]) -> AsyncIterator[str | None]:
-    """The events until the service is told to stop, or the caller's token or session ends."""
-    async with contextlib.aclosing(events):
-        async for event in events:
-            principal = await principal_of(request.scope, dict(request.headers))
-            if request.app.state.is_stopping or principal != request.state.principal:
-                return
-            yield event
+    """The events until the service is told to stop, the caller's token or session ends, or the database is away.
+
+    A browser then connects again by itself.
+    """
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if request.app.state.is_stopping or await _caller_now(request, event) != request.state.principal:
+                    return
+                yield event
+    except SQLAlchemyError as error:
+        _log.warning("the stream %s ended: %s", request.url.path, describe_fault(error))
+
+
+async def _caller_now(request: Request, event: str | None) -> Principal | None:
+    """The caller, looked up now if there is an event to send; else by any stream of the caller within a second."""
+    headers = dict(request.headers)
+
+    async def fetch() -> Principal | None:
+        return await principal_of(request.scope, headers)
+
+    key = (headers.get("authorization"), headers.get("cookie"), headers.get("host"))
+    return await _streams(request).look(key, fetch, _SECONDS if event is None else 0.0)
 
 
 async def _with_heartbeats(events: AsyncIterator[str | None]) -> AsyncIterator[str]:

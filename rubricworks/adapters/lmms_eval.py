@@ -12,7 +12,6 @@ counted on standard error; without any that could be, the mean is NaN. Written a
 
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from rubricworks.adapters.loop_thread import run_in_loop
 from rubricworks.adapters.trl import RubricReward
 from rubricworks.errors import UserError
 from rubricworks.grading import Grader
+from rubricworks.terminal import say
 
 
 class RubricMetric:
@@ -65,7 +65,7 @@ class RubricMetric:
         rewards = run_in_loop(self.reward.score(prompts, responses, rubric=rubrics, answer=answers)).rewards
         judged = [reward for reward in rewards if reward is not None]
         if len(judged) < len(rewards):
-            print(f"{self.name}: {len(rewards) - len(judged)} of {len(rewards)} not judged", file=sys.stderr)
+            say(f"{self.name}: {len(rewards) - len(judged)} of {len(rewards)} not judged")
         return statistics.fmean(judged) if judged else math.nan
 
 

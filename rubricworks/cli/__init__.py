@@ -4,6 +4,7 @@ import errno
 import importlib
 import logging
 import sys
+from io import StringIO
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from rubricworks import __version__
 from rubricworks.errors import UserError
 from rubricworks.redaction import redact
+from rubricworks.terminal import echo
 
 _COMMANDS = {
     "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
@@ -99,21 +101,22 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code: Any = cli.main(arguments, prog_name="rubricworks", standalone_mode=False)
     except UserError as error:
-        click.echo(f"error: {redact(str(error))}", err=True)
+        echo(f"error: {redact(str(error))}", err=True)
         sys.exit(2)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        echo(error.format_message(), err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        error.show(file := StringIO())
+        echo(file.getvalue(), err=True, nl=False)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
+        echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        click.echo(f"error: {_explain(error)}", err=True)
+        echo(f"error: {_explain(error)}", err=True)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 

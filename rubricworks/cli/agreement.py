@@ -35,6 +35,7 @@ from rubricworks.reports.agreement import (
 )
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -109,22 +110,22 @@ def agreement(
 def _print(report: AgreementReport, notes: Sequence[str]) -> None:
     width = max(len(rater.name) for rater in report.raters)
     for rater in report.raters:
-        click.echo(rater_text(rater, width))
+        echo(rater_text(rater, width))
     if report.empty_labels:
-        click.echo(f"empty labels, which say nothing: {report.empty_labels:,}")
+        echo(f"empty labels, which say nothing: {report.empty_labels:,}")
     for identity in report.identities:
-        click.echo(identity_text(identity))
+        echo(identity_text(identity))
     for group in report.groups:
-        click.echo(group_text(group))
+        echo(group_text(group))
     for errors in report.errors:
-        click.echo(errors_text(errors))
+        echo(errors_text(errors))
         if errors.by_weight:
-            click.echo(weights_text(errors))
+            echo(weights_text(errors))
     if report.probe:
-        click.echo(f"\n{probe_text(report.probe)}")
+        echo(f"\n{probe_text(report.probe)}")
     for comparison, note in zip(report.comparisons, notes, strict=True):
-        click.echo(f"\n{comparison_text(comparison, note)}")
-    click.echo(f"\n{LEGEND}")
+        echo(f"\n{comparison_text(comparison, note)}")
+    echo(f"\n{LEGEND}")
 
 
 def _raters(sources: tuple[str, ...], *, alone: bool) -> tuple[list[Ratings], list[Ratings], int]:

@@ -10,6 +10,7 @@ from rubricworks.cli.claims import complete_runs
 from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -91,5 +92,5 @@ def arms(
     write_atomic(stem.with_suffix(".json"), result.model_dump_json(indent=2).encode() + b"\n")
     write_atomic(stem.with_suffix(".md"), markdown(result, form).encode())
     write_atomic(stem.with_suffix(".html"), arms_page(result, form).encode())
-    click.echo(text(result, form))
-    click.echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")
+    echo(text(result, form))
+    echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")

@@ -19,6 +19,7 @@ from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.launch import launch
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 _SAMPLE_STAGES = ("prepare_questions", "open_questions", "prepare")
 """Stages of a run whose samples hold the images."""
@@ -107,8 +108,8 @@ def audit(
     write_atomic(out / SOURCE, json.dumps({"responses": str(table), "simulated": simulated}).encode())
     page = audit_page(figures, cases, title=f"On the responses of {table}", simulated=simulated)
     write_atomic(out / "audit.html", page.encode())
-    click.echo(audit_text(figures))
-    click.echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
+    echo(audit_text(figures))
+    echo(f"\n{out / 'audit.html'}: the page; {folder / 'audit.json'}: all numbers")
 
 
 def find_responses(source: Path | None, earlier: Path | None) -> Path:

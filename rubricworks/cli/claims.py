@@ -11,6 +11,7 @@ from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 _MOST_SEEDS = 1_000
 
@@ -97,8 +98,8 @@ def claims(
     write_atomic(place / "claims.json", report.model_dump_json(indent=2).encode() + b"\n")
     write_atomic(place / "claims.md", markdown(report).encode())
     write_atomic(place / "claims.html", claims_page(report).encode())
-    click.echo(text(report))
-    click.echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
+    echo(text(report))
+    echo(f"{place / 'claims.html'}: the page; claims.md and claims.json beside it: all numbers")
 
 
 def complete_runs(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool, overrides: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ def complete_runs(planned: Sequence[PlannedRun], *, at_once: int, only_report: b
         return
     check_settings(planned)
     try:
-        make_runs(planned, at_once=at_once, say=lambda line: click.echo(line, err=True))
+        make_runs(planned, at_once=at_once, say=lambda line: echo(line, err=True))
     except KeyboardInterrupt:
-        click.echo("the runs were stopped; give the same command again to go on", err=True)
+        echo("the runs were stopped; give the same command again to go on", err=True)
         raise

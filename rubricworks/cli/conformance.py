@@ -16,6 +16,7 @@ from rubricworks.adapters.conformance.bad_judge import serve_bad_judge
 from rubricworks.adapters.conformance.reward import check_reward
 from rubricworks.adapters.functions import check_signature, import_function
 from rubricworks.errors import UserError
+from rubricworks.terminal import echo
 
 _PEERS = {"trl": "TrlTrainer", "verl": "VerlTrainer", "verifiers": "VerifiersRollouts"}
 
@@ -67,7 +68,7 @@ def conformance(
             os.environ.setdefault("OPENAI_API_KEY", "none")  # OpenAI's client wants one
             columns = _columns(row)
             findings = check_reward(_reward(target, columns), judge, columns, wait_s=wait_s)
-    click.echo(_markdown(name, findings) if markdown else _table(name, findings))
+    echo(_markdown(name, findings) if markdown else _table(name, findings))
     context.exit(0 if all(finding.outcome.keeps for finding in findings) else 1)
 
 

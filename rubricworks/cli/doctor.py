@@ -9,6 +9,7 @@ import click
 from rubricworks.cli.world import serve_world
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.recipe_checks import check_recipe
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -29,7 +30,7 @@ def doctor(context: click.Context, recipe: str, overrides: tuple[str, ...], runs
             stack.enter_context(serve_world(parsed.world, Path(scratch)))
         for check in check_recipe(parsed, runs.absolute()):
             problems += check.problem is not None
-            mark = click.style("fix", fg="red") if check.problem else click.style("ok ", fg="green")
-            click.echo(f"{mark}  {check.name:<32} {check.problem or check.detail}")
-    click.echo(f"{problems} to fix" if problems else f"ready: rubricworks run {recipe}")
+            click.secho("fix" if check.problem else "ok ", nl=False, fg="red" if check.problem else "green")
+            echo(f"  {check.name:<32} {check.problem or check.detail}")
+    echo(f"{problems} to fix" if problems else f"ready: rubricworks run {recipe}")
     context.exit(2 if problems else 0)

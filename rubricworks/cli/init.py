@@ -17,6 +17,7 @@ from rubricworks.llm import Endpoint
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.models import require_pinned
 from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters
+from rubricworks.terminal import echo
 
 _MIN_IMAGES = 4
 _SPARE_TOKENS = 4
@@ -77,7 +78,7 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
     except UserError:
         out.unlink()
         raise
-    click.echo(
+    echo(
         f"{out}: {len(entries)} images, {captioned} with captions, {model} as committee, writer and judge\n"
         f"next: rubricworks doctor {out}"
     )

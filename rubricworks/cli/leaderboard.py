@@ -20,6 +20,7 @@ from rubricworks.reports.leaderboard import (
     standings,
     write_board,
 )
+from rubricworks.terminal import echo
 from rubricworks.tracking import TrackingConfig, connect
 from rubricworks.tracking.evaluations import log_evaluation
 
@@ -61,24 +62,24 @@ def leaderboard_command(
     """
     board = build_board(sources, against=against, every_figure=every_figure)
     agreements = _agreements(board, ranking, sources) if ranking else []
-    click.echo(leaderboard_text(board))
+    echo(leaderboard_text(board))
     for agreement in agreements:
         value = (
             f"{number(agreement.spearman.value)} [{interval(agreement.spearman)}]"
             if agreement.spearman
             else "not defined"
         )
-        click.echo(f"{agreement.column.title}: agreement with the ranking {value}, {agreement.models} models")
+        echo(f"{agreement.column.title}: agreement with the ranking {value}, {agreement.models} models")
     if out:
         simulated = any(map(is_simulated_evaluation, sources))
         write_board(board, out, title=title, simulated=simulated, agreements=agreements)
-        click.echo(f"\n{out / 'leaderboard.html'}: the page; beside it .md, .csv and .json")
+        echo(f"\n{out / 'leaderboard.html'}: the page; beside it .md, .csv and .json")
     if experiment:
         connection = connect(TrackingConfig(uri=uri, experiment=experiment), Path("runs"))
         if connection is None:
             raise UserError("--experiment: MLflow is not installed; pip install 'rubricworks[tracking]'")
         run = log_evaluation(connection, board, title, out)
-        click.echo(f"logged to MLflow experiment {experiment}, run {run}")
+        echo(f"logged to MLflow experiment {experiment}, run {run}")
 
 
 def _agreements(board: Leaderboard, ranking: str, sources: tuple[Path, ...]) -> list[Agreement]:

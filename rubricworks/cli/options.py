@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
 from rubricworks.redaction import redact
+from rubricworks.terminal import echo
 
 if TYPE_CHECKING:
     from rubricworks.data.rubric_sets import RubricEntry
@@ -37,7 +38,7 @@ subject_option = click.option(
     help="What the responses are; the judge of answers is shown prompt and reference answer.  [default: answer if the "
     "set of rubrics has prompts]",
 )
-report_line = partial(click.echo, err=True)
+report_line = partial(echo, err=True)
 """Print a line of progress, or a warning, to standard error."""
 
 

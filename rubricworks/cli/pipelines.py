@@ -15,6 +15,7 @@ from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, pus
 from rubricworks.recipe import METHODS, ClusterConfig
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 from rubricworks.runtime.stage_table import NOT_REUSABLE
+from rubricworks.terminal import echo
 
 _ARM = click.option(
     "--arm", metavar="NAME", help="Take one of the recipe's arms, without the stages that promote and report."
@@ -64,7 +65,7 @@ def compile_(names: tuple[str, ...], overrides: tuple[str, ...], out: Path, arm:
     for target in targets:
         path = out / f"{target.file}.yaml"
         compile_pipeline(load_pipeline(target.pipeline), path, target.cluster, without=target.without)
-        click.echo(path)
+        echo(str(path))
 
 
 @pipelines.command()
@@ -80,7 +81,7 @@ def push(recipe: str, overrides: tuple[str, ...], version: str | None, arm: str 
     """
     parsed = load_recipe(recipe_path(recipe), overrides, arm=arm)
     kubeflow = connect_to_cluster(cluster_of(parsed, recipe), report_line)
-    click.echo(push_recipe(kubeflow, parsed, recipe, report_line, version_name=version).name)
+    echo(push_recipe(kubeflow, parsed, recipe, report_line, version_name=version).name)
 
 
 @pipelines.command()
@@ -99,7 +100,7 @@ def components(out: Path, owners: tuple[str, ...]) -> None:
 
     today = datetime.now(UTC).date()
     for place in export_components(out, version=__version__, verified=today, owners=owners):
-        click.echo(place)
+        echo(str(place))
 
 
 def _target(name: str, overrides: tuple[str, ...], arm: str | None) -> _Target:

@@ -12,6 +12,7 @@ import click
 
 from rubricworks.errors import UserError
 from rubricworks.runs.working_copy import local_runs_folder
+from rubricworks.terminal import echo
 
 if TYPE_CHECKING:
     from rubricworks.tracking import Connection, ModelVersion
@@ -88,14 +89,14 @@ def promote(
     decision = _decision(by)
     if reject:
         registry.tag(connection, candidate, {registry.APPROVAL_TAG: "rejected", **decision})
-        click.echo(f"{model} version {candidate.version} is rejected; the champion stays")
+        echo(f"{model} version {candidate.version} is rejected; the champion stays")
         return
     champion = registry.champion(connection, model)
     if not force:
         _check(candidate, champion)
     registry.promote(connection, model, candidate.version, expected=champion.version if champion else None)
     registry.tag(connection, candidate, {registry.APPROVAL_TAG: "promoted", **decision})
-    click.echo(f"{model} version {candidate.version} is the champion")
+    echo(f"{model} version {candidate.version} is the champion")
 
 
 def _at_installation(
@@ -133,7 +134,7 @@ def _roll_back(connection: "Connection", model: str, version: int | None, by: st
         raise UserError(f"{model} has no champion before this one to go back to")
     registry.promote(connection, model, previous.version, expected=champion.version)
     registry.tag(connection, previous, {registry.APPROVAL_TAG: "promoted", **_decision(by)})
-    click.echo(f"{model} version {previous.version} is the champion again")
+    echo(f"{model} version {previous.version} is the champion again")
 
 
 def _decision(by: str | None) -> dict[str, str]:
@@ -166,12 +167,12 @@ def _print_models(connection: "Connection") -> None:
     models = list(registry.all_models(connection))
     for model in models:
         champion, before = model.aliases.get(registry.CHAMPION), model.aliases.get(registry.PREVIOUS)
-        click.echo(
+        echo(
             f"{model.name}: champion {f'version {champion}' if champion else '-'}"
             f"{f', previously version {before}' if before else ''}"
         )
         if challenger := registry.aliased_version(connection, model, registry.CHALLENGER):
             standing, reason = challenger.tags.get(registry.APPROVAL_TAG, ""), challenger.tags.get("gate", "")
-            click.echo(f"  challenger version {challenger.version}: {standing} ({reason})")
+            echo(f"  challenger version {challenger.version}: {standing} ({reason})")
     if not models:
-        click.echo(f"no models are registered at {connection.safe_uri}")
+        echo(f"no models are registered at {connection.safe_uri}")

@@ -16,6 +16,7 @@ from rubricworks.runs.working_copy import local_runs_folder
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.workspace import fetch_records
 from rubricworks.storage import is_remote, join
+from rubricworks.terminal import echo
 from rubricworks.training.model_card import CARD
 
 
@@ -69,13 +70,13 @@ def push(
     if out is not None and out.exists():
         raise UserError(f"--out {out} is there already; name a new folder")
     for left_out in files.left_out:
-        click.echo(f"note: {left_out} stays here: no safetensors, configuration or tokenizer", err=True)
+        echo(f"note: {left_out} stays here: no safetensors, configuration or tokenizer", err=True)
     results = published_results(model, on_the_hub, scale)
     texts = {CARD: published_card(model, [benchmark.task for benchmark in on_the_hub]), **results}
     label = f"the model of {model.run.name}, stage {model.stage}"
     if out is not None:
         write_published(model, files.chosen, out, texts=texts, copy=True)
-        click.echo(f"{out}: {label}, {len(files.chosen) + len(texts)} files, not uploaded")
+        echo(f"{out}: {label}, {len(files.chosen) + len(texts)} files, not uploaded")
         return
     for benchmark in on_the_hub:
         if benchmark.task_id not in (tasks := benchmark_tasks(benchmark.dataset, benchmark.revision)):
@@ -86,7 +87,7 @@ def push(
         write_published(model, files.chosen, Path(folder), texts=texts, copy=False)
         message = f"Add {label}"
         commit = upload_folder(Path(folder), name, kind="model", private=not public, message=message)
-    click.echo(f"{name}@{commit}: {label}, {len(files.chosen) + len(texts)} files")
+    echo(f"{name}@{commit}: {label}, {len(files.chosen) + len(texts)} files")
 
 
 def _find(runs: str, run: str, stage: str | None) -> TrainedModel:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from rubricworks.errors import UserError
 from rubricworks.recipe import METHODS, recipe_class
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
+from rubricworks.terminal import echo
 
 
 @click.group()
@@ -23,8 +24,8 @@ def list_() -> None:
     """List the built-in recipes."""
     for path in built_in_recipes():
         recipe = load_recipe(path)
-        click.echo(f"{path.stem:<18} {recipe.description.strip()}")
-    click.echo("\nRun one: rubricworks run NAME   Make it yours: rubricworks recipes copy NAME my.yaml")
+        echo(f"{path.stem:<18} {recipe.description.strip()}")
+    echo("\nRun one: rubricworks run NAME   Make it yours: rubricworks recipes copy NAME my.yaml")
 
 
 @recipes.command()
@@ -38,20 +39,18 @@ def copy(name: str, target: Path) -> None:
         raise UserError(f"{target} is there already; choose another name or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(recipe_path(name), target)
-    click.echo(
-        f"{target}: edit it, check it with `rubricworks doctor {target}`, run it with `rubricworks run {target}`"
-    )
+    echo(f"{target}: edit it, check it with `rubricworks doctor {target}`, run it with `rubricworks run {target}`")
 
 
 @recipes.command()
 @click.argument("name")
 def show(name: str) -> None:
     """Print recipe NAME, with its comments."""
-    click.echo(recipe_path(name).read_text(encoding="utf-8"), nl=False)
+    echo(recipe_path(name).read_text(encoding="utf-8"), nl=False)
 
 
 @recipes.command()
 def schema() -> None:
     """Print the JSON schema of recipes, for editors that complete and check YAML."""
     kinds: Any = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
-    click.echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))
+    echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))

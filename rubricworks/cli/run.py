@@ -33,6 +33,7 @@ from rubricworks.runs.working_copy import fetch_run, local_runs_folder, push_run
 from rubricworks.runtime.job import refuse_other_records
 from rubricworks.runtime.preflight_checks import Check
 from rubricworks.storage import is_remote, write_atomic
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -169,7 +170,7 @@ def _require(checks: Iterable[Check]) -> None:
 
 def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     if recipe.arm is not None:
-        click.echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
+        echo(f"done in {seconds:.0f} s\nan arm is compared, not promoted: {folder}")
         return
     lines = [f"done in {seconds:.0f} s", *recipe.success_lines(folder)]
     if (report := folder / "report.html").is_file():
@@ -177,7 +178,7 @@ def _print_result(recipe: Recipe, folder: Path, seconds: float) -> None:
     if report.is_file() and not _is_submitted(folder):
         server = f"{shlex.quote(own_command())} server --runs {shlex.quote(os.path.relpath(folder.parent))}"
         lines.append(f"each rollout with its verdicts: {server}")
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
 
 
 def _is_submitted(folder: Path) -> bool:
@@ -188,12 +189,12 @@ def _is_submitted(folder: Path) -> bool:
 
 
 def _dry_run(recipe: Recipe, runs: Path) -> None:
-    click.echo(plan_text(recipe))
+    echo(plan_text(recipe))
     if recipe.world:
-        click.echo("endpoints and images: the scene world, simulated, started with the run")
+        echo("endpoints and images: the scene world, simulated, started with the run")
         return
     missing = [check for check in check_recipe(recipe, runs) if check.problem]
-    click.echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
+    echo("\n".join(f"missing: {check.name}: {check.problem}" for check in missing) or "nothing is missing")
 
 
 def _existing_run(runs: Path, run_id: str) -> Path:
@@ -236,12 +237,12 @@ def _run_on_kubeflow(recipe: Recipe, source: str, run_id: str | None, *, wait: b
     cluster = cluster_of(recipe, source)
     kubeflow = connect_to_cluster(cluster, report_line)
     run = start_recipe(kubeflow, recipe, source, run_id or _default_name(recipe), report_line)
-    click.echo(f"run {run.name} of {cluster.run_uri(run.name)}\n{run.page}")
+    echo(f"run {run.name} of {cluster.run_uri(run.name)}\n{run.page}")
     if recipe.arm is not None:
         report_line("an arm is compared, not promoted: it has no stage that registers or reports")
     if wait:
         run = follow_run(kubeflow, run.id, report_line)
-        click.echo(f"{run.name}: {run.state.lower()}{f': {run.error}' if run.error else ''}")
+        echo(f"{run.name}: {run.state.lower()}{f': {run.error}' if run.error else ''}")
         if run.state != "SUCCEEDED":
             raise SystemExit(1)
 

@@ -14,6 +14,7 @@ import click
 from rubricworks.cli.options import cluster_option
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.recipe_runs import connect_by_recipe
+from rubricworks.terminal import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +63,7 @@ def list_(place: str, on: str | None, recipe: str | None, limit: int) -> None:
 
         rows = [_row(run) for run in list(run_records(open_run_store(place)))[:limit]]
     if not rows:
-        click.echo("no runs", err=True)
+        echo("no runs", err=True)
         return
     _print_table(["run", "state", "pipeline", "began", "last change"], rows)
 
@@ -89,16 +90,16 @@ def show(run: str, place: str, on: str | None, recipe: str | None) -> None:
     record = run_record(open_run_store(place), run)
     if record is None:
         raise UserError(f"no run {run!r} in {place}; `rubricworks runs list --runs {place}` shows them")
-    click.echo(f"{record.name}: {record.state}\n{record.uri}, {_size(record.bytes)}")
+    echo(f"{record.name}: {record.state}\n{record.uri}, {_size(record.bytes)}")
     for stage in record.stages:
-        click.echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
+        echo(f"  {stage.stage:<20}  {'done' if stage.done else 'not done'}  {_time(stage.changed)}")
     for at_work in record.progress:
         if at_work.waiting:
-            click.echo(f"{at_work.stage}: {at_work.waiting}")
+            echo(f"{at_work.stage}: {at_work.waiting}")
     if record.message:
-        click.echo(f"failed in {record.message}" if record.state == "failed" else record.message)
+        echo(f"failed in {record.message}" if record.state == "failed" else record.message)
     if record.fault:
-        click.echo(f"cannot be read in full: {record.fault}")
+        echo(f"cannot be read in full: {record.fault}")
 
 
 @runs.command()
@@ -152,7 +153,7 @@ def ask_again(run: str, stage: str, place: str) -> None:
         raise UserError(f"{stage} of {run} has no dead letters")
     elsewhere = "" if place == "runs" else f" --runs {place}"
     command = f"rubricworks run --resume {run}{elsewhere}"
-    click.echo(f"{stage} of {run} is reopened for {count} dead letters; resume it: {command}")
+    echo(f"{stage} of {run} is reopened for {count} dead letters; resume it: {command}")
 
 
 @runs.command()
@@ -188,7 +189,7 @@ def stop(run: str, recipe: str | None) -> None:
     from rubricworks.kubeflow.remote_runs import stop_run
 
     stopped = stop_run(connect_by_recipe(recipe), run)
-    click.echo(f"run {stopped.name} is {stopped.state.lower()}; go on with it: rubricworks runs retry {stopped.name}")
+    echo(f"run {stopped.name} is {stopped.state.lower()}; go on with it: rubricworks runs retry {stopped.name}")
 
 
 @runs.command()
@@ -199,7 +200,7 @@ def retry(run: str, recipe: str | None) -> None:
     from rubricworks.kubeflow.remote_runs import retry_run
 
     retried = retry_run(connect_by_recipe(recipe), run)
-    click.echo(f"run {retried.name} is {retried.state.lower()}\n{retried.page}")
+    echo(f"run {retried.name} is {retried.state.lower()}\n{retried.page}")
 
 
 @runs.command()
@@ -222,12 +223,12 @@ def prune(older_than: str, place: str, dry_run: bool) -> None:
     count, freed = 0, 0
     for run, keep_reason in prune_runs(open_run_store(place), limit, dry_run=dry_run):
         if keep_reason:
-            click.echo(f"kept {run.name}: {keep_reason}")
+            echo(f"kept {run.name}: {keep_reason}")
             continue
         details = f"{run.state}, last changed {_time(run.changed)}, {_size(run.bytes)}"
-        click.echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {details}")
+        echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {details}")
         count, freed = count + 1, freed + run.bytes
-    click.echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
+    echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")
 
 
 def _api() -> "ApiClient | None":
@@ -256,7 +257,7 @@ def _print_log(place: str, run: str, stage: str | None, *, follow: bool) -> None
         if content is None and not follow:
             names = ", ".join(begun.stage for begun in record.stages) or "none has begun"
             raise UserError(f"{stage or 'a stage'} of {run} has no log; its stages: {names}")
-        click.echo(redact((content or b"")[known:].decode(errors="replace")), nl=False)
+        echo(redact((content or b"")[known:].decode(errors="replace")), nl=False)
         known = len(content or b"")
         if not follow or record.state != "going":
             return
@@ -272,20 +273,18 @@ def _remote_row(run: "RemoteRun") -> list[str]:
 
 
 def _print_remote_run(run: "RemoteRun") -> None:
-    click.echo(f"{run.name}: {run.state.lower()}\n{run.uri}\n{run.page}")
+    echo(f"{run.name}: {run.state.lower()}\n{run.uri}\n{run.page}")
     for stage in run.stages:
-        click.echo(
-            f"  {stage.stage:<20}  {stage.state.lower():<10}  {_time(stage.ended or stage.started)}  {stage.error}"
-        )
+        echo(f"  {stage.stage:<20}  {stage.state.lower():<10}  {_time(stage.ended or stage.started)}  {stage.error}")
     if run.error:
-        click.echo(run.error)
+        echo(run.error)
 
 
 def _print_table(titles: list[str], rows: "Iterable[list[str]]") -> None:
     lines = [titles, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     for line in lines:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _time(when: datetime | None) -> str:

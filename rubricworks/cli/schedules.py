@@ -11,6 +11,7 @@ from rubricworks.kubeflow.recipe_runs import (
     run_arguments,
 )
 from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.terminal import echo
 
 
 @click.group()
@@ -52,7 +53,7 @@ def create(recipe: str, cron: str, name: str | None, overrides: tuple[str, ...],
         service_account=cluster.service_account,
         pipeline_root=cluster.pipeline_root,
     )
-    click.echo(f"schedule {schedule.name}: {schedule.cron}{'' if schedule.on else ', paused'}")
+    echo(f"schedule {schedule.name}: {schedule.cron}{'' if schedule.on else ', paused'}")
 
 
 @schedules.command("list")
@@ -65,9 +66,9 @@ def list_(recipe: str | None) -> None:
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         state = "on" if row.on else "paused"
-        click.echo(f"{row.name:<{width}}  {row.cron:<15}  {state:<6}  {row.id}{f'  {row.error}' if row.error else ''}")
+        echo(f"{row.name:<{width}}  {row.cron:<15}  {state:<6}  {row.id}{f'  {row.error}' if row.error else ''}")
     if not rows:
-        click.echo("no schedules; `rubricworks schedules create RECIPE --cron …` makes one", err=True)
+        echo("no schedules; `rubricworks schedules create RECIPE --cron …` makes one", err=True)
 
 
 @schedules.command()
@@ -77,7 +78,7 @@ def pause(name: str, recipe: str | None) -> None:
     """Start no more runs of NAME; a run in progress is not stopped."""
     from rubricworks.kubeflow.schedules import pause_schedule
 
-    click.echo(f"schedule {pause_schedule(connect_by_recipe(recipe), name).name} is paused")
+    echo(f"schedule {pause_schedule(connect_by_recipe(recipe), name).name} is paused")
 
 
 @schedules.command()
@@ -87,7 +88,7 @@ def resume(name: str, recipe: str | None) -> None:
     """Start runs of NAME again, from its next time on."""
     from rubricworks.kubeflow.schedules import resume_schedule
 
-    click.echo(f"schedule {resume_schedule(connect_by_recipe(recipe), name).name} is on")
+    echo(f"schedule {resume_schedule(connect_by_recipe(recipe), name).name} is on")
 
 
 @schedules.command()
@@ -97,4 +98,4 @@ def delete(name: str, recipe: str | None) -> None:
     """Delete NAME; its runs stay."""
     from rubricworks.kubeflow.schedules import delete_schedule
 
-    click.echo(f"schedule {delete_schedule(connect_by_recipe(recipe), name).name} is deleted; its runs stay")
+    echo(f"schedule {delete_schedule(connect_by_recipe(recipe), name).name} is deleted; its runs stay")

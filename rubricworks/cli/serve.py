@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rubricworks.terminal import echo
+
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -27,5 +29,5 @@ def serve(model: Path, host: str, port: int, batch_size: int) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: ended.set())
     with served_model(model, batch_size=batch_size, host=host, port=port) as url:
-        click.echo(f"{url}: {model.name}")
+        echo(f"{url}: {model.name}")
         ended.wait()

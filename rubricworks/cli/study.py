@@ -15,6 +15,7 @@ from rubricworks.metrics import Interval
 from rubricworks.reports.run_folder import is_simulated
 from rubricworks.reports.study_page import preference_page, rubric_page
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo, echo_file
 from rubricworks.tracking.installation import path_of
 
 PAGE, LABELS, KEY = "page.html", "labels.csv", "key.json"
@@ -52,7 +53,7 @@ def rubrics(run: Path, prompts: int, seed: int, out: Path) -> None:
     write_label_file(out / LABELS, rubric_study.COLUMNS, (item._asdict() for item in items))
     rubric_study.write_key(out / KEY, items)
     drawn = len({item.sample_id for item in items})
-    click.echo(f"{len(items)} criteria of {drawn} prompts: open {out / PAGE}, or fill in {out / LABELS}")
+    echo(f"{len(items)} criteria of {drawn} prompts: open {out / PAGE}, or fill in {out / LABELS}")
 
 
 @study.command()
@@ -78,7 +79,7 @@ def images(models: tuple[str, ...], protocol: preference_study.Protocol, prompts
         out / LABELS, preference_study.COLUMNS, ({"task": task.task, "prompt": task.prompt} for task in tasks)
     )
     preference_study.write_key(out / KEY, tasks, protocol)
-    click.echo(f"{len(tasks)} tasks: open {out / PAGE}, or fill in {out / LABELS}")
+    echo(f"{len(tasks)} tasks: open {out / PAGE}, or fill in {out / LABELS}")
 
 
 @study.command()
@@ -99,7 +100,7 @@ def results(folder: Path, labels: Path, json_file: Path | None) -> None:
         lines = _preference_lines(result)
     if json_file:
         write_atomic(json_file, result.model_dump_json(indent=2).encode() + b"\n")
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
 
 
 @study.command()
@@ -140,9 +141,9 @@ def preferences_command(run: str, judges: bool, add: Path | None) -> None:
 def _csv(place: str, add: Path | None, name: str) -> None:
     api = require_api()
     if add is None:
-        click.echo(api.download(place), nl=False)
+        echo_file(api.download(place))
     else:
-        click.echo(f"{api.upload(place, add.read_bytes(), 'text/csv')['stored']} {name} are stored")
+        echo(f"{api.upload(place, add.read_bytes(), 'text/csv')['stored']} {name} are stored")
 
 
 def _start(out: Path, page: str) -> None:

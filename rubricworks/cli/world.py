@@ -17,6 +17,7 @@ import click
 from rubricworks import __version__
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 if TYPE_CHECKING:
     from rubricworks.recipe import WorldConfig
@@ -72,9 +73,7 @@ def export(
     more = f", questions about them in {folder / 'questions'}" if questions else ""
     more += f", pictures and prompts in {folder / 'pictures'}" if pictures else ""
     more += f", benchmarks in {folder / 'benchmarks'}" if benchmarks else ""
-    click.echo(
-        f"{scenes} images in {folder / 'images'}{more}; serve their models with: rubricworks world serve {folder}"
-    )
+    echo(f"{scenes} images in {folder / 'images'}{more}; serve their models with: rubricworks world serve {folder}")
 
 
 @world.command()
@@ -92,7 +91,7 @@ def serve(folder: Path, host: str, port: int) -> None:
     from rubricworks.world.server import serve
 
     _end_with_parent()
-    serve(folder, host=host, port=port, on_ready=lambda url: click.echo(url))
+    serve(folder, host=host, port=port, on_ready=lambda url: echo(url))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def answer_judge_messages(
     blocks = [
         *([fence("prompt", question)] if question else []),
         *([fence("reference_answer", sample.answer)] if sample.answer else []),
-        f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>",
+        fence("criteria", criteria_text(tuple(criteria))),
         fence("response", response),
     ]
     text = "\n\n".join(blocks)

@@ -7,14 +7,13 @@ criterion per call, as in the paper, is the same message with a list of one. Wei
 never shown.
 """
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, json_text, text_part
 from rubricworks.rubrics import Criterion
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def check_ids(judgment: Judgment | ContinuousJudgment, count: int) -> None:
 
 def judge_messages(response: str, criteria: Sequence[Criterion], *, sample: "Sample | None" = None) -> list[Message]:
     """Messages to the judge for one text; with `sample`, they include its images."""
-    text = f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>\n\n{fence('caption', response)}"
+    text = f"{fence('criteria', criteria_text(tuple(criteria)))}\n\n{fence('caption', response)}"
     if sample is None:
         return conversation(JUDGE_SYSTEM, text)
     images = map(image_part, sample.require_images("exposure is 'image'"))
@@ -134,5 +133,4 @@ def criteria_text(criteria: tuple[Criterion, ...]) -> str:
         }
         for number, criterion in enumerate(criteria, start=1)
     ]
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    return json.dumps(entries, ensure_ascii=False).replace("</", "<\\/")
+    return json_text(entries)

@@ -5,7 +5,6 @@ not need them, and a judge that knows them may be lenient or harsh on heavy crit
 request are explained, which takes the appendix's "available verifiers" literally.
 """
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -18,7 +17,7 @@ from rubricworks.grading.requests import (
     items_of,
     verifier_of,
 )
-from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, json_text, text_part
 from rubricworks.verifiers.verifier_table import VERIFIERS
 
 SCORING_PROMPT_VERSION = "scoring-1"
@@ -95,7 +94,7 @@ def scoring_text(request: AnyRequest) -> str:
         (
             fence("question", text_request.question),
             fence("response", text_request.response),
-            f"<checklist>\n{checklist}\n</checklist>",
+            fence("checklist", checklist),
         )
     )
 
@@ -112,8 +111,7 @@ def _system(verifiers: tuple[str, ...], targets: bool) -> str:
 def _checklist(essential: tuple[AnyItem, ...], additional: tuple[AnyItem, ...]) -> str:
     """Checklist as the model sees it. Cached for the group."""
     checklist = {"essential": _entries(essential), "additional": _entries(additional)}
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    return json.dumps(checklist, ensure_ascii=False).replace("</", "<\\/")
+    return json_text(checklist)
 
 
 def _entries(items: Sequence[AnyItem]) -> list[dict[str, str]]:

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from rubricworks.terminal import say
 
 _LABEL = "rubricworks"
 _MAX_STAGE_CHARS = 24
@@ -53,7 +54,7 @@ class StageWork(NamedTuple):
 
 
 def log_line(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(line)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
 from rubricworks.llm.answers.payload import find_error
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.http.connections import Connections
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.transport import PATIENCE_S, Completion, Transport
 from rubricworks.rubrics import ErrorClass
@@ -133,7 +134,7 @@ class BatchTransport(Transport):
                 _settle(future, error)
 
     def _error(self, failure: _Failure, attempts: int) -> ChatError:
-        message = f"{self._endpoint.label}: {failure.message}"
+        message = f"{self._endpoint.label}: {self.connections.without_key(failure.message)}"
         error_class = ErrorClass.REFUSED if failure.refused else ErrorClass.TRANSPORT
         return ChatError(error_class, message, failure.raw, attempts, status=failure.status)
 
@@ -173,7 +174,7 @@ class BatchTransport(Transport):
         return OpenAI(
             base_url=str(url.with_query(None)),
             default_query=dict(url.query),
-            api_key=self._endpoint.api_key() or "none",
+            api_key=self.connections.read_key() or "none",
             timeout=self._endpoint.timeout_s,
         )
 
@@ -211,7 +212,7 @@ class BatchTransport(Transport):
                     files = [file for file in (batch.output_file_id, batch.error_file_id) if file]
                     texts = [client.files.content(file).text for file in files]
                     errors = "; ".join(item.message or "" for item in (batch.errors.data or ())) if batch.errors else ""
-                    return _Results(batch.status, _read_rows(texts), f": {errors}" if errors else "")
+                    return _Results(batch.status, _read_rows(texts, self.connections), f": {errors}" if errors else "")
             except (openai.APIConnectionError, openai.InternalServerError, openai.RateLimitError):
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > self._patience_s:
@@ -254,27 +255,32 @@ def _settle(future: "asyncio.Future[Completion]", outcome: Completion | Exceptio
         future.set_result(outcome)
 
 
-def _read_rows(files: Iterable[str]) -> dict[str, Answer | _Failure]:
+def _read_rows(files: Iterable[str], connections: Connections) -> dict[str, Answer | _Failure]:
     """Outcome of each row of the files, by its id; rows that are no JSON are missing."""
+
+    def raw(line: str) -> str:
+        return connections.without_key(line)[:2_000]
+
     rows: dict[str, Answer | _Failure] = {}
     for line in (line for file in files for line in file.splitlines() if line.strip()):
         try:
             row = json.loads(line)
             custom_id, response, error = str(row["custom_id"]), row.get("response") or {}, row.get("error")
+            status, answer = int(response.get("status_code") or 0), response.get("body")
+            inner = find_error(answer)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        status = int(response.get("status_code") or 0)
         if error or status != 200:
-            code = (error or {}).get("code") or f"HTTP {status}"
-            message = (error or {}).get("message") or json.dumps(response.get("body"))[:300]
-            inner = find_error(response.get("body"))
+            details = error if isinstance(error, dict) else {"message": error}
+            code = details.get("code") or f"HTTP {status}"
+            message = details.get("message") or json.dumps(answer)[:300]
             refused = inner is not None and inner.refused
-            rows[custom_id] = _Failure(f"{code}: {message}", status, line[:2_000], refused)
+            rows[custom_id] = _Failure(f"{code}: {message}", status, raw(line), refused)
             continue
         try:
-            rows[custom_id] = read_answer(json.dumps(response.get("body")).encode())
+            rows[custom_id] = read_answer(connections.good_answer(json.dumps(answer).encode()))
         except AnswerFailed as error:
-            rows[custom_id] = _Failure(str(error), error.status, line[:2_000], error.refused, not error.retry)
+            rows[custom_id] = _Failure(str(error), error.status, raw(line), error.refused, not error.retry)
         except ValueError as error:
-            rows[custom_id] = _Failure(str(error), 0, line[:2_000])
+            rows[custom_id] = _Failure(str(error), 0, raw(line))
     return rows

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 from rubricworks.errors import UserError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer
-from rubricworks.llm.answers.completion import Ending
+from rubricworks.llm.answers.endings import Ending
 from rubricworks.llm.batches import STATE_FOLDER, BatchTransport
 from rubricworks.llm.cache import AnswerCache
 from rubricworks.llm.endpoint import Endpoint
@@ -324,7 +324,7 @@ class ChatClient:
             f"{self.endpoint.model} gives no log-probabilities, which credits and confidences of them need; take an "
             "endpoint that does (vLLM, OpenAI), or leave them out"
         )
-        return NoLogprobs(ErrorClass.MALFORMED, message, _raw(answer), requests)
+        return NoLogprobs(ErrorClass.MALFORMED, message, self._raw(answer), requests)
 
     def _probabilities(self, field: str, answer: Answer, text: str, requests: int) -> tuple[float, ...]:
         """Probabilities of a field. A model cannot repair those that its server reports, so it is not asked to."""
@@ -369,10 +369,11 @@ class ChatClient:
         self, error_class: ErrorClass, message: str, answer: Answer | None, attempts: int, raw: str = ""
     ) -> ChatError:
         who = f"{self.purpose} {self.endpoint.label}" if self.purpose else self.endpoint.label
-        raw = raw[:MAX_RAW] or (_raw(answer) if answer is not None else "")
-        return ChatError(error_class, f"{who}: {message}", raw, attempts)
+        connections = self._transport.connections
+        raw = connections.without_key(raw)[:MAX_RAW] or (self._raw(answer) if answer is not None else "")
+        return ChatError(error_class, f"{who}: {connections.without_key(message)}", raw, attempts)
 
-
-def _raw(answer: Answer) -> str:
-    """Text of an answer; the whole response if it has none."""
-    return (answer.text or "")[:MAX_RAW] or raw_text(answer.payload)
+    def _raw(self, answer: Answer) -> str:
+        """Text of an answer without the API key; the whole response if it has none."""
+        connections = self._transport.connections
+        return connections.without_key(answer.text or "")[:MAX_RAW] or raw_text(connections.hide_key(answer.payload))

@@ -86,7 +86,7 @@ async def _request(endpoint: Endpoint, method: str, path: str, body: bytes = b""
         pool = connections.pool()
         urls = [replica.models_url if path == "models" else replica.chat_url for replica in pool.replicas]
         answers = [await _ask_again(connections, pool, method, url, body) for url in urls]
-        return answers[0]
+        return connections.hide_key(answers[0])
     finally:
         await connections.close()
 
@@ -165,7 +165,7 @@ async def check_sees_images(endpoint: Endpoint) -> None:
     connections = Connections(endpoint)
     try:
         pool = connections.pool()
-        payload = await connections.exchange(pool, "POST", pool.replicas[0].chat_url, body)
+        payload = connections.hide_key(await connections.exchange(pool, "POST", pool.replicas[0].chat_url, body))
     except RequestFailed as error:
         # A server that is busy or failing says nothing about its model; one that fails at images often names them.
         if error.status in _REFUSALS and (error.status < 500 or "image" in str(error)):

@@ -5,7 +5,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from rubricworks.llm.answers import Answer, is_blank, split_thought
 from rubricworks.llm.answers.json_object import parse_object
-from rubricworks.llm.messages import Message, user_message
+from rubricworks.llm.messages import Message, inert, user_message
 from rubricworks.llm.request import RequestFrame
 from rubricworks.llm.usage import Usage
 from rubricworks.rubrics import ErrorClass
@@ -105,9 +105,12 @@ class Question(NamedTuple):
 
     def repair_body(self, text: str, error: str) -> bytes:
         """Body of the request with the model's invalid answer and the error appended."""
-        form = "the JSON object" if isinstance(self.response, type) else "what is"
+        text = text[:_MAX_ECHO_CHARS]
+        if is_json := isinstance(self.response, type):  # a judge may quote the text that it judges
+            text, error = inert(text), inert(error)
+        form = "the JSON object" if is_json else "what is"
         complaint = f"That answer cannot be used: {error}. Answer again, with nothing but {form} asked for."
-        echo = text[:_MAX_ECHO_CHARS] or "(no answer)"  # servers refuse a turn without content
+        echo = text or "(no answer)"  # servers refuse a turn without content
         answer: Message = {"role": "assistant", "content": echo}
         return self.frame.encode([*self.messages, answer, user_message(complaint)], self.seed).body
 

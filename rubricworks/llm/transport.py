@@ -102,9 +102,10 @@ class Transport:
                 try:
                     answer = read_answer(payload)
                 except AnswerFailed as error:
-                    raise _failed_answer(error, payload) from None
+                    message = connections.without_key(str(error))
+                    raise _failed_answer(error, message, connections.hide_key(payload)) from None
                 except ValueError as error:
-                    raise RequestFailed.from_payload(str(error), payload, retry=True) from None
+                    raise RequestFailed.from_payload(str(error), connections.hide_key(payload), retry=True) from None
                 answered = True
                 if replica.failures or replica.outages:
                     replica.record_success()
@@ -151,9 +152,9 @@ class Transport:
         )
 
 
-def _failed_answer(error: AnswerFailed, payload: bytes) -> RequestFailed:
+def _failed_answer(error: AnswerFailed, message: str, payload: bytes) -> RequestFailed:
     failed = RequestFailed(
-        str(error),
+        message,
         raw_text(payload),
         retry=error.retry,
         retry_after=error.retry_after,

@@ -4,7 +4,6 @@ A killed training resumes from a checkpoint and repeats the steps after it; thei
 rows. So a resumed training ends with the same tables as one that was never stopped.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, Self, TypeVar
@@ -15,6 +14,7 @@ from rubricworks.grading import FailedCall
 from rubricworks.rubrics import Scorecard
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.job import Job
+from rubricworks.terminal import say
 from rubricworks.training.processes import is_main
 
 Grading = TypeVar("Grading")
@@ -72,7 +72,7 @@ class DeadLetters:
         if call.error.error_class not in self._printed:
             self._printed.add(call.error.error_class)
             line = f"the judge failed on {call.sample_id}: {call.error}; such rollouts get no reward"
-            print(line, file=sys.stderr, flush=True)
+            say(line)
 
     def drain(self) -> list[Row]:
         """Return and clear the collected rows, in an order that does not depend on which request ended first."""

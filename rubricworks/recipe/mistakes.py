@@ -87,7 +87,7 @@ def explain_mistake(locate: Callable[[Sequence[Any]], str], recipe_class: type[R
     message = item["msg"].removeprefix("Value error, ")
     first, *inner = message.split(" ", 1)[0].rstrip(":").split(".")
     if first in _fields_at(recipe_class, loc):  # a check of the section that is about this one field
-        deeper = [*loc, first, *inner]
+        deeper = [*loc, first, *(int(part) if part.isdecimal() else part for part in inner)]
         return Mistake(locate(deeper), ".".join(map(str, [*loc, message])), ".".join(map(str, deeper)))
     value = item["input"]
     if isinstance(value, str):

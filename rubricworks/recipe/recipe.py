@@ -26,6 +26,7 @@ from rubricworks.runtime.config import (
     endpoints_in,
     image_endpoints_in,
     logprob_endpoints_in,
+    require_bounded,
 )
 from rubricworks.runtime.preflight_checks import Check, DataSource
 from rubricworks.runtime.stage_table import REPORTS, STAGES
@@ -159,6 +160,11 @@ class Recipe(BaseModel):
     @classmethod
     def _booleans_are_no_numbers(cls, data: Any) -> Any:
         return booleans_as_words(cls, data)
+
+    @model_validator(mode="after")
+    def _numbers_have_bounds(self) -> "Recipe":
+        require_bounded(self)
+        return self
 
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":

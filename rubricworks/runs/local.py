@@ -34,6 +34,7 @@ from rubricworks.runs.stage_process import SpawnedStage, StageExit, StageProcess
 from rubricworks.runs.stage_server import IS_SAFE, StageServer
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import workspace_uri
+from rubricworks.terminal import say
 
 _SCRIPT = re.compile(
     r"\s*program_path=\$\(mktemp -d\)"
@@ -104,8 +105,7 @@ class _Session:
         return stage in STAGES and STAGES[stage].image == "trainer" and not is_done
 
     def say(self, stage: str, line: str) -> None:
-        sys.stderr.write(f"{stage:<{max(map(len, self.stages))}} | {line}\n")
-        sys.stderr.flush()
+        say(f"{stage:<{max(map(len, self.stages))}} | {line}")
 
     def log(self, stage: str) -> Path:
         return self.run / "logs" / f"{stage}.log"

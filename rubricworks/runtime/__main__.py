@@ -16,6 +16,7 @@ from rubricworks.errors import StoppedAtBudget, TransientError, UserError
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.pods.fan_out import PART_ENV, Part
 from rubricworks.runtime.pods.processes import LAST_WORDS
+from rubricworks.terminal import say
 
 _TERMINATION_LOG = Path("/dev/termination-log")
 _MAX_MESSAGE_CHARS = 1_000
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         launch(args.stage, args.config, run, inputs)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        say(f"error: {error}")
         _write_termination_message(error)
         # Kubernetes ends a Job on 2, and starts the pod again on 1.
         return 1 if isinstance(error, TransientError) else 2

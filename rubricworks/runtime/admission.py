@@ -4,9 +4,10 @@ A recipe names servers and environment variables, and a run sends the one to the
 `api_key_env: OPENAI_API_KEY`, or `https://host/${NAME}`. A recipe of one's own is trusted. One that is read from the
 model registry may be anybody's who can write there, so what it reaches is admitted by name in one's own recipe.
 
-A host is admitted with its port, `judge.example:8000`; without one, at the port of its scheme alone (80, 443). An
-address that begins with a variable, `${JUDGE_URL}/v1`, is that of the environment and needs no admission; the variables
-that are sent there do, under the name `${JUDGE_URL}`. Where files are read, the variable itself is admitted so, since
+A host is admitted with its port, `judge.example:8000`; without one, at the port of its scheme alone (80, 443).
+Variables are sent there by https, and by http where the entry says so: `http://judge.example:8000`. An address that
+begins with a variable, `${JUDGE_URL}/v1`, is that of the environment and needs no admission; the variables that are
+sent there do, under the name `${JUDGE_URL}`. Where files are read, the variable itself is admitted so, since
 `${HOME}/.ssh` is nobody's data. A place is admitted with all that is below it: a folder, a bucket, `hf://organisation`.
 Code is admitted by its exact name: a function, and a folder of lmms-eval's tasks.
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rubricworks.environment import names_in
 from rubricworks.runtime.recipe_fields import (
@@ -32,6 +33,7 @@ from rubricworks.runtime.recipe_fields import (
 _ADDRESS_IN_VARIABLE = re.compile(r"(\$\{\w+\})(|/.*)", re.DOTALL)
 """Nothing but a path may follow: `${URL}@other.host` would be another host's address."""
 _LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1)(:\d+)?|::1|\[::1\]:\d+")
+_UNENCRYPTED = "http://"
 SCENE_WORLD = ("${RUBRICWORKS_WORLD_URL}", "${RUBRICWORKS_WORLD_DIR}")
 """Places of the scene world, which each run sets for itself."""
 _FUNCTION = re.compile(r"[\w.]+:\w+")
@@ -44,13 +46,24 @@ class Admission(BaseModel):
 
     hosts: dict[str, tuple[str, ...]] = Field(default={})
     """Host, with its port if that is not its scheme's, or `${NAME}` for the address in a variable → variables that are
-    sent there."""
+    sent there: by https, unless the host begins with `http://`."""
     places: tuple[str, ...] = ()
     """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     functions: tuple[str, ...] = ()
     """Python functions, `module:function`."""
     task_folders: tuple[str, ...] = ()
     """Folders of lmms-eval's task definitions, whose code runs; what is below them is not admitted."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts_alone(cls, hosts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Refuse an entry that no address can match."""
+        for host in hosts:
+            if host.startswith(("https://", _UNENCRYPTED)) and "/" in host.removeprefix(_UNENCRYPTED):
+                raise ValueError(
+                    f"{host}: write a host and its port, and http:// before it to send variables unencrypted"
+                )
+        return {host.removesuffix(":80") if host.startswith(_UNENCRYPTED) else host: hosts[host] for host in hosts}
 
     def lacking(self, needs: "Admission") -> "Admission":
         """Return the part of the needs that is not admitted."""
@@ -59,11 +72,14 @@ class Admission(BaseModel):
             for host, names in needs.hosts.items()
         }
         return Admission(
-            hosts={host: names for host, names in hosts.items() if names or host not in self.hosts},
+            hosts={host: names for host, names in hosts.items() if names or not self._names_host(host)},
             places=tuple(place for place in needs.places if not self.admits_place(place)),
             functions=tuple(function for function in needs.functions if function not in self.functions),
             task_folders=tuple(folder for folder in needs.task_folders if folder not in self.task_folders),
         )
+
+    def _names_host(self, host: str) -> bool:
+        return host in self.hosts or f"{_UNENCRYPTED}{host}" in self.hosts
 
     def admits_place(self, place: str) -> bool:
         """Return True for a place that is admitted, or below one; a variable may lead anywhere, so it is below none."""
@@ -114,7 +130,8 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
             sent = {*variables, *([key] if isinstance(key, str) else [])}
             is_given = host in SCENE_WORLD or (host.startswith("${") and not reaches_files((*path, name)))
             if sent or of_stranger or not (is_given or _LOOPBACK.fullmatch(host)):
-                hosts.setdefault(host, set()).update(sent)
+                unencrypted = sent and scheme_of(text) == "http" and not _LOOPBACK.fullmatch(host)
+                hosts.setdefault(f"{_UNENCRYPTED}{host}" if unencrypted else host, set()).update(sent)
     return Admission(
         hosts={host: tuple(sorted(names)) for host, names in sorted(hosts.items())},
         places=tuple(sorted(places)),

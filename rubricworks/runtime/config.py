@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from annotated_types import Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
@@ -15,6 +16,9 @@ from rubricworks.data import manifest
 from rubricworks.llm import Endpoint, GivesLogprobs, SeesImages
 
 Marker = SeesImages | GivesLogprobs
+MOST = 2**31 - 1
+"""Largest whole number of a configuration, unless its field says otherwise: counts, sizes and seeds have no larger use,
+and what is above overflows in libraries, some only in the middle of a run."""
 
 _STRING_OR_LISTS = re.compile(r'"(?:[^"\\]|\\.)*"|\[\[+', re.DOTALL)
 """A string of a JSON text, or adjacent lists outside of strings."""
@@ -36,6 +40,22 @@ class StageConfig(BaseModel):
     def versions(self) -> dict[str, str]:
         """Versions of what the output depends on besides the configuration, such as a user's own code."""
         return {}
+
+
+def require_bounded(value: Any, where: str = "") -> None:
+    """Raise ValueError for a whole number beyond `MOST` in a field without an upper bound of its own, at any depth."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            if not any(isinstance(mark, Le | Lt) for mark in field.metadata):
+                require_bounded(getattr(value, name), f"{where}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            require_bounded(item, f"{where}.{number}")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            require_bounded(item, f"{where}.{name}")
+    elif isinstance(value, int) and abs(value) > MOST:
+        raise ValueError(f"{where} is {'above' if value > 0 else 'below minus'} {MOST}; write a number within that")
 
 
 def booleans_as_words(kind: Any, data: Any) -> Any:

@@ -38,6 +38,7 @@ from rubricworks.runtime.reuse import try_reuse
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import Workspace
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import VisibleLines, say, visible
 from rubricworks.training.processes import broadcast, is_main, main_process_first
 
 _MIN_FREE_BYTES = 1 << 16
@@ -108,7 +109,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
     job.work, job.can_fan_out = work, STAGES[work.stage].can_fan_out
     if not STAGES[work.stage].always_runs:
         if is_done(job):
-            print("done in an earlier run", file=sys.stderr, flush=True)
+            say("done in an earlier run")
             _clear_error(run, work.stage)
             return job.out
         with _report_write_errors(run):
@@ -174,12 +175,12 @@ def _configure_logging() -> None:
     own = logging.getLogger("rubricworks")
     if not own.handlers:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(VisibleLines("%(message)s"))
         own.addHandler(handler)
     own.setLevel(logging.INFO)
     own.propagate = False
     logging.getLogger("stamina").setLevel(logging.ERROR)
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {visible(str(message))}\n"
 
 
 def _clear_error(run: Path, stage: str) -> None:
@@ -203,7 +204,7 @@ def _write_error(run: Path, stage: str, error: BaseException, seconds: float) ->
     try:
         write_atomic(run / "error.json", json.dumps(report, indent=2).encode())
     except (OSError, UserError):
-        print(f"could not write {run / 'error.json'}; the error was: {message}", file=sys.stderr)
+        say(f"could not write {run / 'error.json'}; the error was: {message}")
 
 
 def output_lineage(out: Path, uri: str) -> dict[str, str | int]:

@@ -7,7 +7,6 @@ Progress of a stage at work as one small file of the run, which others read with
 state/STAGE/progress.json    replaced every few seconds; a store gets it with the stage's other state
 """
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from rubricworks.redaction import foreign_line
 from rubricworks.reports.formats import dollars, duration
 from rubricworks.runtime.store.run_state import PROGRESS_FILE, STATE
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import say
 from rubricworks.training.processes import is_main
 
 _EVERY_S = 4.0
@@ -139,7 +139,7 @@ class Progress:
         now = time.monotonic()
         if now - self._last >= self.every or done >= self.total:
             self._last = now
-            print(self.line(now), file=sys.stderr, flush=True)
+            say(self.line(now))
             if self._file is not None:
                 self._file.write(self.done, self.total, self.unit, self._rate(now))
 
@@ -171,7 +171,7 @@ class VerdictProgress:
             self._last = now
             rate = self.verdicts / max(now - self._start, 1e-3)
             parts = [f"{self.verdicts:,} verdicts", f"{rate:,.0f}/s", *call_figures(self.clients)]
-            print("  ".join(parts), file=sys.stderr, flush=True)
+            say("  ".join(parts))
 
 
 def call_figures(clients: Sequence[ChatClient]) -> list[str]:

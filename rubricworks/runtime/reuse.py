@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 import sqlite3
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -24,6 +23,7 @@ from rubricworks.llm.cache import CACHE_FILE
 from rubricworks.runtime.job import DONE, Job, content_digest, set_aside
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import say
 
 REUSE_FILE = "reuse.json"
 SOURCE = "source"
@@ -78,7 +78,7 @@ def try_reuse(job: Job) -> bool:
     for source in read_reuse(job.run):
         reason = _difference(source / job.stage, job.made_by) or _copy_stage(source, job)
         message = f"not taken from {source.name}: {reason}" if reason else f"taken from {source.name}"
-        print(message, file=sys.stderr, flush=True)
+        say(message)
         if reason is None:
             return True
     return False

@@ -6,14 +6,13 @@ merger by majority. Answers are parsed leniently, item by item, so that a faulty
 `checklist_lint` decides about each.
 """
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, json_text, text_part
 from rubricworks.rubrics import Checklist
 from rubricworks.synthesis.verifier_guide import guide_text
 
@@ -131,7 +130,7 @@ def aggregation_messages(
 ) -> list[Message]:
     """Messages that ask the merger for one checklist: the teachers' blocks and the numbered candidates."""
     candidates = [
-        fence("candidate", _data_json(proposal), name=f"Checklist {number}")
+        fence("candidate", json_text(proposal.model_dump(), indent=1), name=f"Checklist {number}")
         for number, proposal in enumerate(proposals, start=1)
     ]
     majority = f"Candidates: {len(proposals)}; a majority is {len(proposals) // 2 + 1}."
@@ -153,9 +152,3 @@ def _question_blocks(sample: "Sample", allowed: Sequence[str], trusted: bool) ->
 def _messages(system: str, sample: "Sample", blocks: Sequence[str]) -> list[Message]:
     image = image_part(sample.require_image("the checklist writer reads the image"))
     return conversation(system, [image, text_part("\n\n".join(blocks))])
-
-
-def _data_json(checklist: Checklist) -> str:
-    """Return JSON with escaped less-than signs, so that the fence has none to replace and no character is lost."""
-    text = json.dumps(checklist.model_dump(), ensure_ascii=False, indent=1)
-    return "".join(f"\\u{ord(sign):04x}" if sign in "<\u2039\ufe64\uff1c" else sign for sign in text)

@@ -4,7 +4,6 @@ One call per rubric reads those of its pitfalls that the rule leaves open (`data
 not told the weight, which is what is in doubt. What it answers `unclear`, or not at all, stays open.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import Message, conversation, fence
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 from rubricworks.rubrics import Criterion
 
 POLARITY_PROMPT_VERSION = "pitfall-polarity-1"
@@ -81,11 +80,9 @@ def polarity_messages(entry: RubricEntry, criteria: Sequence[Criterion]) -> list
         {"id": number, "text": criterion.description or criterion.criterion}
         for number, criterion in enumerate(criteria, start=1)
     ]
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
     blocks = [
         *([fence("task", entry.prompt)] if entry.prompt else []),
         *([fence("reference_answer", entry.reference)] if entry.reference else []),
-        f"<pitfalls_to_read>\n{listed}\n</pitfalls_to_read>",
+        fence("pitfalls_to_read", json_text(texts)),
     ]
     return conversation(POLARITY_SYSTEM, "\n\n".join(blocks))

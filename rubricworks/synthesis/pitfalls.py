@@ -6,7 +6,6 @@ reference without a verdict drops the pitfall. `rewards.signed_reward` takes a m
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
+from rubricworks.llm.messages import Message, conversation, fence, image_part, json_text, text_part
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.writer import proposal_fault
 
@@ -162,7 +161,7 @@ def pitfall_messages(
     sample: "Sample", references: Sequence[str], failures: Sequence[str], rubric: Rubric, *, most: int
 ) -> list[Message]:
     """Messages to the writer model for one sample."""
-    titles = json.dumps([criterion.criterion for criterion in rubric.criteria], ensure_ascii=False)
+    titles = json_text([criterion.criterion for criterion in rubric.criteria])
     blocks = [fence("reference", text, name=f"Reference {n}") for n, text in enumerate(references, start=1)]
     blocks += [fence("failure", text) for text in failures]
     blocks += [fence("rubric", titles), f"Write at most {most} pitfall{'s' if most > 1 else ''}, the worst ones."]

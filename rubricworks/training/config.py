@@ -302,17 +302,22 @@ class RefillOptions(_Options):
     seldom is 0, so that its failures stay where they differ."""
 
 
+_LARGEST_GROUP = 1024
+
+
 class Rollouts(_Options):
     """Sampling of the responses that a step is trained on."""
 
     group_size: int = 8
-    """Rollouts of one sample, at least 2 [num_generations]."""
+    """Rollouts of one sample, from 2 to 1024 [num_generations]."""
     prompts_per_step: int = Field(8, ge=1)
 
     @model_validator(mode="after")
     def _is_a_group(self) -> Self:
         if self.group_size < 2:
             raise ValueError(f"group_size is {self.group_size}; a group needs at least 2 rollouts")
+        if self.group_size > _LARGEST_GROUP:
+            raise ValueError(f"group_size is above {_LARGEST_GROUP}; a step samples whole groups at once")
         return self
 
 

@@ -67,6 +67,7 @@ def test_several_endpoints_are_averaged_with_fixed_weights(serve):
         (say('{"score": true}'), ErrorClass.MALFORMED),
         (say('{"score": 1e999}'), ErrorClass.MALFORMED),
         (say("0.5"), ErrorClass.MALFORMED),
+        (say('{"score": 0.5, "error": "out of memory"}'), ErrorClass.MALFORMED),
         (say("", refusal="I do not rate images"), ErrorClass.REFUSED),
     ],
 )

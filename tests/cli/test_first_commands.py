@@ -104,7 +104,7 @@ def test_doctor_lists_first_whom_a_recipe_reaches_and_what_it_sends_there(tell, 
     text = recipe_path("one-endpoint").read_text().replace("${RUBRICWORKS_ENDPOINT}", "http://models.invalid/v1")
     (tmp_path / "theirs.yaml").write_text(text.replace("api_key_env: null", "api_key_env: THEIR_KEY"))
     result = tell("doctor", "theirs.yaml")
-    hosts = '{"${RUBRICWORKS_IMAGES}": [], models.invalid: [THEIR_KEY]}'
+    hosts = '{"${RUBRICWORKS_IMAGES}": [], "http://models.invalid": [THEIR_KEY]}'
     reached = f'{{hosts: {hosts}, places: ["hf://Qwen/Qwen2.5-VL-3B-Instruct"]}}'
     assert result.out.splitlines()[0].split() == ["ok", "reaches", *reached.split()]
     assert "value-of-the-key" not in result.out + result.err

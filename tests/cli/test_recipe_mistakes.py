@@ -108,6 +108,58 @@ def test_group_size_one_names_the_section_and_its_line(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("    steps: 2", f"    steps: {10**23}", "18: policy.algorithm.steps is above 2147483647"),
+        ("    steps: 2", "    steps: 2147483648", "18: policy.algorithm.steps is above 2147483647"),
+        (
+            "    steps: 2",
+            f"    steps: 2\n    save_every: '{10**23}'",
+            "19: policy.algorithm.save_every is above 2147483647",
+        ),
+        ("  held_out: 4", f"  held_out: 4\n  seed: {10**23}", "5: data.seed is above 2147483647"),
+        ("name: mine", f"name: mine\nseed: {10**23}", "2: seed is above 2147483647"),
+        (
+            "model: two",
+            f"model: two, extra_body: {{n: {-(10**23)}}}",
+            "11: committee.teachers.1.extra_body.n is below minus",
+        ),
+        (
+            "name: mine",
+            f"name: mine\narms: {{a: {{data.held_out: {10**23}}}}}",
+            "2: arms.a.data.held_out is above 2147483647",
+        ),
+        (
+            "    steps: 2",
+            f"    steps: 2\n    rollouts: {{group_size: {10**23}}}",
+            "19: policy.algorithm.rollouts.group_size is above 1024; a step samples whole groups at once",
+        ),
+        (
+            "name: mine",
+            f"name: mine\nbudget: {{tokens: {10**23}}}",
+            "2: budget.tokens: Input should be less than or equal",
+        ),
+    ],
+)
+def test_a_number_that_no_run_can_use_is_refused_with_its_line(tmp_path, old, new, line):
+    (mistake,) = mistakes(tmp_path, RECIPE.replace(old, new, 1))
+    assert mistake.startswith(line)
+
+
+def test_the_largest_numbers_are_taken(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(RECIPE)
+    largest = (
+        "policy.algorithm.steps=2147483647",
+        "policy.algorithm.rollouts.group_size=1024",
+        "budget.tokens=10000000000",
+    )
+    recipe = load_recipe(path, largest)
+    assert recipe.policy.algorithm.steps == 2147483647
+    assert recipe.budget.tokens == 10_000_000_000
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("policy.algorithm.stepz=3", "policy.algorithm.stepz: no such field; did you mean steps?"),

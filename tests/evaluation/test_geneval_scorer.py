@@ -68,3 +68,5 @@ def test_a_text_and_a_detector_that_fails_are_one_line():
         score(json.dumps(TWO_DOGS), Said(b"busy", 503))
     with pytest.raises(UserError, match="something else than detections"):
         score(json.dumps(TWO_DOGS), Said(b'{"objects": []}'))
+    with pytest.raises(UserError, match="something else than detections"):
+        score(json.dumps(TWO_DOGS), Said(b'{"detections": {}, "error": "out of memory"}'))

@@ -178,8 +178,17 @@ def read_back(response):
     return text[start.end() : end.start()], text[end.end() :]
 
 
+ESCAPES = {"&lt;": "<", "&#91;": "[", "&#93;": "]"}
+
+
 def unblunted(text):
-    return unicodedata.normalize("NFKC", text).replace("&lt;", "<")
+    """The text that a reader sees: without characters that have no glyph."""
+    visible = "".join(sign for sign in text if not (unicodedata.category(sign) == "Cf" or is_ignorable(sign)))
+    return re.sub("|".join(ESCAPES), lambda match: ESCAPES[match[0]], unicodedata.normalize("NFKC", visible))
+
+
+def is_ignorable(sign):
+    return bool(re.search("VARIATION SELECTOR|FILLER|JOINER|INHERENT", unicodedata.name(sign, "")))
 
 
 @pytest.mark.parametrize("attack", attack_names(ATTACKS))

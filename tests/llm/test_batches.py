@@ -127,6 +127,24 @@ def test_failed_rows_are_sent_again_and_fail_as_calls_never_as_answers(batches):
     assert rows == [5, 3, 2], "what is answered or refused for good is not sent again"
 
 
+def test_a_failed_row_hides_the_key_and_a_good_one_keeps_a_word_that_is_the_key(batches, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "a fox and a box")
+
+    def outcome(_: int, body: dict):
+        text = question_of(body)
+        return failed(400, f"the key {text} is wrong") if body["seed"] else answered(text)
+
+    async def run():
+        async with ChatClient(endpoint_of(batches(outcome), api_key_env="JUDGE_KEY")) as client:
+            calls = (client.chat([{"role": "user", "content": "a fox and a box"}], seed=seed) for seed in (0, 1))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    good, bad = asyncio.run(run())
+    assert good.value == "a fox and a box"
+    assert "the key *** is wrong" in bad.message
+    assert "the key *** is wrong" in bad.raw
+
+
 def test_refused_key_and_server_without_batches_fail_the_calls(serve):
     for status in (401, 404):
         endpoint = Endpoint(url=serve([fail(status, "no")]).url, model="m", batch=True)

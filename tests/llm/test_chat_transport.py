@@ -203,6 +203,32 @@ def test_the_api_key_is_sent_and_found_nowhere_else(serve, monkeypatch, caplog, 
     assert not [trace for trace in traces if SECRET in trace]
 
 
+@pytest.mark.parametrize("key", ["x", "fox", "a fox and a box"])
+def test_a_key_that_is_a_word_of_a_good_answer_stays_in_it(serve, monkeypatch, tmp_path, key):
+    monkeypatch.setenv("JUDGE_KEY", key)
+    text = "A fox, and a fox and a box, and a box."
+    endpoint = Endpoint(url=serve([say(text)]).url, model="m", api_key_env="JUDGE_KEY")
+
+    async def run():
+        async with ChatClient(endpoint, cache=tmp_path / "cache.sqlite") as client:
+            replies = [await client.chat(ASK) for _ in range(2)]
+            return [(reply.value, reply.raw, reply.cached) for reply in replies]
+
+    assert asyncio.run(run()) == [(text, text, False), (text, text, True)]
+
+
+@pytest.mark.parametrize(("key", "shown"), [("x", "x"), ("a fox and a box", "***")])
+@pytest.mark.usefixtures("quick_retries")
+def test_failures_hide_keys_of_12_characters_and_more(serve, monkeypatch, key, shown):
+    monkeypatch.setenv("JUDGE_KEY", key)
+    message = f"the key {key} is wrong"
+    body = json.dumps({"error": {"message": message, "code": 400}}).encode()
+    for answer in (Said(body, 400), Said(body), say("", refusal=message)):
+        failure = failed(serve([answer]).url, api_key_env="JUDGE_KEY")
+        assert f"the key {shown} is wrong" in failure.message
+        assert f"the key {shown} is wrong" in failure.raw
+
+
 def test_a_missing_variable_is_named_on_connecting_not_before(monkeypatch):
     monkeypatch.delenv("NO_SUCH_JUDGE", raising=False)
     for options in ({"url": "${NO_SUCH_JUDGE}/v1"}, {"url": "http://127.0.0.1:1", "api_key_env": "NO_SUCH_JUDGE"}):

@@ -267,3 +267,19 @@ def test_a_secret_in_a_request_is_not_told_again(url, secret):
     body = exchange(f"{url}/api/v1/runs/{quote(secret, safe='')}", **bearer())[2]
     assert secret.encode() not in body
     assert b"pa55word" not in body
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/login/", "/login"),
+        ("/login/?next=/runs", "/login?next=/runs"),
+        ("/runs/", "/runs"),
+        ("/api/v1/runs/?limit=1", "/api/v1/runs?limit=1"),
+        ("/static", "/static/"),
+    ],
+)
+def test_a_redirect_leads_to_a_path_whatever_host_was_asked_for(url, path, target):
+    headers = {**bearer(), "Host": "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"}
+    status, answered, _ = exchange(url + path, **headers)
+    assert (status, answered["location"]) == (307, target)

@@ -188,7 +188,9 @@ def test_a_run_whose_recipe_is_not_read_any_more_shows_the_answers_alone(url, tm
 def test_scripts_come_as_text_and_secrets_not_at_all(url):
     body = page_about(url, TEXT)
     assert "<script>alert" not in body
-    assert unescape(body).count("<script>alert(1)") >= 3, "the response, and both it and the rubric in the prompt"
+    assert "<script>alert(1)" in unescape(body), "the response"
+    assert "&lt;script>alert(1)" in unescape(body), "the response in the prompt"
+    assert r"\u003cscript>alert(1)" in unescape(body), "the rubric in the prompt"
     group = f"runs/today-1/rollouts/{STAGE}/1/a", f"api/v1/runs/today-1/stages/{STAGE}/groups/1/a"
     texts = [exchange(f"{url}/{place}")[2].decode() for place in group]
     assert all("words 1" in text for text in texts)

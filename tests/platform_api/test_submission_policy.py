@@ -41,6 +41,7 @@ def test_admitted_servers_and_keys_are_reached(url, key):
         ("https://api.example.org.evil.example/v1", "null"),
         ("https://evil.example\\\\.api.example.org/v1", "null"),
         ("https://api.example.org:8443/v1", "null"),
+        ("http://api.example.org/v1", "KEY_OF_API"),
         ("http://127.0.0.1:8080/api/v1", "null"),
         ("http://169.254.169.254/latest/meta-data", "null"),
         ("${JUDGE_URL}.evil.example/v1", "null"),

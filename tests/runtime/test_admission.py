@@ -21,7 +21,11 @@ def endpoint(url: str | list[str], key: str | None = None, **more) -> dict:
         (endpoint("HTTPS://api.example:80/v1"), {"api.example:80": ()}),
         (endpoint("http://[fd00::7]:8000/v1"), {"[fd00::7]:8000": ()}),
         (endpoint("https://api.example:99999/v1"), {"api.example:99999": ()}),
-        (endpoint(["http://a.example", "http://b.example"], "K"), {"a.example": ("K",), "b.example": ("K",)}),
+        (endpoint(["https://a.example", "https://b.example"], "K"), {"a.example": ("K",), "b.example": ("K",)}),
+        (endpoint("http://a.example:8000/v1", "K"), {"http://a.example:8000": ("K",)}),
+        (endpoint("HTTP://a.example:80/${K}"), {"http://a.example": ("K",)}),
+        (endpoint("http://${K}"), {"http://${K}": ("K",)}),
+        (endpoint(["https://a.example", "http://a.example"], "K"), {"a.example": ("K",), "http://a.example": ("K",)}),
         (endpoint("https://evil.example/${S3_SECRET}"), {"evil.example": ("S3_SECRET",)}),
         (endpoint("https://${S3_SECRET}.evil.example"), {"${S3_SECRET}.evil.example": ("S3_SECRET",)}),
         (endpoint("https://evil.example/?k=${A}&l=${B}", "C"), {"evil.example": ("A", "B", "C")}),
@@ -105,6 +109,33 @@ def test_tasks_of_lmms_eval_are_code_that_is_admitted_by_its_folder_alone():
 def test_a_host_is_admitted_at_its_own_port_and_without_one_at_that_of_the_scheme(admitted, url, is_admitted):
     lacking = Admission(hosts={admitted: ()}).lacking(needs_of({"judge": endpoint(url)}))
     assert lacking.is_empty == is_admitted
+
+
+@pytest.mark.parametrize(
+    ("admitted", "url", "key", "is_admitted"),
+    [
+        ("api.example", "https://api.example/v1", "KEY", True),
+        ("api.example", "http://api.example/v1", "KEY", False),
+        ("api.example", "http://api.example/${KEY}", None, False),
+        ("api.example", "http://api.example/v1", None, True),
+        ("api.example:8000", "http://api.example:8000/v1", "KEY", False),
+        ("http://api.example:8000", "http://api.example:8000/v1", "KEY", True),
+        ("http://api.example:80", "http://api.example/v1", "KEY", True),
+        ("http://api.example", "http://api.example/v1", None, True),
+        ("http://api.example", "https://api.example/v1", "KEY", False),
+        ("http://api.example", "http://other.example/v1", "KEY", False),
+        ("localhost:8000", "http://localhost:8000/v1", "KEY", True),
+    ],
+)
+def test_a_variable_is_sent_by_http_only_where_the_entry_names_it(admitted, url, key, is_admitted):
+    lacking = Admission(hosts={admitted: ("KEY",)}).lacking(needs_of({"judge": endpoint(url, key)}, of_stranger=True))
+    assert lacking.is_empty == is_admitted
+
+
+@pytest.mark.parametrize("host", ["https://api.example", "http://api.example/v1"])
+def test_an_entry_that_admits_no_host_is_refused(host):
+    with pytest.raises(ValueError, match="write a host and its port"):
+        Admission(hosts={host: ()})
 
 
 def test_what_is_lacking_can_be_pasted_and_is_then_admitted():

@@ -4,6 +4,7 @@
     hosts:
       api.openai.com: [OPENAI_API_KEY]
       judge.example:8000: []
+      http://vllm.models.svc:8000: [VLLM_KEY]
       ${JUDGE_URL}: []
     places: [s3://datasets/photographs, /data/images, hf://Qwen, hf://HuggingFaceTB/SmolVLM-256M-Instruct]
     functions: ["my_rewards:brevity"]
@@ -148,7 +149,8 @@ class SubmissionPolicy(Admission):
         lacking = self.lacking(Admission(hosts=hosts))
         if not lacking.is_empty:
             field = ".".join((*path, next(key for key in section if _reaches(key, section[key]))))
-            yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}")
+            how = "; or write https://" if any(host.startswith("http://") for host in lacking.hosts) else ""
+            yield _mistake(field, f"not admitted here; an admin may add {lacking.as_yaml()} to {_SETTING}{how}")
 
     def _unadmitted_text(self, path: tuple[str, ...], text: str) -> Iterator[Mistake]:
         field, reach, place = ".".join(path), reach_of(path), text.strip()

@@ -1,8 +1,7 @@
 """Promotions of an installation, through its API: what `rubricworks promote` does where one is named."""
 
-import click
-
 from rubricworks.errors import UserError
+from rubricworks.terminal import echo
 from rubricworks.tracking.installation import ApiClient, path_of, request_promotion
 
 
@@ -12,17 +11,17 @@ def print_models(api: ApiClient) -> None:
     waiting = {promotion["model"]: promotion for promotion in api.items("promotions", state="requested")}
     for model in models:
         champion, previous = model["champion"], model["previous"]
-        click.echo(
+        echo(
             f"{model['model']}: champion {f'version {champion}' if champion else '-'}"
             f"{f', previously version {previous}' if previous else ''}"
         )
         if challenger := model["challenger"]:
             standing = "waiting" if challenger["waits"] else "not waiting"
-            click.echo(f"  challenger version {challenger['version']}: {standing} ({challenger['gate']})")
+            echo(f"  challenger version {challenger['version']}: {standing} ({challenger['gate']})")
         if request := waiting.get(model["model"]):
-            click.echo(f"  promotion {request['id']}: version {request['version']}, asked by {request['requested_by']}")
+            echo(f"  promotion {request['id']}: version {request['version']}, asked by {request['requested_by']}")
     if not models:
-        click.echo(f"no models are registered at {api.url}")
+        echo(f"no models are registered at {api.url}")
 
 
 def request(api: ApiClient, model: str, version: int | None, reason: str) -> None:
@@ -32,7 +31,7 @@ def request(api: ApiClient, model: str, version: int | None, reason: str) -> Non
         if challenger is None:
             raise UserError(f"{model} has no challenger at {api.url}; `rubricworks promote` lists what waits")
         version = int(challenger["version"])
-    click.echo(request_promotion(api, model, version, reason))
+    echo(request_promotion(api, model, version, reason))
 
 
 def unnamed_champion(model: str, champion: int | None) -> str:
@@ -54,9 +53,9 @@ def decide(api: ApiClient, model: str, decision: str, reason: str) -> None:
         raise UserError(f"no promotion of {model} waits at {api.url}; `rubricworks promote` lists what does")
     promotion: dict[str, object] = api.post(path_of("promotions", items[0]["id"], decision), {"reason": reason})
     if decision == "reject":
-        click.echo(f"{model} version {promotion['version']} is rejected; the champion stays")
+        echo(f"{model} version {promotion['version']} is rejected; the champion stays")
     else:
-        click.echo(f"{model} version {promotion['version']} is the champion")
+        echo(f"{model} version {promotion['version']} is the champion")
 
 
 def roll_back(api: ApiClient, model: str, version: int | None, reason: str) -> None:
@@ -65,4 +64,4 @@ def roll_back(api: ApiClient, model: str, version: int | None, reason: str) -> N
         champion = next((entry["champion"] for entry in api.items("models") if entry["model"] == model), None)
         raise UserError(unnamed_champion(model, champion))
     promotion = api.post("rollbacks", {"model": model, "champion": version, "reason": reason})
-    click.echo(f"{model} version {promotion['version']} is the champion again")
+    echo(f"{model} version {promotion['version']} is the champion again")

@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-import click
-
 from rubricworks.errors import UserError
 from rubricworks.recipe.files import recipe_path, recipe_text
+from rubricworks.terminal import echo
 from rubricworks.tracking.installation import VARIABLE, ApiClient, named_api, path_of
 
 
@@ -37,14 +36,14 @@ def run_rows(api: ApiClient, limit: int) -> list[list[str]]:
 def print_run(api: ApiClient, run: str) -> None:
     """Print a run with its stages."""
     record = api.get(path_of("runs", run))
-    click.echo(f"{record['name']}: {record['state']}\n{api.url}/runs/{record['name']}")
+    echo(f"{record['name']}: {record['state']}\n{api.url}/runs/{record['name']}")
     for stage in record["stages"]:
-        click.echo(f"  {stage['stage']:<20}  {'done' if stage['done'] else 'not done'}  {_time(stage['changed'])}")
+        echo(f"  {stage['stage']:<20}  {'done' if stage['done'] else 'not done'}  {_time(stage['changed'])}")
     for at_work in record["progress"]:
         if at_work["waiting"]:
-            click.echo(f"{at_work['stage']}: {at_work['waiting']}")
+            echo(f"{at_work['stage']}: {at_work['waiting']}")
     if record["message"]:
-        click.echo(f"failed in {record['message']}" if record["state"] == "failed" else record["message"])
+        echo(f"failed in {record['message']}" if record["state"] == "failed" else record["message"])
 
 
 def submit_run(
@@ -57,25 +56,25 @@ def submit_run(
     body = {"recipe": text, "overrides": list(overrides), "arm": arm, "run": run, "place": place}
     submission = api.post("submissions", body)
     page = submission["page"] or f"{api.url}/submissions/{submission['run']}"
-    click.echo(f"run {submission['run']} {'on Kubeflow' if submission['place'] == 'kubeflow' else 'there'}\n{page}")
+    echo(f"run {submission['run']} {'on Kubeflow' if submission['place'] == 'kubeflow' else 'there'}\n{page}")
 
 
 def stop_run(api: ApiClient, run: str) -> None:
     """Stop a run."""
     api.post(path_of("runs", run, "stop"), {})
-    click.echo(f"run {run} is being stopped; what its stages committed stays")
+    echo(f"run {run} is being stopped; what its stages committed stays")
 
 
 def print_log(api: ApiClient, run: str, stage: str, *, follow: bool) -> None:
     """Print the end of a stage's log and, if asked, each line that comes until the run ends."""
     place, begin = path_of("runs", run, "stages", stage, "log"), "0"
     if not follow:
-        return click.echo(api.get(place)["text"], nl=False)
+        return echo(api.get(place)["text"], nl=False)
     while True:  # the service ends a stream after some minutes
         for event in api.events(f"{place}/events?after={begin}"):
             if event.name == "end":
                 return
-            click.echo(event.data, nl=False)
+            echo(event.data, nl=False)
             begin = event.id
 
 
@@ -95,7 +94,7 @@ def ask_again(api: ApiClient, run: str, stage: str) -> None:
     """Reopen a stage for its dead letters; say whether the run goes on there, or how to resume it."""
     answer = api.post(path_of("runs", run, "dead-letters", stage, "ask-again"), {})
     done = f"{stage} of {run} is reopened for {answer['letters']} dead letters"
-    click.echo(f"{done}; the run goes on" if answer["resumed"] else f"{done}; resume it: {answer['command']}")
+    echo(f"{done}; the run goes on" if answer["resumed"] else f"{done}; resume it: {answer['command']}")
 
 
 def _time(text: str) -> str:

@@ -5,6 +5,7 @@ import sys
 import click
 
 from rubricworks.errors import UserError
+from rubricworks.terminal import echo
 from rubricworks.tracking.installation import VARIABLE, ApiClient, WrongToken, store_token
 
 
@@ -20,7 +21,7 @@ def login(url: str, forget: bool) -> None:
     """
     address = ApiClient(url, None).url
     if forget:
-        click.echo(f"no token of {address} is left in {store_token(address, None)}")
+        echo(f"no token of {address} is left in {store_token(address, None)}")
         return
     token: str = click.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     try:
@@ -28,9 +29,7 @@ def login(url: str, forget: bool) -> None:
     except WrongToken as error:
         raise UserError(_advice(address)) from error
     path = store_token(address, token.strip())
-    click.echo(
-        f"{caller['name']} ({caller['scope']}) is logged in; the token is in {path}\nexport {VARIABLE}={address}"
-    )
+    echo(f"{caller['name']} ({caller['scope']}) is logged in; the token is in {path}\nexport {VARIABLE}={address}")
 
 
 def _advice(address: str) -> str:

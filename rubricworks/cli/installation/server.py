@@ -7,6 +7,7 @@ import click
 
 from rubricworks.errors import UserError
 from rubricworks.listening import url_of
+from rubricworks.terminal import echo
 
 
 @click.group(invoke_without_command=True)
@@ -28,7 +29,7 @@ def server(context: click.Context, host: str, port: int, runs: str) -> None:
         return
     serving = load_serving()
     listening = serving.listening_socket(host, port, runs)
-    click.echo(url_of(listening))
+    echo(url_of(listening))
     serving.serve(listening, runs)
 
 
@@ -42,7 +43,7 @@ def migrate(runs: str) -> None:
     load_serving()
     from rubricworks.platform_api.administration import migrate_database
 
-    click.echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
+    echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
 
 
 def load_serving() -> ModuleType:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rubricworks.cli.installation.server import load_serving
+from rubricworks.terminal import echo
 from rubricworks.tracking.installation import named_api, path_of
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ def tokens() -> None:
 def create(name: str, scope: str, days: int, runs: str) -> None:
     """Create token NAME and print its secret, which is stored nowhere."""
     if api := _api():
-        return click.echo(api.post("tokens", {"name": name, "scope": scope, "days": days})["secret"])
+        return echo(api.post("tokens", {"name": name, "scope": scope, "days": days})["secret"])
     load_serving()
     from rubricworks.platform_api.administration import create_token
 
-    click.echo(asyncio.run(create_token(runs, name, scope, days)))
+    echo(asyncio.run(create_token(runs, name, scope, days)))
 
 
 @tokens.command("list")
@@ -56,14 +57,14 @@ def list_(runs: str) -> None:
             ends = (
                 f"revoked {token['revoked_at'][:10]}" if token["revoked_at"] else f"expires {token['expires_at'][:10]}"
             )
-            click.echo(f"{token['name']:<24} {token['scope']:<9} {ends}, created by {token['created_by']}")
+            echo(f"{token['name']:<24} {token['scope']:<9} {ends}, created by {token['created_by']}")
         return
     load_serving()
     from rubricworks.platform_api.administration import list_tokens
 
     for token in asyncio.run(list_tokens(runs)):
         end = f"revoked {token.revoked_at:%Y-%m-%d}" if token.revoked_at else f"expires {token.expires_at:%Y-%m-%d}"
-        click.echo(f"{token.name:<24} {token.scope:<9} {end}, created by {token.created_by}")
+        echo(f"{token.name:<24} {token.scope:<9} {end}, created by {token.created_by}")
 
 
 @tokens.command()
@@ -78,7 +79,7 @@ def revoke(name: str, runs: str) -> None:
         from rubricworks.platform_api.administration import revoke_token
 
         asyncio.run(revoke_token(runs, name))
-    click.echo(f"{name} is revoked")
+    echo(f"{name} is revoked")
 
 
 def _api() -> "ApiClient | None":

@@ -47,6 +47,7 @@ from rubricworks.reports.rubric_audit import (
 )
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -179,17 +180,17 @@ def audit(
         audited, fixes = asyncio.run(run())
     except UserError as error:
         raise UserError(str(error).replace("set on_change to warn", "give --on-change warn")) from None
-    click.echo(audit_text(audited))
+    echo(audit_text(audited))
     if fixes:
         write_audit(audited, fixes)
         write_atomic(out / FIXES_FILE, fixes.model_dump_json(indent=2).encode() + b"\n")
         write_rubric_set(with_rubrics(entries, fixes.kept), out / FIXED_SET, "rubricworks", note=lambda _: None)
-        click.echo("\n" + "\n".join(fixes_lines(fixes)))
-        click.echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
-    click.echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
+        echo("\n" + "\n".join(fixes_lines(fixes)))
+        echo(f"{out / FIXED_SET}: the set with these rewrites; {out / FIXES_FILE}: old and new")
+    echo(f"\n{out / AUDIT_PAGE}: the page; {out / AUDIT_FILE}: every finding")
     last = fixes.audit if fixes else audited
     if refuse is not None and (refusal := refusal_text(last, refuse)):
-        click.echo(f"refused: {refusal}", err=True)
+        echo(f"refused: {refusal}", err=True)
         click.get_current_context().exit(1)
 
 

@@ -18,6 +18,7 @@ from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.reports.formats import counted
 from rubricworks.synthesis.pitfall_polarity import read_polarity
+from rubricworks.terminal import echo
 
 sample_option = click.option("--sample", "samples", multiple=True, metavar="ID", help="This sample only; may repeat.")
 
@@ -113,7 +114,7 @@ def _write(entries: Iterable[RubricEntry], out: Path, target_format: str, notes:
     count = write_rubric_set(entries, out, target_format, note=lambda text: notes.update([text]))
     for text, times in notes.items():
         report_line(f"note: {text} ({counted(times, 'rubric')})")
-    click.echo(f"{out}: {count} rubrics, as {target_format}")
+    echo(f"{out}: {count} rubrics, as {target_format}")
 
 
 def _with_polarity(entries: list[RubricEntry], endpoint: Endpoint | None, pitfalls: Path | None) -> list[RubricEntry]:

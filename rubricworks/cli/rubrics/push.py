@@ -11,6 +11,7 @@ from rubricworks.data.hub import upload_folder
 from rubricworks.data.rubric_sets import FORMATS, read_rubric_set, write_rubric_set
 from rubricworks.data.rubric_sets.card import DATA_FILE, rubric_set_card
 from rubricworks.errors import UserError
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -43,10 +44,10 @@ def push(
         write_rubric_set(entries, folder / DATA_FILE, "rubricworks", note=lambda text: notes.update([text]))
         (folder / "README.md").write_text(rubric_set_card(entries, name), encoding="utf-8")
         for text, times in notes.items():
-            click.echo(f"note: {text} ({times} rubric{'s' if times > 1 else ''})", err=True)
+            echo(f"note: {text} ({times} rubric{'s' if times > 1 else ''})", err=True)
         if out is not None:
-            click.echo(f"{out}: {len(entries)} rubrics and their card, not uploaded")
+            echo(f"{out}: {len(entries)} rubrics and their card, not uploaded")
             return
         message = f"Add {len(entries)} rubrics"
         commit = upload_folder(folder, name, kind="dataset", private=not public, message=message)
-    click.echo(f"{name}@{commit}: {len(entries)} rubrics")
+    echo(f"{name}@{commit}: {len(entries)} rubrics")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from rubricworks.cli.installation.api_runs import require_api
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Rubric
+from rubricworks.terminal import echo
 from rubricworks.tracking.installation import path_of
 
 _stage_option = click.option(
@@ -41,7 +42,7 @@ def propose(run: str, sample: str, file: Path, stage: str, reason: str, replaces
     before = replaces or api.get(place)["standing"]
     body = {"rubric": json.loads(rubric.model_dump_json()), "replaces": before, "reason": reason}
     version = api.post(f"{place}/versions", body)
-    click.echo(f"proposal {version['id']}: version {version['number']} of {sample}; it waits for another person")
+    echo(f"proposal {version['id']}: version {version['number']} of {sample}; it waits for another person")
 
 
 @click.command()
@@ -52,10 +53,10 @@ def versions(state: str | None, run: str | None, limit: int) -> None:
     """List the edited rubrics of the installation, the newest first, by the number that `approve` takes."""
     for version in require_api().get("rubric-versions", state=state, run=run, limit=limit)["items"]:
         place = f"{version['run']}/{version['stage']}/{version['sample_id']}"
-        click.echo(
+        echo(
             f"{version['id']:<6} {version['state']:<9} {place} version {version['number']}, by {version['proposed_by']}"
         )
-        click.echo(f"       {version['reason']}")
+        echo(f"       {version['reason']}")
 
 
 @click.command()
@@ -76,4 +77,4 @@ def reject(number: int, reason: str) -> None:
 
 def _decide(number: int, decision: str, reason: str) -> None:
     version = require_api().post(path_of("rubric-versions", number, decision), {"reason": reason})
-    click.echo(f"version {version['number']} of {version['sample_id']} in {version['run']} is {version['state']}")
+    echo(f"version {version['number']} of {version['sample_id']} in {version['run']} is {version['state']}")

@@ -8,6 +8,7 @@ import click
 from rubricworks.cli.rubrics.convert import chosen
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.terminal import echo
 
 _SHOWN = {"prompt": "the sample's prompt", "reference": "the sample's reference answer"}
 """Fields of a sample that judges of answers are shown."""
@@ -22,7 +23,7 @@ def show(source: str, samples: tuple[str, ...]) -> None:
     """Summarise RUBRICS, in any format or of the Hub; with SAMPLES, print their rubrics."""
     entries = chosen(read_rubric_set(source, note=_ignore), samples)
     for line in _rubric_lines(entries) if samples else _summary(entries):
-        click.echo(line)
+        echo(line)
 
 
 @click.command()
@@ -42,10 +43,10 @@ def diff(old: str, new: str) -> None:
         lines = list(_changes(before.get(sample_id), after.get(sample_id)))
         if lines:
             changed += 1
-            click.echo(f"{sample_id}")
+            echo(f"{sample_id}")
             for line in lines:
-                click.echo(f"  {line}")
-    click.echo(f"{changed} of {len({*before, *after})} samples differ")
+                echo(f"  {line}")
+    echo(f"{changed} of {len({*before, *after})} samples differ")
     if changed:
         click.get_current_context().exit(1)
 

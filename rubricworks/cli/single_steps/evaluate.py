@@ -41,6 +41,7 @@ from rubricworks.stages.data import prepare, prepare_questions
 from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation
 from rubricworks.storage import files_digest, write_atomic
 from rubricworks.strict_yaml import parse_yaml
+from rubricworks.terminal import echo
 
 _SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
 _RUBRIC_STAGES = ("synthesize_rubrics", "write_checklists", "peer_rubrics")
@@ -136,14 +137,14 @@ def evaluate(
         folder = Path(launch("score", canonical_json(config), str(out), inputs, view=str(out / "scores.html")))
     board = read_scoreboard(folder)
     assert board is not None
-    click.echo(board_text(board))
+    echo(board_text(board))
     for note in board_notes(board):
-        click.echo(note, err=True)
+        echo(note, err=True)
     if simulated:
-        click.echo("\nsimulated: the scene world stood in for images and judges")
+        echo("\nsimulated: the scene world stood in for images and judges")
     write_board(build_board([out], against=against), out, title=f"Evaluation {out.name}", simulated=simulated)
-    click.echo(f"\n{out / 'scores.html'}: the page; {folder / 'scores.json'}: all numbers")
-    click.echo(f"{out / 'leaderboard.html'}: models against scorers, with significant differences")
+    echo(f"\n{out / 'scores.html'}: the page; {folder / 'scores.json'}: all numbers")
+    echo(f"{out / 'leaderboard.html'}: models against scorers, with significant differences")
 
 
 def board_text(board: Scoreboard) -> str:
@@ -370,7 +371,7 @@ def _official_exams(out: Path, samples: str, path: Path) -> Path:
         exams.by_image, Path(samples), out / "exams", f"{path.name} {files_digest([path], path.parent)}"
     )
     if exams.unusable or absent:
-        click.echo(f"{path}: {exams.unusable} questions cannot be used; {absent} samples have none", err=True)
+        echo(f"{path}: {exams.unusable} questions cannot be used; {absent} samples have none", err=True)
     return _finished(out / "exams")
 
 
@@ -381,7 +382,7 @@ def _with_references(out: Path, samples: str, place: str) -> str:
     references = read_references(path, source if equals else None)
     origin = f"{place} {files_digest([path], path.parent)}"
     if absent := write_referenced(references, Path(samples), out / "referenced", origin):
-        click.echo(f"{path}: {absent} samples have no reference there", err=True)
+        echo(f"{path}: {absent} samples have no reference there", err=True)
     return str(_finished(out / "referenced"))
 
 

@@ -21,6 +21,7 @@ from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 
 @click.command()
@@ -116,7 +117,7 @@ def grade(
     if not judged:
         raise UserError(f"nothing could be judged: {failed[0].error}")
     without = f", {len(given) - len(gradable)} without a rubric or text" if len(given) > len(gradable) else ""
-    click.echo(
+    echo(
         f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(gradable) - len(judged)} not{without}"
     )
 
@@ -173,4 +174,4 @@ def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:
     path.unlink(missing_ok=True)
     if lines:
         write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        click.echo(f"{path}: {len(lines)} dead letters")
+        echo(f"{path}: {len(lines)} dead letters")

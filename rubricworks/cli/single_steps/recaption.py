@@ -18,6 +18,7 @@ from rubricworks.recipe.recaption_plan import RUBICAP_SOURCES, plan_recaption, r
 from rubricworks.reports.formats import dollars, number, whole
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.stages.synthesis.recaption import Captioner, Config
+from rubricworks.terminal import echo
 from rubricworks.training.config import EngineOptions
 
 
@@ -79,7 +80,7 @@ def recaption(
         config = Config(sources=sources, captioners=(captioner,), prompt=prompt, allowed_hosts=hosts, seed=seed)
         table = Path(run_stage(out, "recaption", config))
     rejected, unanswered = count_rows(table / "rejected"), count_rows(table / "dead_letters")
-    click.echo(f"{table}: {whole(count_rows(table))} captions")
+    echo(f"{table}: {whole(count_rows(table))} captions")
     if rejected:
         reasons = "; ".join(f"{row['source']}: {row['reason']}" for row in islice(read_rows(table / "rejected"), 3))
         more = "; …" if rejected > 3 else ""
@@ -100,7 +101,7 @@ def _captioner(
 
 def _print_plan(out: Path, images: int | None, gpus: int, measured_on: int, gpu_hour: float) -> None:
     rate = read_rate(out)
-    click.echo(
+    echo(
         f"measured on {whole(rate.images)} images: {number(rate.images_per_second, 1)} a second, "
         f"{number(rate.tokens_per_caption, 0)} tokens a caption, {dollars(1_000 * rate.dollars_per_image)} in calls "
         "per thousand"
@@ -114,4 +115,4 @@ def _print_plan(out: Path, images: int | None, gpus: int, measured_on: int, gpu_
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        click.echo("  ".join(cells))
+        echo("  ".join(cells))

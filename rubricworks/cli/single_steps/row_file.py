@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import echo
 
 _FORMATS = (".parquet", ".csv")
 
@@ -40,4 +40,4 @@ def write_rows(rows: Sequence[dict[str, object]], path: Path, schema: pa.Schema 
     else:
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), content)
     write_atomic(path, content.getvalue())
-    click.echo(f"{path}: {len(rows)} rows")
+    echo(f"{path}: {len(rows)} rows")

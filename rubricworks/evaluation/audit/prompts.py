@@ -4,11 +4,8 @@ The writer rewrites a regular response so that it fails in one way, then grades 
 references it sees. All model-written text is fenced.
 """
 
-import json
-from typing import Any
-
 from rubricworks.evaluation.audit.values import Annotation, Case, Failure, FailureMode
-from rubricworks.llm.messages import Message, conversation, fence
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 from rubricworks.rubrics import Rubric
 
 WRITER_SYSTEM = """\
@@ -75,7 +72,7 @@ def writer_messages(case: Case, failure: Failure) -> list[Message]:
     parts = (
         fence("question", case.question),
         fence("original_response", case.response),
-        f"<checklist>\n{_checklist(case.rubric)}\n</checklist>",
+        fence("checklist", _checklist(case.rubric)),
         fence("failure_type", _failure_text(failure)),
     )
     return _conversation(WRITER_SYSTEM, parts)
@@ -90,8 +87,8 @@ def quality_messages(case: Case, failure: Failure, response: str, annotations: t
     parts = (
         fence("question", case.question),
         fence("response", response),
-        f"<checklist>\n{_checklist(case.rubric)}\n</checklist>",
-        f"<notes>\n{quoted_json(notes)}\n</notes>",
+        fence("checklist", _checklist(case.rubric)),
+        fence("notes", json_text(notes)),
         fence("failure_type", _failure_text(failure)),
     )
     return _conversation(QUALITY_SYSTEM, parts)
@@ -103,7 +100,7 @@ def _failure_text(failure: Failure) -> str:
 
 
 def _checklist(rubric: Rubric) -> str:
-    return quoted_json(
+    return json_text(
         [
             {
                 "id": number,
@@ -114,11 +111,6 @@ def _checklist(rubric: Rubric) -> str:
             for number, criterion in enumerate(rubric.criteria, start=1)
         ]
     )
-
-
-def quoted_json(value: Any) -> str:
-    """Return JSON for a prompt with `</` written as `<\\/`, so that quoted text cannot close its own fence."""
-    return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 
 def _conversation(system: str, parts: tuple[str, ...]) -> list[Message]:

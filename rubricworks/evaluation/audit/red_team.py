@@ -12,11 +12,10 @@ from pydantic import BaseModel, Field
 
 from rubricworks.data.tables import Sample
 from rubricworks.evaluation.audit.candidates import CandidateGenerator
-from rubricworks.evaluation.audit.prompts import quoted_json
 from rubricworks.evaluation.audit.values import CREDIT_THRESHOLD, Attack, Case, Failure
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient
-from rubricworks.llm.messages import Message, conversation, fence
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 
 BEST_PATTERNS = 3
 
@@ -183,5 +182,5 @@ def red_team_messages(cases: Sequence[Case], results: Sequence[PatternResult]) -
             | {"undeserved": result.undeserved, "credited": result.credited}
             for result in results
         ]
-        parts.append(f"<results>\n{quoted_json(rows)}\n</results>")
+        parts.append(fence("results", json_text(rows)))
     return conversation(RED_TEAM_SYSTEM, "\n\n".join(parts))

@@ -5,10 +5,9 @@ that it replaces.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
@@ -17,7 +16,7 @@ from rubricworks.evaluation.rubric_audit.flags import ADVICE, RubricFinding
 from rubricworks.evaluation.rubric_audit.run import AuditCost, RubricAudit, audit_rubrics, probe_responses
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import Message, conversation, fence
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 from rubricworks.rubrics import Criterion, Rubric
 
 FIX_PROMPT_VERSION = "rubric-fix-2"
@@ -104,8 +103,8 @@ def fix_messages(entry: RubricEntry, finding: RubricFinding, responses: Sequence
         *([fence("task", entry.prompt)] if entry.prompt else []),
         *([fence("reference_answer", entry.reference)] if entry.reference else []),
         *(fence("response", text, name=f"Response {number}") for number, text in enumerate(responses, start=1)),
-        f"<criteria>\n{_json(criteria)}\n</criteria>",
-        f"<flags>\n{_json(flags)}\n</flags>",
+        fence("criteria", json_text(criteria)),
+        fence("flags", json_text(flags)),
     ]
     return conversation(FIX_SYSTEM, "\n\n".join(blocks))
 
@@ -167,11 +166,6 @@ def check_fix(rubric: Rubric, fix: RubricFix) -> None:
 
 
 _SHOWN = {"criterion", "description", "evaluation_rule", "weight"}
-
-
-def _json(value: Any) -> str:
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 
 class Rewrite(BaseModel, extra="forbid", frozen=True):

@@ -6,7 +6,6 @@ It is shown what the probe `parroted` claims: title and description, not the rul
 rule says about failing would count as an assertion.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
@@ -16,7 +15,7 @@ from rubricworks.data.rubric_sets import RubricEntry
 from rubricworks.data.rubric_sets.polarity import Polarity, phrased
 from rubricworks.evaluation.rubric_audit.probes import is_negated, statements
 from rubricworks.llm import ChatClient, ChatError
-from rubricworks.llm.messages import Message, conversation
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.synthesis.pitfall_polarity import read_polarity
 
@@ -161,10 +160,7 @@ def reading_messages(criteria: Sequence[Criterion]) -> list[Message]:
     texts = [
         {"id": number, "text": ": ".join(statements(criterion))} for number, criterion in enumerate(criteria, start=1)
     ]
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    listed = json.dumps(texts, ensure_ascii=False).replace("</", "<\\/")
-    content = f"<criteria_to_read>\n{listed}\n</criteria_to_read>"
-    return conversation(READING_SYSTEM, content)
+    return conversation(READING_SYSTEM, fence("criteria_to_read", json_text(texts)))
 
 
 def check_reading(reading: RubricReading, count: int) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from rubricworks.environment import fill
 from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.grading.images.scores import ScorerAnswer
 from rubricworks.llm.messages import image_part
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class OracleScore(BaseModel, extra="ignore", frozen=True):
     f1: float
 
 
-class _Scores(BaseModel):
+class _Scores(ScorerAnswer):
     scores: list[OracleScore]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubricworks.errors import UserError
+from rubricworks.terminal import say
 
 _READY = "rubricworks-ready"
 _TORCHVISION = "@torch.library.register_fake("
@@ -62,7 +63,7 @@ class Harness:
         return str(python)
 
     def _make(self, folder: Path, python: Path) -> None:
-        print(f"making an environment for {self.package} in {folder}: some minutes", file=sys.stderr, flush=True)
+        say(f"making an environment for {self.package} in {folder}: some minutes")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(folder)],

@@ -5,11 +5,10 @@ same for every caption; image and captions follow it, and captions are fenced. A
 `decompose_messages`; the verifier then gets image and assertions, never the caption, by `verify_messages`.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
-from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, text_part
+from rubricworks.llm.messages import Message, Part, conversation, fence, image_part, json_text, text_part
 
 Pointability = Literal["strict", "evidence", "off"]
 """Second condition of an assertion, in addition to being true of the image:
@@ -217,11 +216,7 @@ def decompose_messages(caption: str, reference: str) -> list[Message]:
 def verify_messages(image: bytes, assertions: Sequence[str], pointability: Pointability = "strict") -> list[Message]:
     """Messages for `is_verified` of each assertion, numbered from 1; the answer is `answers.Verification`."""
     entries = [{"id": number, "text": text} for number, text in enumerate(assertions, start=1)]
-    # JSON escapes parse to the same text, and no assertion can close the fence or write a control token.
-    text = json.dumps(entries, ensure_ascii=False)
-    for sign in "<\u2039\ufe64\uff1c":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    content: list[Part] = [image_part(image), text_part(f"<assertions>\n{text}\n</assertions>")]
+    content: list[Part] = [image_part(image), text_part(fence("assertions", json_text(entries)))]
     return conversation(VERIFY_SYSTEM[pointability], content)
 
 

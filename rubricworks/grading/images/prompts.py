@@ -79,7 +79,7 @@ def image_judge_messages(
         prompt_images: message parts of the sample's own images, if the judge is to see them.
         credits: scale of the scores.
     """
-    blocks = [f"<criteria>\n{criteria_text(tuple(criteria))}\n</criteria>"]
+    blocks = [fence("criteria", criteria_text(tuple(criteria)))]
     if prompt:
         blocks.append(fence("prompt", prompt))
     content: list[Part] = [text_part("\n\n".join(blocks))]

@@ -6,9 +6,9 @@ is, and a scorer that is no chat model (CLIPScore, HPSv2, an aesthetic predictor
 (`examples/clip_score_server.py`). The scale is the scorer's own. A failed call is an error, never a number.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
 from rubricworks.errors import UserError
 from rubricworks.grading.images.checks import image_problem
@@ -38,7 +38,18 @@ class ScoreEndpoint(Endpoint):
     weight: float = Field(default=1.0, gt=0)
 
 
-class ImageScore(BaseModel):
+class ScorerAnswer(BaseModel):
+    """Answer of a server that scores; one that holds an error is none, whatever numbers are beside it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_error(cls, body: Any) -> Any:
+        if isinstance(body, dict) and (error := body.get("error")):
+            raise ValueError(f"the answer holds an error: {str(error)[:200]}")
+        return body
+
+
+class ImageScore(ScorerAnswer):
     """Answer of a scoring endpoint."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)

@@ -1,12 +1,5 @@
 """Reading of a chat-completions response, in the forms in which servers and gateways send it.
 
-Finish reasons: OpenAI has four (`stop`, `length`, `tool_calls`, `content_filter`). The others are what servers and
-gateways really send in their place: vLLM and SGLang, TGI, Ollama, Cohere, Anthropic, Bedrock, Gemini and Vertex,
-Mistral, DeepSeek, Zhipu, watsonx and DashScope. Only a reason that is known as finished makes an answer; one that
-nobody knows is a failure. A reason that is missing or null counts as finished, as in LiteLLM and in vLLM's own server
-(`finish_reason or "stop"`): several servers send none. `ChatClient` has a check of its own for such an answer, the
-limit of tokens.
-
 Tokens are read under each of the names in use. Reasoning tokens are counted once. OpenAI has them within the
 completion's, xAI and Gemini's proxies beside them, and some report them only as part of the total; so what the total
 has beyond prompt and completion was written, too.
@@ -14,50 +7,13 @@ has beyond prompt and completion was written, too.
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rubricworks.llm.answers.endings import Ending, ending_of
 from rubricworks.llm.answers.json_object import replace_surrogates
 from rubricworks.llm.answers.payload import find_error, parse_payload
 from rubricworks.llm.identity import Identity
-
-
-class Ending(StrEnum):
-    """End of an answer."""
-
-    FINISHED = "finished"
-    TRUNCATED = "truncated"
-    """A limit of tokens cut it."""
-    REFUSED = "refused"
-    """The model or a filter declined."""
-    FAILED = "failed"
-    """The server stopped early, and may do better when asked again."""
-    UNKNOWN = "unknown"
-
-
-_REASONS = {
-    Ending.FINISHED: "stop stop_sequence stop_token eos eos_token eos_found end_turn end endoftext complete completed "
-    "finished finish done normal tool_calls tool_call tool_use function_call function_calls",
-    Ending.TRUNCATED: "length max_tokens max_length model_length max_output_tokens max_completion_tokens token_limit "
-    "max_tokens_reached context_length context_length_exceeded model_context_window_exceeded",
-    Ending.REFUSED: "content_filter content_filtered content_filtering filter filtered safety image_safety sensitive "
-    "recitation image_recitation blocklist prohibited_content image_prohibited_content spii refusal refused "
-    "guardrail_intervened guardrails moderation blocked censored flagged toxic error_toxic error_sensitive language",
-    Ending.FAILED: "error errored abort aborted cancel cancelled canceled timeout time_limit timed_out network_error "
-    "insufficient_system_resource internal_error server_error overloaded interrupted not_finished preempted "
-    "resource_exhausted rate_limit_exceeded malformed_function_call unexpected_tool_call error_limit user_cancel",
-}
-_ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
-
-
-def ending_of(reason: str) -> Ending:
-    """Meaning of a finish reason in any case, with or without a detail (`content_filter: RECITATION`)."""
-    if (ending := _ENDINGS.get(reason)) is not None:
-        return ending
-    name = reason.partition(":")[0].strip().lower().removeprefix("finish_reason_").replace("-", "_").replace(" ", "_")
-    return _ENDINGS.get(name, Ending.UNKNOWN) if reason else Ending.FINISHED
-
 
 _MAX_TOKENS = 10**9
 
@@ -188,9 +144,8 @@ def read_answer(payload: bytes) -> Answer:
     try:
         body = parse_payload(payload)
         choices: Any = body.get("choices") if isinstance(body, dict) else None
-        if not choices or "error" in body or "base_resp" in body or "error" in choices[0]:
-            _raise_error(body)
-        choice = choices[0] if len(choices) == 1 else _first_choice(choices)
+        _raise_error(body)
+        choice = _first_choice(choices)
         message = choice["message"]
         text, refusal = message.get("content"), message.get("refusal")
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
@@ -246,9 +201,13 @@ def _raise_error(body: Any) -> None:
 
 
 def _first_choice(choices: Any) -> Any:
-    """Choice with index 0; the first of several without indexes."""
-    first = choices[0]
-    return next((choice for choice in choices if choice.get("index") == 0), first if "index" not in first else None)
+    """Choice with index 0; the first where none has an index. Raises AnswerFailed if all have others."""
+    for choice in choices:
+        if choice.get("index") == 0:
+            return choice
+    if choices[0].get("index") is not None:
+        raise AnswerFailed("the response has no choice with index 0", retry=True)
+    return choices[0]
 
 
 def _join_parts(parts: list[Any], thought: Any, refusal: Any) -> tuple[str, Any, Any]:

@@ -5,8 +5,8 @@ stream was asked for. Some servers only stream; their events are put together to
 
 Gateways answer 200 before they know how a call ends, and put the error of a provider into the body: `error` alone or
 beside `choices` (OpenRouter, LiteLLM), in a choice, in a list (Gemini), as `base_resp` (MiniMax), or as the whole body
-(vLLM, FastAPI). Its inner code decides what to do: wait, ask again, or give up. A content filter's error, such as
-Azure's 400, is a refusal.
+(vLLM, FastAPI). Choices beside an error are no answer. Its inner code decides what to do: wait, ask again, or give up.
+A content filter's error, such as Azure's 400, is a refusal.
 """
 
 import json
@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
+
+from rubricworks.llm.answers.endings import Ending, ending_of
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:")
@@ -49,12 +51,14 @@ def _merge(events: list[Any], *, ended: bool) -> Any:
     if not all(isinstance(event, dict) for event in events):
         raise ValueError("an event of the stream is not an object")
     for event in events:
-        choices = event.get("choices") or []
-        if event.get("error") or any(choice.get("error") or "message" in choice for choice in choices):
+        if find_error(event) is not None:
+            return event
+    for event in events:
+        if any("message" in choice for choice in event.get("choices") or []):
             return event
     message: dict[str, str] = {}
     merged: dict[str, object] = {}
-    finish: Any = None
+    reasons: list[Any] = []
     tokens: list[Any] = []
     for event in events:
         merged |= {name: value for name, value in event.items() if value is not None and name != "choices"}
@@ -65,8 +69,10 @@ def _merge(events: list[Any], *, ended: bool) -> Any:
                 if isinstance(piece, str):
                     message[name] = piece if name == "role" else message.get(name, "") + piece
             tokens += (choice.get("logprobs") or {}).get("content") or []
-            finish = choice.get("finish_reason") or finish
-    finish = finish or (None if ended else _BROKEN_OFF)
+            reasons += [choice["finish_reason"]] if choice.get("finish_reason") else []
+    reasons = reasons or ([] if ended else [_BROKEN_OFF])
+    unfinished = (reason for reason in reasons if ending_of(str(reason)) is not Ending.FINISHED)
+    finish = next(unfinished, reasons[-1] if reasons else None)
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": tokens}}
     return {**merged, "choices": [choice]}
 
@@ -118,13 +124,15 @@ def find_error(body: Any) -> ErrorBody | None:
     if not isinstance(body, dict):
         return None
     choices = body.get("choices")
-    first = choices[0] if choices and isinstance(choices, list) else None
-    if error := body.get("error") or (isinstance(first, dict) and first.get("error")):
-        return _of_error(error)
+    parts = [body, *choices] if isinstance(choices, list) else [body]
+    for part in parts:
+        if isinstance(part, dict) and (error := part.get("error")) and (error_body := _of_error(error)) is not None:
+            return error_body
     if isinstance(response := body.get("base_resp"), dict) and (code := response.get("status_code")):
         status = _MINIMAX.get(code, 500) if isinstance(code, int) else 500
         return ErrorBody(_message(response.get("status_msg"), code), status, code in _MINIMAX_REFUSALS)
-    if not choices and ("detail" in body or isinstance(body.get("message", body.get("error_msg")), str)):
+    is_whole = not choices and ("detail" in body or isinstance(body.get("message", body.get("error_msg")), str))
+    if is_whole or body.get("object") == "error":
         return _of_error({**body, "code": body.get("code") or body.get("error_code")})
     return None
 
@@ -135,12 +143,19 @@ def _of_error(error: Any) -> ErrorBody | None:
         return ErrorBody(_message(error), _status_of_name(str(error)))
     codes = [str(code).lower() for code in _values(error, ("code", "type", "status")) if code not in (None, "")]
     message = next((error[name] for name in ("message", "detail", "error_msg", "msg") if error.get(name)), "")
-    if not message and not any(code not in ("0", "200", "none", "null") for code in codes):
+    if _says_none(error):
         return None
     refused = not _REFUSALS.isdisjoint(codes) or bool(_REFUSAL_TEXT.search(str(message)))
     refused = refused or "flagged_input" in _metadata(error)
-    text = _message(message or codes[0], _metadata(error).get("raw"))
+    text = _message(message or next(iter(codes), "") or json.dumps(error), _metadata(error).get("raw"))
     return ErrorBody(text, _status(codes, str(message)), refused, _retry_delay(error))
+
+
+def _says_none(value: Any) -> bool:
+    """Return True for an error whose values all say that there is none, such as `{"code": 0, "message": ""}`."""
+    if isinstance(value, dict | list):
+        return all(map(_says_none, value.values() if isinstance(value, dict) else value))
+    return not value or str(value).lower() in ("0", "200", "none", "null")
 
 
 def _status(codes: list[str], message: str) -> int:

@@ -95,6 +95,8 @@ _CONNECT_TIMEOUT_S = 10.0
 _MAX_RETRY_AFTER_S = 60.0
 MAX_RAW = 20_000
 """Length of a failed answer in the error."""
+_SHORTEST_SECRET = 12
+"""Length of an API key that is hidden; a shorter one, such as `x` or `EMPTY`, is a placeholder, and part of words."""
 _REMEMBERED_ANSWERS = 65_536
 """Answers whose questions are remembered, of servers that repeat our numbers."""
 
@@ -170,6 +172,8 @@ class Connections:
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         weakref.finalize(self, _abandon_all, self._pools)
         self._key: re.Pattern[bytes] | None = None
+        self._key_is_no_word = False
+        """True for a key with letters and digits, which is hidden in good answers, too."""
         self._id_prefix = f"rubricworks-{secrets.token_hex(6)}-"
         self._id_prefix_bytes = self._id_prefix.encode()
         self._request_numbers = itertools.count()
@@ -204,12 +208,11 @@ class Connections:
         finally:
             pool.deadlines.end(task)
         is_another = self._is_another_answer(request_id, headers.get("X-Request-Id"), payload, body)
-        if self._key is not None:
-            payload = self._key.sub(b"***", payload)
+        if status == 200 and not is_another:
+            return self.good_answer(payload)
+        payload = self.hide_key(payload)
         if is_another:
             raise RequestFailed.from_payload("the server answered another request", payload, retry=True)
-        if status == 200:
-            return payload
         if 300 <= status < 400:
             raise RequestFailed.from_payload(
                 f"HTTP {status}: redirects are refused", payload, retry=False, status=status
@@ -245,8 +248,19 @@ class Connections:
 
     def _received(self, error: BaseException) -> str:
         """What had come of an answer when the error ended it."""
-        payload: bytes = getattr(error, "received", b"")
-        return raw_text(payload if self._key is None else self._key.sub(b"***", payload))
+        return raw_text(self.hide_key(getattr(error, "received", b"")))
+
+    def hide_key(self, payload: bytes) -> bytes:
+        """Return the payload with `***` for the API key, as far as it is a secret; for what is stored or shown."""
+        return payload if self._key is None else self._key.sub(b"***", payload)
+
+    def good_answer(self, payload: bytes) -> bytes:
+        """Return a good answer without a key that can only have been echoed; one that is a word stays."""
+        return self.hide_key(payload) if self._key_is_no_word else payload
+
+    def without_key(self, text: str) -> str:
+        """Return a text as `hide_key` does."""
+        return text if self._key is None else self.hide_key(text.encode("utf-8", "replace")).decode()
 
     def _is_another_answer(self, request_id: str, repeated: str | None, payload: bytes, body: bytes) -> bool:
         """Return True if a header or a body holds the number of another request of ours, with another question."""
@@ -275,19 +289,30 @@ class Connections:
                 pool.http.abandon()
         self._pools.clear()
 
-    def _open_pool(self) -> LoopPool:
-        from rubricworks.llm.http.exchange import HttpExchange
+    def read_key(self) -> str | None:
+        """Read the API key, and hide it from now on.
 
-        for loop in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(loop).http.abandon()
-        bases = self._endpoint.connect_urls()
+        Raises:
+            UserError: its variable is not set, or holds what no header can.
+        """
         key = self._endpoint.api_key()
         if key and not key.isprintable():
             raise UserError(
                 f"the API key in {self._endpoint.api_key_env} holds a line break or another control character; export "
                 "the key alone"
             )
-        self._key = _key_pattern(key) if key else None
+        if key and len(key) >= _SHORTEST_SECRET:
+            self._key = _key_pattern(key)
+            self._key_is_no_word = any(map(str.isdigit, key)) and any(map(str.isalpha, key))
+        return key
+
+    def _open_pool(self) -> LoopPool:
+        from rubricworks.llm.http.exchange import HttpExchange
+
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            self._pools.pop(loop).http.abandon()
+        bases = self._endpoint.connect_urls()
+        key = self.read_key()
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"

@@ -5,13 +5,12 @@ selection of the most important ones. A candidate also quotes the words of the p
 can drop what the prompt does not ask for. The third prompt, which scores an image, is in `grading.images.prompts`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.llm.messages import Message, conversation, fence
+from rubricworks.llm.messages import Message, conversation, fence, json_text
 
 PROMPT_RUBRIC_VERSION = "prompt-rubric-1"
 """Version of the texts below, recorded in tables; change it with every change of a text."""
@@ -98,10 +97,8 @@ def selection_messages(
         required: keys of which at least one candidate must be chosen.
     """
     rows = [{"id": at, "eval_key": key, "criterion": text} for at, (key, text) in enumerate(candidates, start=1)]
-    # `<\/` is JSON for `</`: a criterion cannot close its fence, and parses to the same text.
-    listed = json.dumps(rows, ensure_ascii=False).replace("</", "<\\/")
     lines = [f"Choose at most {count}."]
     if required:
         lines.append(f"Choose at least one of each of these keys: {', '.join(required)}.")
-    text = f"<candidates>\n{listed}\n</candidates>\n\n{' '.join(lines)}\n\n{fence('prompt', prompt)}"
+    text = f"{fence('candidates', json_text(rows))}\n\n{' '.join(lines)}\n\n{fence('prompt', prompt)}"
     return conversation(SELECTION_SYSTEM, text)

@@ -14,6 +14,7 @@ from rubricworks.runtime.job import model_dir
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.workspace import workspace_path
 from rubricworks.storage import is_remote
+from rubricworks.terminal import say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,12 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fetch_input(uri, folder)
         model = model_dir(folder)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        say(f"error: {error}")
         return 2
     try:
         os.execvp("vllm", ["vllm", "serve", str(model), "--host", every_address(), *vllm_arguments])
     except FileNotFoundError:
-        print("error: vllm is not installed here; take the vllm image (cluster.images.vllm)", file=sys.stderr)
+        say("error: vllm is not installed here; take the vllm image (cluster.images.vllm)")
         return 2
 
 

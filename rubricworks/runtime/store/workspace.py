@@ -9,7 +9,6 @@ outlive a pod; a workspace that outlives it saves downloads.
 import json
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from rubricworks.runtime.store.downloads import fetch_files, fetch_input
 from rubricworks.runtime.store.mirror import Mirror
 from rubricworks.runtime.store.run_state import STATE, RunState
 from rubricworks.storage import Bucket, is_remote, join, local_path, open_bucket, write_atomic
+from rubricworks.terminal import say
 
 RUN_FILES = ("recipe.yaml", "budget.json", "reuse.json", "tracking/settings.json")
 """Files of a run that exist before its stages run."""
@@ -98,7 +98,7 @@ class Workspace:
             else:
                 self._mirror.give_up()
         except Exception as error:
-            print(f"not all could be kept: {error}", file=sys.stderr, flush=True)
+            say(f"not all could be kept: {error}")
 
     def uri_of(self, out: Path) -> str:
         """Return the URI by which other stages address a folder of the run."""

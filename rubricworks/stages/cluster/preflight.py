@@ -5,7 +5,6 @@ what was there yesterday may be gone. Opening the run writes its recipe and caps
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -31,6 +30,7 @@ from rubricworks.runtime.preflight_checks import (
     run_check,
 )
 from rubricworks.storage import check_storage, write_atomic
+from rubricworks.terminal import say
 from rubricworks.tracking import TrackingConfig, open_pipeline
 
 
@@ -76,7 +76,7 @@ class Config(StageConfig):
 def run(config: Config, job: Job) -> None:
     checks = []
     for check in check_all(config, job):
-        print(f"{'missing' if check.problem else 'ok'}: {check.name}: {check.problem or check.detail}", file=sys.stderr)
+        say(f"{'missing' if check.problem else 'ok'}: {check.name}: {check.problem or check.detail}")
         checks.append(check)
     record = [{"name": check.name, "problem": check.problem, "detail": check.detail} for check in checks]
     write_atomic(job.out / "checks.json", canonical_json(record).encode())

@@ -6,7 +6,6 @@ each. Images are streamed and not stored: `sample_id` is the image's key in its 
 a row of `rejected`; one that a captioner gave no answer for is a dead letter.
 """
 
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
@@ -36,6 +35,7 @@ from rubricworks.runtime.progress import call_figures
 from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
 from rubricworks.storage import is_remote
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
+from rubricworks.terminal import say
 from rubricworks.training.config import EngineOptions
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ class _LiveRate:
         self.images += not rejected and not failed
         if self._clock() - self._printed >= _REPORT_EVERY_S:
             self._printed = self._clock()
-            print(self.line(), file=sys.stderr, flush=True)
+            say(self.line())
 
     def line(self) -> str:
         parts = [f"{self.images:,} images", f"{self.rate:,.1f}/s"]

@@ -7,7 +7,6 @@ and the page with the worst rubrics stand in the folder of the stage that has th
 
 import asyncio
 import random
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from rubricworks.reports.rubric_audit import AUDIT_FILE, AUDIT_PAGE, audit_page,
 from rubricworks.rubrics import Rubric
 from rubricworks.runtime.job import Job
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import say
 
 Action = Literal["warn", "refuse"]
 
@@ -128,7 +128,7 @@ def audit_before_training(
     write_atomic(job.out / AUDIT_FILE, audit.model_dump_json(indent=2).encode() + b"\n")
     page = audit_page(audit, {entry.sample_id: entry for entry in entries}, title=f"Rubrics of {job.run.name}")
     write_atomic(job.out / AUDIT_PAGE, page.encode())
-    print(audit_text(audit), file=sys.stderr, flush=True)
+    say(audit_text(audit))
     job.figures["audit"] = {
         "rubrics": len(audit.findings),
         "flagged": audit.flagged.value,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.llm.answers import Answer, read_answer
+from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
 from rubricworks.llm.answers.payload import find_error
 
 
@@ -66,6 +66,49 @@ def test_a_content_filters_error_is_a_refusal(error):
 def test_what_says_that_there_is_no_error_is_none(error):
     body = {"error": error, "choices": [{"index": 0, "message": {"content": "x"}, "error": None}]}
     assert find_error(body) is None
+
+
+RIGHT = {"index": 0, "message": {"content": "right"}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "x"}, "choices": [RIGHT]},
+        {"error": {"reason": "x"}, "choices": [RIGHT]},
+        {"error": "x", "choices": [RIGHT]},
+        {"object": "error", "message": "x", "choices": [RIGHT]},
+        {"choices": [{**RIGHT, "error": {"message": "x"}}]},
+        {"choices": [{**RIGHT, "index": 1}, {**RIGHT, "error": {"message": "x"}}]},
+        {"choices": [{**RIGHT, "finish_reason": "error"}]},
+        {"choices": [{**RIGHT, "index": 1, "finish_reason": "stop"}, {**RIGHT, "finish_reason": "error"}]},
+        {"choices": [{**RIGHT, "index": 1}]},
+        {"choices": [{**RIGHT, "index": 1}, {**RIGHT, "index": 2}]},
+    ],
+)
+def test_a_choice_beside_an_error_or_of_another_index_is_no_answer(body):
+    with pytest.raises(AnswerFailed):
+        read_answer(json.dumps(body).encode())
+
+
+def test_the_choice_with_index_0_is_taken_wherever_it_stands():
+    choices = [{**RIGHT, "index": 1, "message": {"content": "wrong"}}, RIGHT]
+    assert read_answer(json.dumps({"choices": choices}).encode()).text == "right"
+    assert read_answer(json.dumps({"choices": [{"message": {"content": "right"}}]}).encode()).text == "right"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"choices": [RIGHT]}, {"error": {"message": "x"}}],
+        [{"choices": [{"index": 0, "delta": {"content": "right"}}]}, {"choices": [{"error": {"message": "x"}}]}],
+        [{"choices": [{"delta": {"content": "r"}, "finish_reason": reason}]} for reason in ("error", "stop")],
+    ],
+)
+def test_an_error_in_any_event_of_a_stream_fails_its_answer(events):
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    with pytest.raises(AnswerFailed):
+        read_answer("".join([*lines, "data: [DONE]\n\n"]).encode())
 
 
 def test_the_seconds_that_gemini_asks_for_are_read():

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.grading.images.scores import ScorerAnswer
 from rubricworks.llm.messages import image_part
 from rubricworks.metrics.geneval import geneval_reasons
 
@@ -62,7 +63,7 @@ class _Object(BaseModel, extra="ignore", frozen=True):
     color: str | None = None
 
 
-class _Detections(BaseModel):
+class _Detections(ScorerAnswer):
     detections: dict[str, list[_Object]]
 
 

@@ -1,0 +1,67 @@
+"""Streams of events that are open: how many there may be, and what they look at together.
+
+A stream holds a connection and looks at its run every second. So a caller and the whole process have a number of them
+at most, and a look serves all streams that ask for the same: the load follows the runs that are watched, not the
+watchers.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Any, TypeVar
+
+MOST = 256
+"""Open streams of the process."""
+MOST_OF_CALLER = 32
+"""Open streams of one token, or of this machine's programs."""
+RETRY_SECONDS = 30
+_KEPT_SECONDS = 5.0
+"""Time for which a look's result is kept, for those who ask for one that is no older."""
+T = TypeVar("T")
+
+
+class Streams:
+    """The open streams of a process."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._looks: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+
+    def refusal(self, caller: str) -> str:
+        """Reason to open no more for this caller; empty if there is none."""
+        if self._open[caller] >= MOST_OF_CALLER:
+            return f"{caller} follows {MOST_OF_CALLER} streams of events already; close some, or ask without a stream"
+        if self._open.total() >= MOST:
+            return f"{MOST} streams of events are followed already; try again in a moment, or ask without a stream"
+        return ""
+
+    @contextlib.contextmanager
+    def opened(self, caller: str) -> Iterator[None]:
+        """Count a stream while the block runs."""
+        self._open[caller] += 1
+        try:
+            yield
+        finally:
+            self._open[caller] -= 1
+            if not self._open[caller]:
+                del self._open[caller]
+
+    async def look(self, key: Hashable, fetch: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """The result of a look that began no longer ago than so many seconds, or else of a new one.
+
+        Args:
+            key: the same for looks that find the same.
+        """
+        now = time.monotonic()
+        begin, looking = self._looks.get(key, (now, None))
+        if looking is None or now - begin >= seconds:
+            self._looks = {known: look for known, look in self._looks.items() if now - look[0] < _KEPT_SECONDS}
+            looking = asyncio.ensure_future(fetch())
+            # Nobody may be left to read its exception.
+            looking.add_done_callback(lambda look: look.cancelled() or look.exception())
+            self._looks[key] = now, looking
+        # Another stream may wait for it when this one's caller is gone.
+        result: T = await asyncio.shield(looking)
+        return result
