@@ -3,6 +3,7 @@
 import os
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
@@ -41,7 +42,7 @@ class ApiSettings(BaseModel):
     requests_a_minute: int = 12_000
     """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
     public_url: str | None = None
-    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy ends their TLS: https://host."""
+    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy is between: https://host, no path."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -132,8 +133,20 @@ def _requests_a_minute() -> int:
 
 def _public_url() -> str | None:
     url = _variable("RUBRICWORKS_PUBLIC_URL")
-    if url and not url.startswith(("https://", "http://")):
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in parts.netloc or parts.query or parts.fragment:
         raise UserError("RUBRICWORKS_PUBLIC_URL is no address: write https://host")
+    if parts.path.strip("/"):
+        raise UserError(
+            f"RUBRICWORKS_PUBLIC_URL has the path {parts.path}, and pages cannot be served below a path: give the "
+            "service a host of its own and write https://host"
+        )
     return url
 
 

@@ -190,7 +190,7 @@ async def _while_allowed(request: Request, events: AsyncGenerator[str | None]) -
     """The events until the service is told to stop, or the caller's token or session ends."""
     async with contextlib.aclosing(events):
         async for event in events:
-            principal = await principal_of(request.scope, dict(request.headers))
+            principal = await principal_of(request.scope)
             if request.app.state.is_stopping or principal != request.state.principal:
                 return
             yield event
