@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Request
 from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,7 +63,7 @@ class Access:
         headers = headers_of(scope)
         try:
             answer = await self._refusal(scope, headers)
-        except DatabaseError as error:  # the application's own handlers stand behind this
+        except (DatabaseError, PoolTimeoutError) as error:  # the application's own handlers stand behind this
             answer = await database_fault(Request(scope), error)
         if answer is not None:
             return await answer(scope, receive, send)

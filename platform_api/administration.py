@@ -24,7 +24,8 @@ async def migrate_database(runs: str) -> str:
     Raises:
         UserError: the database cannot be reached or is newer.
     """
-    async with _database(runs) as database:
+    # It may wait for another pod's, and its statements read whole tables.
+    async with _database(runs, has_deadline=False) as database:
         return await migrate(database)
 
 
@@ -62,10 +63,10 @@ async def revoke_token(runs: str, name: str) -> None:
 
 
 @asynccontextmanager
-async def _database(runs: str) -> AsyncIterator[Database]:
+async def _database(runs: str, *, has_deadline: bool = True) -> AsyncIterator[Database]:
     settings = settings_from_environment(runs)
     make_database_folder(settings)
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, has_deadline=has_deadline)
     try:
         if database.engine.url.database in (None, ":memory:"):
             raise UserError("runs in a bucket have no database file: set RUBRICWORKS_DATABASE_URL, as for the server")

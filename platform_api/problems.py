@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DatabaseError, DataError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -69,6 +70,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(MlflowAway, _registry_away)
     app.add_exception_handler(TransientError, _service_away)
     app.add_exception_handler(DatabaseError, database_fault)
+    app.add_exception_handler(PoolTimeoutError, database_fault)
     app.add_exception_handler(DataError, _unstorable)
     app.add_exception_handler(ClientDisconnect, _caller_gone)
     app.add_exception_handler(Exception, _unexpected)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from rubricworks.errors import UserError
 from rubricworks.redaction import redact
@@ -47,6 +48,7 @@ _READ_ONLY = Fault("the database cannot be written", "let the server write to it
 _BUSY = Fault("another process writes to the database", "let one server alone use a file, or several use Postgres")
 _CROWDED = Fault("the database takes no more connections", "raise its max_connections, or run fewer servers")
 _AWAY = Fault("the database does not answer", "")
+_OCCUPIED = Fault("all connections to the database are in use", "")
 _OF_SQLITE = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_CORRUPT: DAMAGED,
@@ -68,6 +70,8 @@ _OF_POSTGRES = {
 
 def fault_of(error: BaseException) -> Fault | None:
     """The fault of the database behind an error; None if it is the statement's."""
+    if isinstance(error, PoolTimeoutError):
+        return _OCCUPIED
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     if isinstance(code, int) and code & 0xFF in _OF_SQLITE:  # the low byte; the others say more
