@@ -25,7 +25,7 @@ STOREYS = [
     {"rewards", "metrics", "rl"},
     {"llm", "data", "kubernetes"},
     {"rubrics", "verifiers", "storage"},
-    {"errors", "environment", "redaction", "strict_yaml", "recipes", "__init__"},
+    {"errors", "environment", "proxies", "redaction", "strict_yaml", "recipes", "__init__"},
 ]
 FLOOR = {room: len(STOREYS) - number for number, storey in enumerate(STOREYS) for room in storey}
 PURE = {"rewards", "metrics", "rl"}
@@ -51,6 +51,7 @@ LIGHT = {
 } | {
     "errors",
     "environment",
+    "proxies",
     "redaction",
     "strict_yaml",
     "tracking",

@@ -25,7 +25,7 @@ debian docker-registry docker-registry
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
 
-# What stands between the service and its database, or its browsers (test_api_pgbouncer, test_proxies).
+# What stands between the service and its database, or its browsers (test_api_pgbouncer, test_api_nginx).
 debian pgbouncer pgbouncer
 debian nginx nginx-light
 
