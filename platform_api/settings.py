@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from rubricworks.errors import UserError
 from rubricworks.storage import is_remote, local_path
+from rubricworks.storage.files import sqlite_url
 
 _SHORTEST_TOKEN = 16
 DATABASE_FILE = "platform.db"
@@ -59,7 +60,7 @@ class ApiSettings(BaseModel):
             return self.database.get_secret_value()
         if self.storage is None or is_remote(self.storage):
             return "sqlite+aiosqlite:///:memory:"
-        return f"sqlite+aiosqlite:///{local_path(self.storage).absolute() / DATABASE_FILE}"
+        return sqlite_url(local_path(self.storage) / DATABASE_FILE, "sqlite+aiosqlite")
 
 
 def settings_from_environment(runs: str | None = None) -> ApiSettings:

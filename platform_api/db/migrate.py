@@ -93,7 +93,7 @@ def _upgrade(connection: Connection) -> str:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_SCRIPTS))
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     attributes: dict[str, Any] = config.attributes
     attributes["connection"] = connection
