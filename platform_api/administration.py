@@ -5,8 +5,11 @@ import getpass
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from sqlalchemy.exc import DatabaseError
+
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import fault_of, to_user_error
 from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import Problem
@@ -73,6 +76,10 @@ async def _database(runs: str, *, has_deadline: bool = True) -> AsyncIterator[Da
         yield database
     except Problem as problem:
         raise UserError(problem.detail) from problem
+    except DatabaseError as error:
+        if fault_of(error) is None:
+            raise
+        raise to_user_error(error, database.engine.url) from error
     finally:
         await database.close()
 

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from served_api import ask, served
 from sqlalchemy import event
 
+from rubricworks.cli import main
 from rubricworks.platform_api.db import postgres
 from rubricworks.platform_api.db.engine import open_engine
 from rubricworks.platform_api.settings import ApiSettings
@@ -103,3 +104,15 @@ def test_a_connection_has_deadlines_and_prepares_nothing_that_a_pooler_loses():
 def test_the_options_of_a_url_come_before_ours():
     asked = asked_of_a_connection("postgresql://u:p@127.0.0.1/x?connect_timeout=9&application_name=a")
     assert (asked["connect_timeout"], asked["application_name"]) == ("9", "a")
+
+
+def test_a_command_on_a_database_without_an_answer_is_one_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(postgres, "_ANSWER_SECONDS", 0.5)
+    with frozen_postgres() as (port, _):
+        monkeypatch.setenv("RUBRICWORKS_DATABASE_URL", f"postgresql://u:s3cret@127.0.0.1:{port}/x")
+        with pytest.raises(SystemExit) as end:
+            main(["tokens", "list", "--runs", str(tmp_path)])
+    printed = capsys.readouterr().err
+    assert (end.value.code, printed.count("\n")) == (2, 1), printed
+    assert f"127.0.0.1:{port}/x cannot be opened: no answer within 0.5 s" in printed
+    assert "s3cret" not in printed
