@@ -7,14 +7,14 @@ rebinding) use one too, so the request's `Host` must be this machine as well, no
 request on, and a configured token is always required.
 
 A browser sends its cookie, or its loopback connection, with requests that other sites make. What changes something is
-therefore refused unless the browser says that it comes from this service's own pages (`Sec-Fetch-Site`, `Origin`).
+therefore refused unless the browser says that it comes from this service's own pages: by `Sec-Fetch-Site`, which knows
+the address that the browser sees, or else by an `Origin` that is this service's public address or the request's `Host`.
 """
 
 import hmac
 import socket
 import time
 from collections import OrderedDict
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -60,7 +60,7 @@ class Access:
             return await self.app(scope, receive, send)
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008, "reason": "there are no websockets here"})
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         try:
             answer = await self._refusal(scope, headers)
         except (DatabaseError, NoConnection) as error:  # the application's own handlers stand behind this
@@ -72,17 +72,20 @@ class Access:
         return await self.app(scope, receive, send)
 
     async def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
-        if scope["method"] not in _SAFE and not is_same_origin(headers):
-            detail = "the request comes from a page of another site; use this service's own pages, or a token"
+        settings: ApiSettings = scope["app"].state.settings
+        if scope["method"] not in _SAFE and not is_same_origin(headers, settings.public_url):
+            detail = (
+                "the request comes from a page of another site; use this service's own pages, or a token (behind a "
+                "proxy, set RUBRICWORKS_PUBLIC_URL to the address that browsers use)"
+            )
             return problem_response(403, "Forbidden", detail)
         state = scope.setdefault("state", {})
         state["principal"] = None  # as a problem's page is drawn for
-        state["principal"] = principal = await principal_of(scope, headers)
+        state["principal"] = principal = await principal_of(scope)
         if (answer := self._too_many_requests(scope, principal)) is not None:
             return answer
         if principal is not None or is_open(scope["path"]):
             return None
-        settings: ApiSettings = scope["app"].state.settings
         is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
         if "authorization" in headers:
             if (answer := self._too_many_refusals(scope)) is not None:
@@ -175,9 +178,17 @@ def requires(right: Right) -> Any:
     return check
 
 
-async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | None:
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Headers of a request by their names in small letters; HTTP/2 and proxies may send several lines of cookies."""
+    headers: dict[str, str] = {}
+    for name, value in ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]):
+        headers[name] = f"{headers[name]}; {value}" if name == "cookie" and name in headers else value
+    return headers
+
+
+async def principal_of(scope: Scope) -> Principal | None:
     """The caller of a request; None if it is unknown."""
-    state = scope["app"].state
+    headers, state = headers_of(scope), scope["app"].state
     settings: ApiSettings = state.settings
     if headers.get("authorization"):
         secret = bearer_secret(headers)
@@ -189,9 +200,9 @@ async def principal_of(scope: Scope, headers: dict[str, str]) -> Principal | Non
             return None
         async with state.database.session() as session:
             return await tokens.principal_of_secret(session, secret)
-    if cookie := session_cookie(headers):
+    if cookies := session_cookies(headers):
         async with state.database.session() as session:
-            return await tokens.principal_of_session(session, cookie)
+            return await tokens.principal_of_session(session, cookies)
     if settings.token is None and is_local(scope, headers):
         return LOCAL
     return None
@@ -222,24 +233,48 @@ def bearer_secret(headers: dict[str, str]) -> str:
     return secret.strip() if kind.lower() == "bearer" else ""
 
 
-def session_cookie(headers: dict[str, str]) -> str | None:
-    """Value of the session's cookie."""
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(SESSION_COOKIE)
-    except CookieError:
-        return None
-    return morsel.value if morsel else None
+def session_cookies(headers: dict[str, str]) -> list[str]:
+    """Values of the session's cookie: another one of its name may come from the domain above.
+
+    Cookies of other applications hold anything, so nothing but `;` and the first `=` is read (RFC 6265, 5.4).
+    """
+    cookies = (cookie.partition("=") for cookie in headers.get("cookie", "").split(";"))
+    return [value.strip() for name, _, value in cookies if name.strip() == SESSION_COOKIE and value.strip()]
 
 
-def is_same_origin(headers: dict[str, str]) -> bool:
+def is_same_origin(headers: dict[str, str], public_url: str | None) -> bool:
     """Return True unless a browser says that the request comes from another site."""
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        return False
-    origin = headers.get("origin")
+    if "sec-fetch-site" in headers:
+        return headers["sec-fetch-site"] in ("same-origin", "none")
+    if "origin" not in headers:
+        return True
     try:
-        return origin is None or urlsplit(origin).netloc == headers.get("host", "")
-    except ValueError:  # half of an IPv6 address
+        origin = _scheme_host_port(headers["origin"])
+        host = _scheme_host_port(f"{origin[0]}://{headers.get('host', '')}")
+    except ValueError:  # half of an IPv6 address, or a port that is none
         return False
+    return bool(origin[1]) and origin in (host, public_url and _scheme_host_port(public_url))
+
+
+def is_sent_over_https(scope: Scope) -> bool:
+    """Return True if a browser sent the request over HTTPS, which may have ended at a proxy.
+
+    A form's `Origin` tells; without one the service's public address does.
+    """
+    settings: ApiSettings = scope["app"].state.settings
+    origin = headers_of(scope).get("origin", "null")
+    address = origin if origin != "null" else settings.public_url or ""
+    return scope["scheme"] == "https" or address.startswith("https://")
+
+
+def _scheme_host_port(url: str) -> tuple[str, str | None, int | None]:
+    """Origin of a URL, in which a scheme's own port may be written or not.
+
+    Raises:
+        ValueError: the URL is damaged.
+    """
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def is_local(scope: Scope, headers: dict[str, str]) -> bool:

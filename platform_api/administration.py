@@ -5,8 +5,11 @@ import getpass
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from sqlalchemy.exc import DatabaseError
+
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import fault_of, to_user_error
 from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import Problem
@@ -24,7 +27,8 @@ async def migrate_database(runs: str) -> str:
     Raises:
         UserError: the database cannot be reached.
     """
-    async with _database(runs) as database:
+    # It may wait for another pod's, and its statements read whole tables.
+    async with _database(runs, has_deadline=False) as database:
         try:
             return await migrate(database)
         except NewerDatabase as newer:  # after a rollback
@@ -65,16 +69,20 @@ async def revoke_token(runs: str, name: str) -> None:
 
 
 @asynccontextmanager
-async def _database(runs: str) -> AsyncIterator[Database]:
+async def _database(runs: str, *, has_deadline: bool = True) -> AsyncIterator[Database]:
     settings = settings_from_environment(runs)
     make_database_folder(settings)
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, has_deadline=has_deadline)
     try:
         if database.engine.url.database in (None, ":memory:"):
             raise UserError("runs in a bucket have no database file: set RUBRICWORKS_DATABASE_URL, as for the server")
         yield database
     except Problem as problem:
         raise UserError(problem.detail) from problem
+    except DatabaseError as error:
+        if fault_of(error) is None:
+            raise
+        raise to_user_error(error, database.engine.url) from error
     finally:
         await database.close()
 

@@ -19,7 +19,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.redaction import redact
 from rubricworks.runs.tables import UnreadableTable
-from rubricworks.tracking.connection import MlflowAway
+from rubricworks.tracking.connection import MlflowAway, MlflowRefused
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(UserError, _user_error)
     app.add_exception_handler(UnreadableTable, _table_replaced)
     app.add_exception_handler(MlflowAway, _registry_away)
+    app.add_exception_handler(MlflowRefused, _registry_refused)
     app.add_exception_handler(TransientError, _service_away)
     app.add_exception_handler(DatabaseError, database_fault)
     app.add_exception_handler(NoConnection, database_fault)
@@ -119,6 +120,12 @@ async def _table_replaced(request: Request, error: Exception) -> Response:
 async def _registry_away(request: Request, error: Exception) -> Response:
     detail = f"the registry does not answer: {error}"
     return problem_answer(request, 503, "Registry unavailable", detail, headers={"Retry-After": "5"})
+
+
+async def _registry_refused(request: Request, error: Exception) -> Response:
+    """The service's own access to the registry is at fault, not the caller."""
+    _log.error("%s", redact(str(error)))
+    return problem_answer(request, 502, "Registry refused", f"the registry refuses this service: {error}")
 
 
 async def _service_away(request: Request, error: Exception) -> Response:

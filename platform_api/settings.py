@@ -3,11 +3,13 @@
 import os
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from rubricworks.errors import UserError
 from rubricworks.storage import is_remote, local_path
+from rubricworks.storage.files import sqlite_url
 
 _SHORTEST_TOKEN = 16
 DATABASE_FILE = "platform.db"
@@ -41,7 +43,7 @@ class ApiSettings(BaseModel):
     requests_a_minute: int = 12_000
     """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
     public_url: str | None = None
-    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy ends their TLS: https://host."""
+    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy is between: https://host, no path."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -58,7 +60,7 @@ class ApiSettings(BaseModel):
             return self.database.get_secret_value()
         if self.storage is None or is_remote(self.storage):
             return "sqlite+aiosqlite:///:memory:"
-        return f"sqlite+aiosqlite:///{local_path(self.storage).absolute() / DATABASE_FILE}"
+        return sqlite_url(local_path(self.storage) / DATABASE_FILE, "sqlite+aiosqlite")
 
 
 def settings_from_environment(runs: str | None = None) -> ApiSettings:
@@ -132,8 +134,20 @@ def _requests_a_minute() -> int:
 
 def _public_url() -> str | None:
     url = _variable("RUBRICWORKS_PUBLIC_URL")
-    if url and not url.startswith(("https://", "http://")):
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in parts.netloc or parts.query or parts.fragment:
         raise UserError("RUBRICWORKS_PUBLIC_URL is no address: write https://host")
+    if parts.path.strip("/"):
+        raise UserError(
+            f"RUBRICWORKS_PUBLIC_URL has the path {parts.path}, and pages cannot be served below a path: give the "
+            "service a host of its own and write https://host"
+        )
     return url
 
 

@@ -25,7 +25,7 @@ STOREYS = [
     {"rewards", "metrics", "rl"},
     {"llm", "data", "kubernetes"},
     {"rubrics", "verifiers", "storage"},
-    {"errors", "environment", "listening", "redaction", "strict_yaml", "terminal", "recipes", "__init__"},
+    {"errors", "environment", "listening", "proxies", "redaction", "strict_yaml", "terminal", "recipes", "__init__"},
 ]
 FLOOR = {room: len(STOREYS) - number for number, storey in enumerate(STOREYS) for room in storey}
 PURE = {"rewards", "metrics", "rl"}
@@ -52,6 +52,7 @@ LIGHT = {
     "errors",
     "environment",
     "listening",
+    "proxies",
     "redaction",
     "strict_yaml",
     "tracking",

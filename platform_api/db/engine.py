@@ -11,9 +11,8 @@ from sqlalchemy.pool import StaticPool
 
 from rubricworks.errors import UserError
 
-_CONNECT_SECONDS = 5
 _POOL_SECONDS = 5
-"""Wait for a connection while all are in use; then the answer is 503."""
+"""Wait for a connection while all are in use, as a frozen server may hold all of them; then the answer is 503."""
 _ASYNC_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg"}
 """Drivers for URLs that name none."""
 
@@ -21,12 +20,14 @@ _ASYNC_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycop
 class Database:
     """Sessions of one database."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, has_deadline: bool = True) -> None:
         """
+        Args:
+            has_deadline: whether statements on Postgres have one.
         Raises:
             UserError: the URL is invalid, or its driver is not installed.
         """
-        self.engine = open_engine(url)
+        self.engine = open_engine(url, has_deadline=has_deadline)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
 
@@ -48,9 +49,11 @@ class Database:
         await self.engine.dispose()
 
 
-def open_engine(url: str) -> AsyncEngine:
+def open_engine(url: str, *, has_deadline: bool = True) -> AsyncEngine:
     """Create an engine, which connects on first use.
 
+    Args:
+        has_deadline: whether statements on Postgres have one.
     Raises:
         UserError: the URL is invalid, or its driver is not installed.
     """
@@ -59,8 +62,11 @@ def open_engine(url: str) -> AsyncEngine:
         is_postgres = parsed.get_backend_name() == "postgresql"
         options: dict[str, Any] = {}
         if is_postgres:
-            options = {"connect_args": {"connect_timeout": _CONNECT_SECONDS}, "pool_size": 10, "max_overflow": 10}
-        if not is_postgres and parsed.database in (None, "", ":memory:"):
+            options = {"pool_size": 10, "max_overflow": 10, "pool_timeout": _POOL_SECONDS}
+            options["connect_args"] = _postgres_options(parsed)
+            if has_deadline:
+                options["connect_args"]["async_creator_fn"] = _punctual_connect
+        elif parsed.database in (None, "", ":memory:"):
             options = {"poolclass": StaticPool}  # each connection would be a database of its own
         else:
             options["pool_timeout"] = _POOL_SECONDS
@@ -85,12 +91,24 @@ def open_probe(database: Database) -> Engine:
     url = database.engine.url
     if database.is_sqlite:
         return create_engine(url.set(drivername="sqlite"))
-    return create_engine(url, pool_pre_ping=True, pool_size=1, connect_args={"connect_timeout": _CONNECT_SECONDS})
+    return create_engine(url, pool_pre_ping=True, pool_size=1, connect_args=_postgres_options(url))
 
 
 def async_url(url: URL) -> URL:
     """Give a URL without a driver the one that works asynchronously."""
     return url.set(drivername=_ASYNC_DRIVERS.get(url.drivername, url.drivername))
+
+
+def _postgres_options(url: URL) -> dict[str, Any]:
+    from rubricworks.platform_api.db.postgres import OPTIONS
+
+    return {name: value for name, value in OPTIONS.items() if name not in url.query}
+
+
+async def _punctual_connect(*arguments: Any, **options: Any) -> Any:
+    from rubricworks.platform_api.db.postgres import PunctualConnection
+
+    return await PunctualConnection.connect(*arguments, **options)
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

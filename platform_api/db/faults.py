@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
@@ -91,6 +91,14 @@ def reason_of(error: BaseException) -> str:
     """First line of what the database itself says of an error."""
     first_line, *_ = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     return redact(first_line)
+
+
+def to_user_error(error: BaseException, url: URL) -> UserError:
+    """One line about a database that cannot be used, for a command's user."""
+    fault = fault_of(error)
+    advice = f"; {fault.remedy}" if fault and fault.remedy else ""
+    place = url.render_as_string(hide_password=True)
+    return UserError(f"the database {place} cannot be opened: {reason_of(error)}{advice}")
 
 
 def database_file(url: str) -> Path | None:

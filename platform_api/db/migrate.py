@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
-from rubricworks.platform_api.db.faults import fault_of, reason_of
+from rubricworks.platform_api.db.faults import to_user_error
 
 _SCRIPTS = Path(__file__).with_name("migrations")
 REVISIONS = sorted(path.name[1:5] for path in (_SCRIPTS / "versions").glob("r[0-9]*.py"))
@@ -45,9 +45,7 @@ async def migrate(database: Database) -> str:
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             return await connection.run_sync(_upgrade)
     except DatabaseError as error:
-        fault, url = fault_of(error), database.engine.url.render_as_string(hide_password=True)
-        advice = f"; {fault.remedy}" if fault and fault.remedy else ""
-        raise UserError(f"the database {url} cannot be opened: {reason_of(error)}{advice}") from error
+        raise to_user_error(error, database.engine.url) from error
 
 
 def check_revision(connection: Connection) -> str:
@@ -93,7 +91,7 @@ def _upgrade(connection: Connection) -> str:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_SCRIPTS))
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     attributes: dict[str, Any] = config.attributes
     attributes["connection"] = connection

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import Receive, Scope, Send
 
-from rubricworks.platform_api.access import principal_of
+from rubricworks.platform_api.access import headers_of, principal_of
 from rubricworks.platform_api.db.faults import describe_fault
 from rubricworks.platform_api.pagination import list_page
 from rubricworks.platform_api.problems import problem_answer
@@ -238,10 +238,10 @@ async def _while_allowed(request: Request, events: AsyncGenerator[str | None]) -
 
 async def _caller_now(request: Request, event: str | None) -> Principal | None:
     """The caller, looked up now if there is an event to send; else by any stream of the caller within a second."""
-    headers = dict(request.headers)
+    headers = headers_of(request.scope)
 
     async def fetch() -> Principal | None:
-        return await principal_of(request.scope, headers)
+        return await principal_of(request.scope)
 
     key = (headers.get("authorization"), headers.get("cookie"), headers.get("host"))
     return await _streams(request).look(key, fetch, _SECONDS if event is None else 0.0)

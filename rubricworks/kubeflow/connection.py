@@ -9,7 +9,6 @@ import io
 import json
 import logging
 import os
-import urllib.request
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.backend import KubeflowAway, is_away, one_line, read_backend
+from rubricworks.proxies import proxy_of
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.redaction import foreign_line
 
@@ -131,7 +131,7 @@ def _client(
             credentials=ServiceAccountTokenVolumeCredentials(str(token_file)) if token_file else None,
             cookies=cookie,
             ssl_ca_cert=config.ca_file,
-            proxy=_proxy(url),
+            proxy=str(proxy_of(url) or "") or None,
             ui_host=config.ui,
         )
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its line per retry does not help a user
@@ -142,13 +142,6 @@ def _client(
 
 def _with_timeout(request: Any, *args: Any, _request_timeout: Any = None, **kwargs: Any) -> Any:
     return request(*args, _request_timeout=_request_timeout or _TIMEOUT, **kwargs)
-
-
-def _proxy(url: str) -> str | None:
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _token(config: KubeflowConfig) -> tuple[str, Path | None]:

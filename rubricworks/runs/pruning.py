@@ -19,7 +19,7 @@ from rubricworks.errors import UserError
 from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote, local_path
-from rubricworks.tracking import TrackingConfig, connect, tracking_uri
+from rubricworks.tracking import TrackingConfig, connect, missing_database
 from rubricworks.tracking.connection import report_mlflow_errors
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -122,7 +122,7 @@ def _model_reasons(store: RunStore) -> Callable[[RunRecord], str]:
             raise UserError(
                 "MLFLOW_TRACKING_URI is not set, so nobody can tell which runs the models in use came from; set it"
             )
-        elif Path(tracking_uri(config, folder).removeprefix("sqlite:///")).is_file():
+        elif missing_database(config, folder) is None:
             reasons = models("", config.experiment)
         else:
             reasons = {}  # no registry was ever made here

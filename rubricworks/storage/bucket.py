@@ -147,7 +147,7 @@ class Bucket:
                     return None
                 raise
             try:
-                return bytes(response.read())
+                return bytes(response.read(decode_content=False))
             finally:
                 response.close()
                 response.release_conn()

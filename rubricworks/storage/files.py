@@ -15,6 +15,20 @@ TEMPORARY_SUFFIX = ".aside"
 """Suffix of a file that is being written; one that stays behind is of a killed process."""
 
 
+_IN_URL = {ord(character): f"%{ord(character):02X}" for character in "%?#"}
+
+
+def sqlite_url(path: Path, driver: str = "sqlite") -> str:
+    """URL of a SQLite file for SQLAlchemy, which reads what follows `?` as options and decodes `%XX`."""
+    return f"{driver}:///{str(path.absolute()).translate(_IN_URL)}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite URL; None for any other."""
+    database = url.removeprefix("sqlite:///").partition("?")[0]
+    return Path(unquote(database)).absolute() if url.startswith("sqlite:///") else None
+
+
 def local_path(uri: str | os.PathLike[str]) -> Path:
     """Return the path of a file:// URI or a bare path.
 

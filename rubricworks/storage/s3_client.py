@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rubricworks.errors import UserError
+from rubricworks.proxies import proxy_of
 from rubricworks.storage.s3_settings import S3Settings
 
 if TYPE_CHECKING:
@@ -27,33 +28,54 @@ if TYPE_CHECKING:
 
 _CONNECT_S, _READ_S = 10.0, 60.0
 _CONNECTIONS = 16
+_STS = "https://sts.amazonaws.com"
 
 
 def create_client(settings: S3Settings) -> Any:
     """Create a `minio.Minio` without retries of its own, because `Bucket` retries.
 
     Raises:
-        UserError: the client is not installed, or there are no credentials.
+        UserError: the client is not installed, there are no credentials, or the endpoint or the region cannot be.
     """
     try:
-        import urllib3
         from minio import Minio
     except ImportError:
         raise UserError("s3:// needs the minio client; pip install 'rubricworks[store]'") from None
-    http = urllib3.PoolManager(
-        timeout=urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
-        maxsize=_CONNECTIONS,
-        retries=False,
-        ca_certs=settings.ca_file or _default_certificates(),
-    )
     parts = urlsplit(settings.endpoint)
-    return Minio(
-        parts.netloc,
-        secure=parts.scheme == "https",
-        region=settings.region,
-        http_client=http,
-        credentials=provider_from_environment(http),
-    )
+    try:
+        client = Minio(
+            parts.netloc,
+            secure=parts.scheme == "https",
+            region=settings.region,
+            http_client=_pool(settings, settings.endpoint),
+            credentials=None if settings.is_anonymous else provider_from_environment(settings),
+        )
+    except ValueError as error:
+        raise UserError(
+            f"{settings.endpoint}: not the address of an S3 server, or AWS_REGION is wrong ({error}); write "
+            "https://s3.REGION.amazonaws.com without the bucket, or leave the address out"
+        ) from None
+    if settings.has_virtual_hosts:
+        client.enable_virtual_style_endpoint()
+    return client
+
+
+def _pool(settings: S3Settings, url: str | None) -> "PoolManager":
+    """Connections to a URL, through the proxy that the environment names for it; None is this machine's own agent."""
+    import urllib3
+
+    options: dict[str, Any] = {
+        "timeout": urllib3.Timeout(connect=_CONNECT_S, read=_READ_S),
+        "maxsize": _CONNECTIONS,
+        "retries": False,
+        "ca_certs": settings.ca_file or _default_certificates(),
+    }
+    proxy = proxy_of(url) if url else None
+    if proxy is None:
+        return urllib3.PoolManager(**options)
+    secret = f"{proxy.user}:{proxy.password or ''}" if proxy.user else None
+    headers = urllib3.make_headers(proxy_basic_auth=secret)
+    return urllib3.ProxyManager(str(proxy.with_user(None)), proxy_headers=headers, **options)
 
 
 @cache
@@ -79,11 +101,11 @@ def create_encryption(settings: S3Settings) -> Any:
 
 _HINT = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, "
-    "or AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN"
+    "or AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN; or RUBRICWORKS_S3_ANONYMOUS=true for a public bucket"
 )
 
 
-def provider_from_environment(http: "PoolManager") -> "Provider":
+def provider_from_environment(settings: S3Settings) -> "Provider":
     """Return the credentials provider for the environment.
 
     Raises:
@@ -101,7 +123,8 @@ def provider_from_environment(http: "PoolManager") -> "Provider":
                 raise UserError(f"of {access} and {secret} only one is set; set both")
             return provider()
     if {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} <= names:
-        role = credentials.IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=http)
+        sts = os.environ.get("AWS_ENDPOINT_URL_STS")
+        role = credentials.IamAwsProvider(custom_endpoint=sts, http_client=_pool(settings, sts or _STS))
         return _with_user_errors(
             role, "AWS_WEB_IDENTITY_TOKEN_FILE could not be exchanged for credentials of AWS_ROLE_ARN"
         )
@@ -111,7 +134,7 @@ def provider_from_environment(http: "PoolManager") -> "Provider":
         problem = f"{file} holds no access key and secret of the profile {profile!r}"
         return _with_user_errors(credentials.AWSConfigProvider(str(file)), problem)
     if {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} & names:
-        agent = credentials.IamAwsProvider(http_client=http)
+        agent = credentials.IamAwsProvider(http_client=_pool(settings, None))
         return _with_user_errors(agent, "the container's agent gave no credentials")
     raise UserError(f"no credentials for the S3 store; {_HINT}")
 

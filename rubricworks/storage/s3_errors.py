@@ -95,6 +95,8 @@ def to_user_error(error: BaseException, place: str, action: str, settings: Any) 
         return TransientError(
             f"{place}: the clocks here and at {settings.endpoint} differ too much; set this machine's"
         )
+    if code in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
+        return UserError(f"{place}: the bucket is in another region than {settings.region}; set AWS_REGION to its own")
     if status == 403 or code == "AccessDenied":
         return UserError(
             f"{place} may not be {action} with these S3 credentials ({code or status}); grant it, or change them"

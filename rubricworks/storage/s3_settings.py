@@ -1,16 +1,21 @@
 """Settings of the S3 store, from the environment alone and never from a recipe, so that no secret is written.
 
 RUBRICWORKS_S3_ENDPOINT, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL   the server; Amazon's when none is set
-AWS_REGION or AWS_DEFAULT_REGION                                   us-east-1 by default, on Amazon the bucket's own
+AWS_REGION or AWS_DEFAULT_REGION                                   us-east-1 by default, on Amazon the bucket's own;
+                                                                   an endpoint of an Amazon region is that region's
 RUBRICWORKS_S3_CA_FILE, AWS_CA_BUNDLE or SSL_CERT_FILE             certificates to trust
 RUBRICWORKS_S3_SSE             server-side encryption: `s3`, `kms:KEY-ID`, or `c` with a key of one's own in
 RUBRICWORKS_S3_SSE_KEY_FILE or RUBRICWORKS_S3_SSE_KEY              (32 bytes, as base64)
+RUBRICWORKS_S3_ADDRESSING      `virtual`: the bucket is in the host's name, as https://bucket.host; Amazon's always is
+RUBRICWORKS_S3_ANONYMOUS       `true`: public buckets are read without credentials
+HTTP_PROXY, HTTPS_PROXY, NO_PROXY                                  the proxy on the way, as for every other request
 RUBRICWORKS_S3_PATIENCE        seconds for which requests to a failing server are retried
 """
 
 import base64
 import binascii
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +26,8 @@ from rubricworks.errors import UserError
 ENDPOINT_NAMES = ("RUBRICWORKS_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CA_NAMES = ("RUBRICWORKS_S3_CA_FILE", "AWS_CA_BUNDLE", "SSL_CERT_FILE")
 _AMAZON = "https://s3.amazonaws.com"
+_AMAZON_HOST = re.compile(r"(.+\.)?amazonaws\.com(\.cn)?")
+_AMAZON_REGION = re.compile(r"\bs3(?:-fips)?(?:\.dualstack)?[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.")
 _PATIENCE_S = 180.0
 
 
@@ -32,6 +39,9 @@ class S3Settings:
     """http:// or https:// and a host; no path."""
     region: str | None = None
     """None lets the client ask the server, which only Amazon needs."""
+    has_virtual_hosts: bool = False
+    """The bucket is in the host's name."""
+    is_anonymous: bool = False
     ca_file: str | None = None
     sse: str | None = None
     """`s3`, `kms:KEY-ID` or `c`."""
@@ -54,13 +64,19 @@ def settings_from_environment(environment: Mapping[str, str] | None = None) -> S
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query or "@" in parts.netloc:
         raise UserError(f"{name}: not the address of an S3 server; write https://host or http://host:port")
     region = values.get("AWS_REGION") or values.get("AWS_DEFAULT_REGION")
+    is_amazon = bool(_AMAZON_HOST.fullmatch(parts.hostname))
+    if is_amazon and (named := _AMAZON_REGION.search(parts.hostname)):
+        region = named[1]
+        endpoint = endpoint.replace(f"s3-{region}.", f"s3.{region}.")  # a form of before 2019
     ca = next((values[name] for name in _CA_NAMES if name in values), None)
     if ca and not Path(ca).is_file():
         raise UserError(f"{ca}: no such file of certificates; correct {' or '.join(_CA_NAMES[:2])}")
     sse, key = _encryption(values)
     return S3Settings(
         endpoint=endpoint,
-        region=region or (None if endpoint == _AMAZON else "us-east-1"),
+        region=region or (None if is_amazon else "us-east-1"),
+        has_virtual_hosts=_choice(values, "RUBRICWORKS_S3_ADDRESSING", "path", "virtual"),
+        is_anonymous=_choice(values, "RUBRICWORKS_S3_ANONYMOUS", "false", "true"),
         ca_file=ca,
         sse=sse,
         sse_key=key,
@@ -85,6 +101,14 @@ def _encryption(values: Mapping[str, str]) -> tuple[str | None, bytes | None]:
     if len(key) != 32:
         raise UserError(f"{name}: encryption with a key of one's own needs 32 bytes as base64; set it or its file")
     return sse, key
+
+
+def _choice(values: Mapping[str, str], name: str, default: str, other: str) -> bool:
+    """Return True if a variable has its other value."""
+    value = values.get(name, default).strip().lower()
+    if value not in (default, other):
+        raise UserError(f"{name} is {values[name]!r}; write {default} or {other}")
+    return value == other
 
 
 def _seconds(values: Mapping[str, str]) -> float:

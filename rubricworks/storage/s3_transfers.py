@@ -150,7 +150,7 @@ class Download:
             if not self._size:
                 self._checksum = response.headers.get(f"x-amz-meta-{CHECKSUM}", "")
                 self._digest = hashlib.sha256() if self._checksum else hashlib.md5(usedforsecurity=False)
-            while chunk := response.read(_READ_BYTES):
+            while chunk := response.read(_READ_BYTES, decode_content=False):  # as stored: the digest is of that
                 self._write(chunk)
                 self._size += len(chunk)
                 self._digest.update(chunk)

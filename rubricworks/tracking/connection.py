@@ -7,8 +7,6 @@ import importlib.util
 import logging
 import os
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rubricworks.errors import TransientError, UserError
 from rubricworks.redaction import foreign_line, redact
 from rubricworks.storage import write_atomic
+from rubricworks.storage.files import sqlite_file, sqlite_url
 from rubricworks.tracking.transfers import REQUEST_SETTINGS
 
 if TYPE_CHECKING:
@@ -65,12 +64,12 @@ class Connection:
 
 def tracking_uri(config: TrackingConfig, runs: Path) -> str:
     """Return the config's URI, or the default from the environment or the runs folder."""
-    return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{(runs / 'mlflow.db').absolute()}"
+    return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or sqlite_url(runs / "mlflow.db")
 
 
 def missing_database(config: TrackingConfig, runs: Path) -> Path | None:
     """Return the SQLite file that `connect` would create; None if it exists, or the URI is a server."""
-    database = _database(tracking_uri(config, runs))
+    database = sqlite_file(tracking_uri(config, runs))
     return database if database and not database.is_file() else None
 
 
@@ -104,15 +103,14 @@ def connect(config: TrackingConfig, runs: Path) -> Connection | None:
     if not check_tracking(config, runs):
         log.warning("tracking is off: MLflow is not installed (pip install 'rubricworks[tracking]')")
         return None
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     uri = tracking_uri(config, runs)
+    _set_environment()
     with report_mlflow_errors(uri):
         from mlflow import MlflowClient
 
         for name in ("mlflow.store", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        if database := _database(uri):
+        if database := sqlite_file(uri):
             _make_database(database)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
         return Connection(client, uri, _experiment(client, config.experiment, _artifact_location(uri)))
@@ -122,12 +120,17 @@ class MlflowAway(TransientError):
     """MLflow does not answer, or not as it should."""
 
 
+class MlflowRefused(UserError):
+    """MLflow does not let this user in, or not do this."""
+
+
 @contextmanager
 def report_mlflow_errors(uri: str) -> Iterator[None]:
     """Convert MLflow's errors into one line that names the URI.
 
     Raises:
-        UserError: MLflow refuses the request, such as one for a version that it does not have.
+        MlflowRefused: it refuses access.
+        UserError: it refuses the request, such as one for a version that it does not have.
         MlflowAway: it fails, or does not answer.
     """
     try:
@@ -140,33 +143,64 @@ def report_mlflow_errors(uri: str) -> Iterator[None]:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         said = f"MLflow at {redact(uri)}: {foreign_line(first)}"
         status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 500
-        if 400 <= status < 500 and status not in (401, 403, 408, 429):
+        if status in (401, 403):
+            raise MlflowRefused(
+                f"{said} (HTTP {status}): access is refused; grant it, or correct MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+            ) from error
+        if 400 <= status < 500 and status not in (408, 429):
             raise UserError(said) from error
         raise MlflowAway(f"{said}; {_how_to_test(uri)}") from error
 
 
+def _set_environment() -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
 def _check_server(uri: str) -> None:
-    parts = urlsplit(uri)
-    address = uri if "@" not in parts.netloc else uri.replace(parts.netloc, parts.netloc.rpartition("@")[2])
+    """Ask a server whether it is there, as MLflow's client does: with its certificates, its proxy and its user.
+
+    Raises:
+        UserError: the connection cannot be trusted, or a variable of MLflow is wrong.
+        MlflowAway: the server does not answer.
+    """
+    _set_environment()
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
     try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_CHECK_SECONDS):
-            return
-    except urllib.error.HTTPError:
-        return  # it answers; MLflow's own calls will show whether it grants access
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise MlflowAway(f"no MLflow server at {redact(uri)} ({reason}); {_how_to_test(uri)}") from None
+        creds = get_default_host_creds(uri)
+        # Whatever it answers, it is there; MLflow's own calls will show whether it grants access.
+        http_request(creds, "/health", "GET", max_retries=0, timeout=_CHECK_SECONDS, raise_on_status=False)
+    except MlflowException as error:
+        reason = _innermost_reason(error)
+        said = f"no MLflow server at {redact(uri)} ({foreign_line(reason)})"
+        if any(word in reason.lower() for word in ("certificate", "ssl", "tls", "pem")):
+            raise UserError(
+                f"{said}; set MLFLOW_TRACKING_SERVER_CERT_PATH (or REQUESTS_CA_BUNDLE) to the file of its CA, or "
+                "MLFLOW_TRACKING_CLIENT_CERT_PATH to the certificate that it asks for"
+            ) from None
+        raise MlflowAway(f"{said}; {_how_to_test(uri)}") from None
+
+
+def _innermost_reason(error: BaseException) -> str:
+    """What the cause of a chain of errors says; requests and urllib3 keep it in different places."""
+    while inner := error.__cause__ or error.__context__ or _carried(error):
+        error = inner
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _carried(error: BaseException) -> BaseException | None:
+    carried = (getattr(error, "reason", None), *error.args)
+    return next((inner for inner in carried if isinstance(inner, BaseException)), None)
 
 
 def _artifact_location(uri: str) -> str | None:
     """Return the artifact folder beside a SQLite file; MLflow's own default is the current directory."""
-    database = _database(uri)
+    database = sqlite_file(uri)
     return (database.parent / "mlartifacts").as_uri() if database else None
-
-
-def _database(uri: str) -> Path | None:
-    """Return the file of a SQLite URI; None for any other."""
-    return Path(uri.removeprefix("sqlite:///")).absolute() if uri.startswith("sqlite:///") else None
 
 
 def _experiment(client: "MlflowClient", name: str, artifacts: str | None) -> str:
@@ -214,7 +248,7 @@ def _migrate(database: Path) -> None:
     """Create a SQLite file with MLflow's tables."""
     from mlflow import MlflowClient
 
-    MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments()
+    MlflowClient(tracking_uri=sqlite_url(database)).search_experiments()
 
 
 def _how_to_test(uri: str) -> str:

@@ -17,7 +17,7 @@ from rubricworks.redaction import redact
 from rubricworks.storage import write_atomic
 from rubricworks.tracking.connection import Connection, TrackingConfig, connect, report_mlflow_errors, tracking_uri
 from rubricworks.tracking.identity import mlflow_run
-from rubricworks.tracking.runlog import FOLDER, PIPELINE
+from rubricworks.tracking.runlog import FOLDER, PIPELINE, metric_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -55,24 +55,39 @@ def deliver(config: TrackingConfig, run: Path, names: list[str] | None = None) -
     with report_mlflow_errors(connection.uri):
         for path in pending:
             with path.open("rb") as lines, _locked_log(lines):
-                _deliver_log(connection, run, path, lines)
+                is_new_run = _deliver_log(connection, run, path, lines)
+            if is_new_run and path.stem == PIPELINE:  # those of the stages are nested in it
+                others = sorted((run / FOLDER).glob("*.jsonl"))
+                pending += [other for other in others if other not in pending]
 
 
-def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> None:
+def _deliver_log(connection: Connection, run: Path, path: Path, lines: Any) -> bool:
+    """Deliver the new lines of a log; all of it, and return True, if its MLflow run was deleted meanwhile."""
     position = _read_position(path)
-    # A position of another server does not count.
-    offset = position["offset"] if position.get("uri") == connection.safe_uri else 0
+    if not (first := lines.readline()).endswith(b"\n"):
+        return False
+    run_id = mlflow_run(connection, run, path.stem, started=json.loads(first)["at"])
+    # A position of another server, or of another run there, does not count.
+    is_same_server = position.get("uri") == connection.safe_uri
+    is_deleted = is_same_server and position["run"] != run_id
+    offset = position["offset"] if is_same_server and not is_deleted else 0
+    if is_deleted:
+        log.warning(
+            "tracking: the MLflow run %s of %s was deleted, or is another pipeline's; all that was logged goes to %s",
+            position["run"],
+            path.stem,
+            run_id,
+        )
     lines.seek(offset)
-    run_id = ""
     while complete := _complete_lines(lines):
         events = [json.loads(line) for line in complete]
-        run_id = run_id or mlflow_run(connection, run, path.stem, started=events[0]["at"])
         _deliver_events(connection.client, run_id, events)
         offset += sum(map(len, complete))
         lines.seek(offset)
         write_atomic(
             _position_path(path), json.dumps({"uri": connection.safe_uri, "run": run_id, "offset": offset}).encode()
         )
+    return is_deleted
 
 
 def _deliver_events(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> None:
@@ -113,7 +128,7 @@ def _deliver_params(client: "MlflowClient", run_id: str, events: list[dict[str, 
     new_params = [Param(name, value) for name, value in params.items() if name not in logged]
     for batch in _batches(new_params, _PARAMS_PER_CALL):
         client.log_batch(run_id, params=batch)
-    return {f"changed.{name}"[:250]: value for name, value in params.items() if logged.get(name, value) != value}
+    return {metric_name(f"changed.{name}"): value for name, value in params.items() if logged.get(name, value) != value}
 
 
 def _deliver_inputs(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:
@@ -128,7 +143,7 @@ def _deliver_inputs(client: "MlflowClient", run_id: str, events: list[dict[str, 
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", event["context"] or event["name"])]))
     if inputs:
         client.log_inputs(run_id, datasets=inputs)
-    return {f"input.{event['name']}": event["digest"] for event in events}
+    return {metric_name(f"input.{event['name']}"): event["digest"] for event in events}
 
 
 def _deliver_tables(client: "MlflowClient", run_id: str, events: list[dict[str, Any]]) -> dict[str, str]:

@@ -4,6 +4,7 @@ An installation is named by RUBRICWORKS_API. The token is RUBRICWORKS_API_TOKEN,
 stored. A request that may have arrived is sent again under the same key, so that it changes nothing twice.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from yarl import URL
+
 from rubricworks.environment import is_loopback
 from rubricworks.errors import TransientError, UserError
+from rubricworks.proxies import proxy_of
 
 VARIABLE = "RUBRICWORKS_API"
 TOKEN_VARIABLE = "RUBRICWORKS_API_TOKEN"
@@ -177,16 +181,24 @@ class ApiClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=ssl.create_default_context())
-        return http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+        proxy = proxy_of(self.url)
+        near, near_port = (proxy.host or "", proxy.port) if proxy else (host, port)
+        if self._parts.scheme != "https":
+            return http.client.HTTPConnection(near, near_port, timeout=_TIMEOUT)
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(near, near_port, timeout=_TIMEOUT, context=context)
+        if proxy:
+            connection.set_tunnel(host, port or 443, _proxy_headers(proxy))
+        return connection
 
     def _target(self, path: str) -> str:
-        return f"{self._parts.path.rstrip('/')}/api/v1/{path}"
+        is_relayed = self._parts.scheme == "http" and proxy_of(self.url)
+        return f"{self.url if is_relayed else self._parts.path.rstrip('/')}/api/v1/{path}"
 
     def _headers(self) -> dict[str, str]:
         token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        return {"Accept": "application/json", "User-Agent": "rubricworks"} | token
+        proxy = proxy_of(self.url) if self._parts.scheme == "http" else None
+        return {"Accept": "application/json", "User-Agent": "rubricworks"} | token | _proxy_headers(proxy)
 
     def _silent(self, error: Exception) -> TransientError:
         reason = getattr(error, "strerror", None) or type(error).__name__
@@ -203,6 +215,13 @@ class ApiClient:
         if status == 401:
             raise WrongToken(f"{self.url}: the token is missing, unknown or expired; run: rubricworks login {self.url}")
         raise (TransientError if status >= 500 else UserError)(f"{self.url}: {detail}")
+
+
+def _proxy_headers(proxy: URL | None) -> dict[str, str]:
+    if proxy is None or not proxy.user:
+        return {}
+    secret = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return {"Proxy-Authorization": f"Basic {secret}"}
 
 
 def named_api() -> ApiClient | None:

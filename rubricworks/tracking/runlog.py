@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from rubricworks.redaction import redact
 
 FOLDER = "tracking"
+_NAME_LENGTH = 250
 PIPELINE = "pipeline"
 """Name of the pipeline's own log; every other log is named after its stage."""
 
@@ -109,9 +111,12 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def metric_name(name: str) -> str:
-    """Convert to a valid MLflow name: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters."""
-    parts = (part for part in re.sub(r"[^\w\-. /:]", "_", name).split("/") if part.strip("."))
-    return "/".join(parts)[:250] or "_"
+    """Convert to a valid MLflow name: letters, digits, spaces, `_-.:/`, no empty path parts, 250 characters.
+
+    Of a longer name the end is replaced by its digest, so that two names remain two curves.
+    """
+    short = name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
+    return "/".join(part for part in re.sub(r"[^\w\-. /:]", "_", short).split("/") if part.strip(".")) or "_"
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -25,6 +25,10 @@ debian docker-registry docker-registry
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
 
+# What stands between the service and its database, or its browsers (test_api_pgbouncer, test_api_nginx).
+debian pgbouncer pgbouncer
+debian nginx nginx-light
+
 # What does not come from Debian lies outside the clone, so that another clone finds it; a change of pins makes it anew.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 peers=${XDG_CACHE_HOME:-$HOME/.cache}/rubricworks/peers

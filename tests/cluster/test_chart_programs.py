@@ -164,12 +164,25 @@ def test_kubeflow_runs_request_promotions_by_their_own_token() -> None:
     assert ("RUBRICWORKS_API" in without_api.env, "runner" in without_api.secrets) == (False, False)
 
 
-@pytest.mark.parametrize("tls", [[], [{"secretName": "tls", "hosts": ["rubricworks.example.com"]}]])
-def test_behind_an_ingress_with_tls_the_api_gives_cookies_for_https_alone(tls: list[dict[str, Any]]) -> None:
-    ingress = {"enabled": True, "hosts": [{"host": "rubricworks.example.com"}], "tls": tls}
+OPEN, SAFE = "open.example.com", "safe.example.com"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tls", "public_url"),
+    [
+        ([SAFE], [], None),
+        ([SAFE], [{"secretName": "tls", "hosts": [SAFE]}], f"https://{SAFE}"),
+        ([OPEN, SAFE], [{"secretName": "tls", "hosts": [SAFE]}], f"https://{SAFE}"),
+        ([OPEN], [{"secretName": "tls", "hosts": ["other.example.com"]}], None),
+        ([SAFE], [{"secretName": "tls", "hosts": ["*.example.com"]}], f"https://{SAFE}"),
+        ([SAFE, OPEN], [{"secretName": "tls"}], f"https://{SAFE}"),
+        (["*.example.com"], [{"secretName": "tls", "hosts": ["*.example.com"]}], None),
+    ],
+)
+def test_the_public_address_is_the_first_host_of_the_ingress_with_tls(hosts, tls, public_url) -> None:
+    ingress = {"enabled": True, "hosts": [{"host": host} for host in hosts], "tls": tls}
     deployment = the(rendered(merged(PRODUCTION, {"api": {"ingress": ingress}})), "Deployment", "-api")
-    public = plain(containers(deployment["spec"]["template"])[0]).get("RUBRICWORKS_PUBLIC_URL")
-    assert public == ("https://rubricworks.example.com" if tls else None)
+    assert plain(containers(deployment["spec"]["template"])[0]).get("RUBRICWORKS_PUBLIC_URL") == public_url
 
 
 def test_the_store_that_is_meant_is_the_one_that_is_reached(tmp_path: Path) -> None:

@@ -105,6 +105,10 @@ NEEDS = [
     (merged(at("database.kind", "sqlite"), at("api.replicas", 1)), "production is true: use external"),
     (at("trial.mlflow.enabled", True), "single pods without backups, and production is true"),
     (at("api.ingress.enabled", True), "api.ingress.hosts is empty: name a host"),
+    (
+        at("api.ingress", {"enabled": True, "hosts": [{"host": "example.com", "path": "/rubrics"}]}),
+        "the path /rubrics of example.com, and pages cannot be served below a path",
+    ),
     (at("api.autoscaling", {"enabled": True, "minReplicas": 9}), "minReplicas is 9, more than maxReplicas, 6"),
     (at("mlflow.credentials.existingSecret", "keys"), "names a Secret and no keys of it"),
     (at("storage.encryption.kind", "c"), "kind c needs a Secret with the key"),

@@ -1,17 +1,21 @@
 """The store on a server of another make, and a stage that is in the middle of its work when that server fails."""
 
 import base64
+import gzip
+import io
 import json
 import os
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import ceph_store
 import object_store
 import pytest
-from object_store import Line
+from minio import Minio
+from object_store import ACCESS, SECRET, Line
 
 from rubricworks.errors import UserError
 from rubricworks.storage import check_storage, open_bucket
@@ -53,6 +57,25 @@ def test_parts_checksums_and_listings_are_those_of_any_server(bucket, tmp_path):
     assert "can be written" in check_storage(f"{bucket}/runs")
     with pytest.raises(UserError, match="there is no bucket"):
         check_storage("s3://nowhere-at-all/runs")
+
+
+def test_an_object_stored_gzip_encoded_is_whole_and_public_ones_need_no_key(bucket, ceph, monkeypatch, tmp_path):
+    name, stored = bucket.removeprefix("s3://"), gzip.compress(b'{"caption": "a red circle"}')
+    theirs = Minio(ceph.removeprefix("http://"), ACCESS, SECRET, secure=False, region="us-east-1")
+    theirs.put_object(name, "rows.jsonl", io.BytesIO(stored), len(stored), metadata={"Content-Encoding": "gzip"})
+    with urllib.request.urlopen(theirs.presigned_get_object(name, "rows.jsonl")) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+    assert open_bucket(bucket).read("rows.jsonl") == stored
+    open_bucket(bucket).download("rows.jsonl", tmp_path / "rows")
+    assert (tmp_path / "rows").read_bytes() == stored
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("RUBRICWORKS_S3_ANONYMOUS", "true")
+    with pytest.raises(UserError, match="may not be read with these S3 credentials"):
+        open_bucket(bucket).read("rows.jsonl")
+    everybody = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{name}/*"}
+    theirs.set_bucket_policy(name, json.dumps({"Version": "2012-10-17", "Statement": [everybody]}))
+    assert open_bucket(bucket).read("rows.jsonl") == stored
 
 
 def test_of_two_that_write_the_same_new_object_one_is_first(bucket):

@@ -159,3 +159,69 @@ def test_a_session_behind_tls_that_ends_elsewhere_has_a_secure_cookie(public_url
         made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
         answer = exchange(f"{url}/login", method="POST", body=f"token={made[1]['secret']}".encode())
         assert ("Secure" in answer[1]["set-cookie"]) == is_secure
+
+
+def login_statuses(public_url, *browsers):
+    """Statuses of logins by browsers, each given by the headers that reach the service."""
+    with served(WITH_TOKEN.model_copy(update={"public_url": public_url})) as url:
+        return [exchange(f"{url}/login", method="POST", body=b"token=x", **headers)[0] for headers in browsers]
+
+
+PUBLIC = "https://rubrics.example.org"
+
+
+@pytest.mark.parametrize(
+    ("public_url", "host", "origin"),
+    [
+        (PUBLIC, "rubricworks-api:8080", PUBLIC),
+        (f"{PUBLIC}/", "rubricworks-api:8080", PUBLIC),
+        (f"{PUBLIC}:443", "rubricworks-api:8080", PUBLIC),
+        ("HTTPS://Rubrics.Example.org", "rubricworks-api", PUBLIC),
+        (f"{PUBLIC}:8443", "rubrics.example.org", f"{PUBLIC}:8443"),
+        (PUBLIC, "other.example.org", "https://other.example.org"),
+        (None, "rubrics.example.org:443", PUBLIC),
+        (None, "rubrics.example.org:80", "http://rubrics.example.org"),
+        (None, "RUBRICS.example.org", "http://rubrics.example.org"),
+        (None, "[::1]:80", "http://[::1]"),
+    ],
+)
+def test_a_login_through_a_proxy_comes_from_the_public_address_or_the_host(public_url, host, origin):
+    assert login_statuses(public_url, {"Host": host, "Origin": origin}) == [401]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "http://rubrics.example.org",
+        f"{PUBLIC}:8443",
+        f"{PUBLIC}.evil.example",
+        f"{PUBLIC}:x",
+        "null",
+        "",
+        "//rubrics.example.org",
+    ],
+)
+def test_another_origin_than_the_public_address_is_refused(origin):
+    assert login_statuses(PUBLIC, {"Host": "rubricworks-api:8080", "Origin": origin}) == [403]
+
+
+def test_the_browser_itself_says_whose_page_a_request_is_from():
+    through_a_proxy = {"Host": "rubricworks-api:8080", "Origin": PUBLIC}
+    said = ("same-origin", "none", "same-site", "cross-site", "")
+    browsers = [through_a_proxy | {"Sec-Fetch-Site": site} for site in said]
+    assert login_statuses(None, *browsers) == [401, 401, 403, 403, 403]
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_secure"),
+    [("https://rubrics.example.org", True), ("http://rubrics.internal", False), (None, True), ("null", True)],
+)
+def test_a_session_has_a_secure_cookie_where_its_browser_came_over_https(origin, is_secure):
+    with served(WITH_TOKEN.model_copy(update={"public_url": PUBLIC})) as url:
+        made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "one", "scope": "viewer"}, **bearer())
+        of_browser = {"Host": (origin or "").rpartition("/")[2] or "api", "Sec-Fetch-Site": "same-origin"}
+        of_browser |= {"Origin": origin} if origin else {}
+        answer = exchange(f"{url}/login", method="POST", body=f"token={made[1]['secret']}".encode(), **of_browser)
+    assert answer[0] == 303
+    assert ("Secure" in answer[1]["set-cookie"]) == is_secure

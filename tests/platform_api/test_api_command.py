@@ -36,6 +36,10 @@ SECRET = "s3cret"
         ),
         ({"RUBRICWORKS_REQUESTS_A_MINUTE": "many"}, [], "RUBRICWORKS_REQUESTS_A_MINUTE is 'many'; write a number"),
         ({"RUBRICWORKS_PUBLIC_URL": "host"}, [], "RUBRICWORKS_PUBLIC_URL is no address: write https://host"),
+        ({"RUBRICWORKS_PUBLIC_URL": "https://"}, [], "RUBRICWORKS_PUBLIC_URL is no address: write https://host"),
+        ({"RUBRICWORKS_PUBLIC_URL": "https://h:x"}, [], "RUBRICWORKS_PUBLIC_URL is no address: write https://host"),
+        ({"RUBRICWORKS_PUBLIC_URL": f"https://u:{SECRET}@h"}, [], "RUBRICWORKS_PUBLIC_URL is no address"),
+        ({"RUBRICWORKS_PUBLIC_URL": "https://h/rubrics/"}, [], "has the path /rubrics/, and pages cannot be served"),
     ],
 )
 def test_bad_settings_are_one_line(monkeypatch, capsys, tmp_path, environment, arguments, message):

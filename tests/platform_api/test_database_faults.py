@@ -27,6 +27,14 @@ def create_token(url: str, name: str) -> tuple[int, dict[str, str], bytes]:
     return exchange(f"{url}/api/v1/tokens", method="POST", body=body, **bearer())
 
 
+@pytest.mark.parametrize("folder", ["what?", "100% #1", "a%41?b=c"])
+def test_a_folder_of_runs_may_have_any_name(tmp_path, folder):
+    with served(settings(tmp_path / folder)) as url:
+        assert create_token(url, "one")[0] == 201
+    assert (tmp_path / folder / DATABASE_FILE).is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+
+
 def damage(path: Path, first_page: int) -> None:
     """Overwrite a database's file from a page on, counted from the end if it is negative."""
     with closing(sqlite3.connect(path)) as connection:

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import AsyncMock
 
 import pytest
+from mlflow_server import mlflow_stand_in
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for, wait_for_rollouts
 from test_pages_in_browser import ADDRESSES, EXCHANGE, RUN, written_runs
@@ -119,3 +120,15 @@ def test_a_page_waits_for_a_bucket_for_seconds_whatever_a_run_waits(bucket, monk
     store = open_run_store(bucket, patience_s=run_storage._PATIENCE_S)
     assert store._bucket.settings.patience_s == 5.0
     assert open_run_store(bucket)._bucket.settings.patience_s == 180.0
+
+
+def test_a_registry_that_refuses_the_service_is_the_services_fault(tmp_path, monkeypatch):
+    denied = b'{"error_code": "PERMISSION_DENIED", "message": "Permission denied"}'
+    with mlflow_stand_in(answer=(403, denied)) as port:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        with served(ApiSettings(storage=str(tmp_path), token=SecretStr(TOKEN))) as url:
+            status, body = ask(f"{url}/api/v1/models", **bearer())
+            page = exchange(f"{url}/promotions", Accept="text/html", **bearer())
+    assert (status, body["title"]) == (502, "Registry refused")
+    assert "access is refused; grant it" in body["detail"]
+    assert (page[0], b"access is refused" in page[2]) == (200, True), page[2].decode()

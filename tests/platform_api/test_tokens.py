@@ -1,6 +1,8 @@
 """Tokens, their rights on every route, sessions of browsers, and the log of changes."""
 
 import html
+import http.client
+import json
 import re
 import sqlite3
 from urllib.parse import urlencode
@@ -214,6 +216,50 @@ def test_a_login_that_is_refused_is_told_the_reason(url, secret, words):
 def test_a_page_of_another_site_changes_nothing(url, headers):
     status, body = ask(f"{url}/api/v1/tokens/a-viewer", method="DELETE", **headers, **bearer())
     assert (status, "another site" in body["detail"]) == (403, True)
+
+
+@pytest.fixture(scope="module")
+def session(url):
+    """The cookie of a browser, as `name=value`."""
+    made = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "browsing", "scope": "viewer"}, **bearer())
+    form = urlencode({"token": made[1]["secret"]}).encode()
+    head = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": "beside-other-cookies"}
+    return exchange(f"{url}/login", method="POST", body=form, **head)[1]["set-cookie"].partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["path=/x; {}"],
+        ["foo; {}"],
+        ["{}; foo"],
+        ['prefs={{"theme":"dark","list":[1,2]}}; {}'],
+        ["name=J\xfcrgen; {}", ""],
+        ["=; ;; =x; a=b=c; {}"],
+        ["version=1; $Path=/; expires=never; secure; httponly; {}"],
+        ["other=1", "{}"],
+        ["{}", "other=1"],
+        ["rubricworks_session=of-the-domain-above; {}"],
+        ["{}; rubricworks_session=of-the-domain-above"],
+        ['rubricworks_session=""; {};'],
+    ],
+)
+def test_cookies_of_other_applications_log_nobody_out(url, session, lines):
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=300)
+    connection.putrequest("GET", "/api/v1/caller")
+    for line in lines:
+        connection.putheader("Cookie", line.format(session).encode("latin-1"))
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = json.load(answer)
+    connection.close()
+    assert (answer.status, body.get("name")) == (200, "browsing"), body
+
+
+@pytest.mark.parametrize("cookie", ["x={}", "rubricworks_sessions={}", "x=rubricworks_session={}", "{}"])
+def test_the_session_is_the_value_of_its_own_cookie_only(url, session, cookie):
+    answer = exchange(f"{url}/api/v1/caller", Cookie=cookie.format(session.partition("=")[2]))
+    assert answer[0] == 401
 
 
 def test_a_large_body_is_refused_before_it_is_read(url):

@@ -1,13 +1,16 @@
 """Objects over a real server, and over a line to it that breaks in every way that lines and servers do."""
 
 import base64
+import gzip
 import hashlib
+import io
 import os
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from object_store import environment, rclone_server
+from minio import Minio
+from object_store import ACCESS, SECRET, environment, rclone_server
 
 from rubricworks.errors import UserError
 from rubricworks.storage import check_storage, open_bucket
@@ -183,6 +186,20 @@ def test_damage_on_the_way_is_noticed_and_read_again_and_lasting_damage_is_said(
     with pytest.raises(UserError, match=r"part-00000.parquet is damaged: its (sha256|MD5)"):
         it.download("part-00000.parquet", tmp_path / "here")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_that_is_stored_gzip_encoded_is_read_as_it_is_stored(bucket, line, store, tmp_path):
+    stored = gzip.compress(b"rows " * 100_000)
+    name = bucket.removeprefix("s3://")
+    theirs = Minio(store.removeprefix("http://"), ACCESS, SECRET, secure=False, region="us-east-1")
+    theirs.put_object(name, "rows.jsonl", io.BytesIO(stored), len(stored))
+    ours = open_bucket(bucket)
+    ours.write("ours", stored)
+    line.fault = lambda request: "gzip" if request.method == "GET" else None
+    assert {ours.read(key) == stored for key in ("rows.jsonl", "ours")} == {True}
+    ours.download("rows.jsonl", tmp_path / "rows")
+    assert (tmp_path / "rows").read_bytes() == stored
+    assert ours.read_end("rows.jsonl", 0, 100) == (stored[-100:], len(stored) - 100)
 
 
 def test_a_full_store_is_said_at_once_and_takes_the_same_again_when_there_is_room(bucket, line):

@@ -132,6 +132,53 @@ def test_log_of_a_killed_stage_is_delivered_up_to_its_last_whole_line(tmp_path):
     assert curve(tmp_path, stage, "reward") == [(1, 0.5), (2, 0.6)]
 
 
+def test_an_mlflow_run_deleted_during_training_is_told_once_and_loses_no_step(tmp_path, caplog):
+    with pipeline_run(DEFAULT, tmp_path, "demo", {"a": 1}), stage_run(tmp_path / "demo", "train_policy") as log:
+        for step in range(10):
+            log.log_metrics({"reward": step}, step=step)
+        deliver(DEFAULT, tmp_path / "demo")
+        deleted = tracked(tmp_path)["train_policy"].info.run_id
+        connect(DEFAULT, tmp_path).client.delete_run(deleted)
+        for step in range(10, 20):
+            log.log_metrics({"reward": step}, step=step)
+        deliver(DEFAULT, tmp_path / "demo")
+    new = tracked(tmp_path)["train_policy"]
+    assert new.info.run_id != deleted
+    assert curve(tmp_path, new, "reward") == [(step, step) for step in range(20)]
+    assert [line for line in caplog.messages if "deleted" in line] == [
+        f"tracking: the MLflow run {deleted} of train_policy was deleted, or is another pipeline's; all that was "
+        f"logged goes to {new.info.run_id}"
+    ]
+
+
+def test_a_deleted_run_of_a_pipeline_comes_back_with_the_stages_that_had_ended(tmp_path):
+    with pipeline_run(DEFAULT, tmp_path, "demo", {"a": 1}):
+        with stage_run(tmp_path / "demo", "prepare") as log:
+            log.log_metrics({"rows": 5})
+        deliver(DEFAULT, tmp_path / "demo")
+        client = connect(DEFAULT, tmp_path).client
+        for run in tracked(tmp_path).values():
+            client.delete_run(run.info.run_id)
+    runs = tracked(tmp_path)
+    assert runs["demo"].data.params == {"a": "1"}
+    assert runs["prepare"].data.metrics == {"rows": 5}
+    assert runs["prepare"].data.tags["mlflow.parentRunId"] == runs["demo"].info.run_id
+
+
+@pytest.mark.parametrize("folder", ["what?", "100% #1", "a%41?b=c"])
+def test_a_folder_of_runs_may_have_any_name(tmp_path, folder):
+    runs = tmp_path / folder / "runs"
+    runs.mkdir(parents=True)
+    with pipeline_run(DEFAULT, runs, "demo", {}) as log:
+        log.log_metrics({"reward": 1.0})
+        log.log_table("samples", [{"caption": "a"}])
+    assert tracked(runs)["demo"].data.metrics == {"reward": 1.0}
+    assert (runs / "mlflow.db").is_file()
+    assert len(list((runs / "mlartifacts").rglob("samples.json"))) == 1
+    # MLflow makes an empty folder for what it takes for the path.
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parts] == []
+
+
 def test_same_run_id_in_two_folders_on_one_server_is_two_runs(tmp_path):
     config = TrackingConfig(uri=f"sqlite:///{tmp_path}/shared.db")
     for folder in ("mine", "yours"):

@@ -66,3 +66,24 @@ helm.sh/chart: {{ include "rubricworks.chart" .root }}
 {{- define "rubricworks.pipelineNamespaces" -}}
 {{- default (list .Release.Namespace) .Values.pipelines.namespaces | toJson -}}
 {{- end -}}
+
+{{- /* dict "host" HOST "tls" api.ingress.tls: true if an entry covers the host; one without hosts covers all. */ -}}
+{{- define "rubricworks.hasTls" -}}
+{{- $host := .host -}}
+{{- $covered := list -}}
+{{- range .tls -}}{{- $covered = concat $covered (default (list $host) .hosts) -}}{{- end -}}
+{{- if or (has $host $covered) (has (regexReplaceAll "^[^.]+" $host "*") $covered) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* The address for browsers: the first host of the ingress with TLS; empty without one. */ -}}
+{{- define "rubricworks.publicUrl" -}}
+{{- $urls := list -}}
+{{- with .Values.api.ingress -}}
+{{- range $host := ternary .hosts list .enabled -}}
+{{- if and (include "rubricworks.hasTls" (dict "host" $host.host "tls" $.Values.api.ingress.tls)) (not (hasPrefix "*" $host.host)) -}}
+{{- $urls = append $urls (printf "https://%s" $host.host) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- first (append $urls "") -}}
+{{- end -}}

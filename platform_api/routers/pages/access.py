@@ -5,7 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from rubricworks.platform_api.access import LONGEST_RETURN, SESSION_COOKIE, is_environment_token, session_cookie
+from rubricworks.platform_api.access import (
+    LONGEST_RETURN,
+    SESSION_COOKIE,
+    headers_of,
+    is_environment_token,
+    is_sent_over_https,
+    session_cookies,
+)
 from rubricworks.platform_api.routers.dependencies import Admin, DrawnPageOf, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import FormRoute, form_fields
 from rubricworks.platform_api.routers.pages.drawing import draw_page
@@ -49,22 +56,20 @@ async def log_in(request: Request, session: SessionOf) -> Response:
     key = await FormRoute.key_of(request) or ""
     cookie = await tokens.open_session(session, principal, secret, key)
     answer = RedirectResponse(target, status_code=303)
-    public_url = request.app.state.settings.public_url or ""
     answer.set_cookie(
         SESSION_COOKIE,
         cookie,
         max_age=tokens.SESSION_HOURS * 3600,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https" or public_url.startswith("https://"),
+        secure=is_sent_over_https(request.scope),
     )
     return answer
 
 
 @router.post("/logout")
 async def log_out(request: Request, session: SessionOf) -> Response:
-    if cookie := session_cookie({name.lower(): value for name, value in request.headers.items()}):
-        await tokens.close_session(session, cookie)
+    await tokens.close_session(session, session_cookies(headers_of(request.scope)))
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer

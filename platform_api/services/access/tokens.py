@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import delete, or_, select
@@ -121,17 +122,23 @@ async def open_session(session: AsyncSession, principal: Principal, secret: str,
     return cookie
 
 
-async def close_session(session: AsyncSession, cookie: str) -> None:
+async def close_session(session: AsyncSession, cookies: Sequence[str]) -> None:
     """End a browser's session."""
-    await session.execute(delete(Session).where(Session.digest == digest_of(cookie)))
+    await session.execute(delete(Session).where(Session.digest.in_([digest_of(cookie) for cookie in cookies])))
 
 
-async def principal_of_session(session: AsyncSession, cookie: str) -> Principal | None:
-    """Principal of a session that has not ended, and whose token is still valid."""
+async def principal_of_session(session: AsyncSession, cookies: Sequence[str]) -> Principal | None:
+    """Principal of the newest session that has not ended, and whose token is still valid.
+
+    Args:
+        cookies: values of the cookie, of which others may be another application's.
+    """
     query = (
         select(Token)
         .join(Session, Session.token_id == Token.id)
-        .where(Session.digest == digest_of(cookie), Session.expires_at > utc_now())
+        .where(Session.digest.in_([digest_of(cookie) for cookie in cookies]), Session.expires_at > utc_now())
+        .order_by(Session.expires_at.desc())
+        .limit(1)
     )
     return _principal(await session.scalar(query))
 

@@ -24,8 +24,8 @@ from yarl import URL
 from rubricworks.errors import UserError
 from rubricworks.llm.answers.payload import ErrorBody, find_error, parse_payload
 from rubricworks.llm.endpoint import Endpoint, append_path
-from rubricworks.llm.http.proxies import proxy_of
 from rubricworks.llm.replicas import Replica
+from rubricworks.proxies import proxy_of
 
 if TYPE_CHECKING:
     from rubricworks.llm.answers import Answer

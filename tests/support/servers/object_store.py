@@ -23,12 +23,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def rclone_server(folder: Path) -> Iterator[str]:
-    """The address of a server whose buckets are the folders below one."""
+def rclone_server(folder: Path, *options: str) -> Iterator[str]:
+    """The address of a server whose buckets are the folders below one; by default it asks for the tester's keys."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).with_name("rclone")
-    command = [program, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}", "--auth-key", f"{ACCESS},{SECRET}"]
+    command = [program, "serve", "s3", folder, "--addr", f"127.0.0.1:{port}"]
+    command += options or ["--auth-key", f"{ACCESS},{SECRET}"]
     environment = {**os.environ, "RCLONE_CONFIG": str(folder.with_suffix(".conf"))}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -62,7 +63,8 @@ def environment(endpoint: str, access: str = ACCESS, secret: str = SECRET) -> di
 
 Fault = Callable[["Request"], "str | tuple[int, str] | None"]
 """Request → None (let it through), a status and S3 code to answer, or what to do to it: `drop` (close the connection
-at once), `drop answer` (do it, and close), `cut` (half of the answer's body), `damage` (another byte in it)."""
+at once), `drop answer` (do it, and close), `cut` (half of the answer's body), `damage` (another byte in it), `gzip`
+(say that the object is gzip-encoded)."""
 
 
 class Request:
@@ -121,7 +123,8 @@ class Line:
                     return
                 if fault == "damage" and content:
                     content = content[:-1] + bytes([content[-1] ^ 1])
-                self.reply(answer.status, answer.getheaders(), content, cut=fault == "cut")
+                encoded = [("Content-Encoding", "gzip")] if fault == "gzip" else []
+                self.reply(answer.status, answer.getheaders() + encoded, content, cut=fault == "cut")
 
             def reply(self, status: int, headers: list[tuple[str, str]], content: bytes, *, cut: bool = False) -> None:
                 self.send_response_only(status)

@@ -4,7 +4,7 @@ import pytest
 from yarl import URL
 
 from rubricworks.errors import UserError
-from rubricworks.llm.http.proxies import proxy_of
+from rubricworks.proxies import proxy_of
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,13 @@ from rubricworks.errors import UserError
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def proxy_of(url: URL) -> URL | None:
+def proxy_of(url: URL | str) -> URL | None:
     """Proxy for a URL, or None.
 
     Raises:
         UserError: the variable names a proxy that is not one of HTTP.
     """
+    url = URL(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or _is_excepted(url):
