@@ -89,6 +89,7 @@ def follow_indexed_job(
     try:
         with sigterm_as_exit():
             _watch(cluster, plan, path, poll, on_progress, on_waiting, report)
+            on_waiting("")
     except (KeyboardInterrupt, SystemExit):
         report("stopped: the pods are deleted; parts that are done are kept")
         cluster.delete(path)

@@ -88,7 +88,10 @@ def batches_of(
                     raise BadParquet(f"column {chunk.path_in_schema} takes more than {_MOST_BYTES >> 20} MB of memory")
                 pages += max(sizes, default=0)
         rows = max(1, min(most_rows, _BATCH_BYTES // max(1, pages)))
-        yield from file.iter_batches(rows, row_groups=[group], columns=names and list(names), use_threads=False)
+        for batch in file.iter_batches(rows, row_groups=[group], columns=names and list(names), use_threads=False):
+            if metadata.num_rows and not batch.num_rows:  # of a damaged page, Arrow gives none without an end
+                raise BadParquet("a page has fewer rows than its row group says")
+            yield batch
 
 
 def check_columns(schema: "pa.Schema", kind: str, names: Sequence[str] | None) -> None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 DEEP = 600
+_PAGE = 450_000_000
+"""Bytes of one page, which is more than a reader may take."""
 VALUES: list[Any] = [
     *(None, True, -1, 0, 2**31, 2**63, -(2**63), 10**400, 0.5, float("nan"), float("inf"), 1e308, 1e-320),
     *("", "x", "\ud800", "a\0b", "../../etc", "<script>alert(1)</script>", "\u202e", "2026-13-45T99:99"),
@@ -201,17 +203,21 @@ def _in_table(file: Path, rng: random.Random) -> str:
 def bomb(file: Path, kind: str) -> str:
     """Make of a table a few kilobytes that decode to gigabytes, in its own columns."""
     schema = pq.read_schema(file)
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
     rows = 3_000 if kind == "rows" else 1
-    size = 1_000_000 if kind == "rows" else 1_500_000_000
-    columns = {}
+    columns: dict[str, pa.Array] = {}
     for field in schema:
-        if pa.types.is_string(field.type):
-            text = pa.array(["x" * (size if field.name != "sample_id" else 1)], pa.string())
-            columns[field.name] = text.dictionary_encode().take(pa.array([0] * rows)) if kind == "rows" else text
-            size = 1 if kind == "page" else size
-        else:
+        if field.name not in texts:
             columns[field.name] = pa.array([None] * rows, field.type)
-    pq.write_table(pa.table(columns), file, compression="zstd", use_dictionary=kind == "rows")
+        elif kind == "rows":
+            text = pa.array(["x" * (1 if field.name == "sample_id" else 1_000_000)])
+            columns[field.name] = text.dictionary_encode().take(pa.array([0] * rows))
+        else:  # one text of zeros, of which none is in memory before it is written
+            size = _PAGE if field.name == texts[-1] else 1
+            offsets = pa.array([0, size], pa.int32()).buffers()[1]
+            columns[field.name] = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(bytes(size))])
+    options = {"compression": "zstd", "compression_level": 1, "write_statistics": False}
+    pq.write_table(pa.table(columns), file, use_dictionary=kind == "rows", **options)
     return f"a bomb of {kind}"
 
 
