@@ -224,7 +224,7 @@ class BatchTransport(Transport):
         """Row → batch that was sent with it and is not known to have failed it."""
         wanted, sent = set(custom_ids), dict[str, str]()
         for path in sorted(self._state.glob("*.json")) if self._state else ():
-            sent |= dict.fromkeys(wanted.intersection(json.loads(path.read_bytes())), path.stem)
+            sent |= dict.fromkeys(wanted.intersection(_read_ids(path)), path.stem)
         return sent
 
     def _remember(self, batch_id: str, custom_ids: Iterable[str]) -> None:
@@ -236,7 +236,18 @@ class BatchTransport(Transport):
         """Strike rows that a batch gave no answer to, so that they are sent again."""
         path = self._state / f"{batch_id}.json" if self._state else None
         if path and path.is_file() and (failed := set(custom_ids)):
-            self._remember(batch_id, set(json.loads(path.read_bytes())) - failed)
+            self._remember(batch_id, _read_ids(path) - failed)
+
+
+def _read_ids(path: Path) -> set[str]:
+    """Rows that a batch was sent with, as its file says."""
+    try:
+        ids = json.loads(path.read_bytes())
+        if not isinstance(ids, list) or not all(isinstance(row, str) for row in ids):
+            raise ValueError("it is no list of rows")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it, and its batch is sent again") from error
+    return set(ids)
 
 
 class _Results(NamedTuple):

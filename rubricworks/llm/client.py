@@ -240,13 +240,18 @@ class ChatClient:
         assert self._cache is not None
         if (entry := self._cache.get(key)) is None:
             return None
-        raw, prompt_tokens, completion_tokens, cost, *probabilities = from_json(entry)
+        try:
+            raw, prompt_tokens, completion_tokens, cost, *probabilities = from_json(entry)
+            usage = Usage(int(prompt_tokens), int(completion_tokens), float(cost))
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"the cache {self._cache_file} is damaged: an entry is no answer; delete the file and run again"
+            ) from error
         try:
             value = question.parse(raw)
         except ValueError:
             return None
         self.totals.count_cached()
-        usage = Usage(prompt_tokens, completion_tokens, cost)
         return Reply(value, raw, usage, cached=True, probabilities=tuple(probabilities))
 
     async def _ask_in_span(self, question: Question, request: Request) -> Reply[Any]:

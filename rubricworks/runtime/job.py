@@ -22,6 +22,7 @@ from rubricworks.runtime.calls import StageCalls
 from rubricworks.runtime.config import StageConfig, canonical_json, digest_of
 from rubricworks.runtime.progress import Progress, ProgressFile
 from rubricworks.storage import files_digest, write_atomic
+from rubricworks.storage.plain_json import plain_object
 
 DONE = "done.json"
 MADE_FROM = "made_from.json"
@@ -78,10 +79,27 @@ class Job:
         return folder
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a stage's record: what it is made from, or that it is done.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        record = plain_object(path.read_bytes())
+        if path.name == DONE and not isinstance(record.get("digest"), str):
+            raise ValueError("it has no digest")
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); delete the folder {path.parent} and resume the run, which makes it anew"
+        ) from error
+    return record
+
+
 def refuse_other_records(run: Path) -> None:
     """Raise a UserError for a run that another version of Rubricworks started, with records of another form."""
     for path in sorted(run.glob(f"*/{MADE_FROM}")):
-        if json.loads(path.read_bytes()).get("record") != RECORD_VERSION:
+        if read_record(path).get("record") != RECORD_VERSION:
             raise UserError(
                 f"{run}: an earlier version of Rubricworks started this run, and this one cannot continue or reuse it; "
                 "start a new run"
@@ -106,7 +124,7 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
         made_by["versions"] = versions
     out = run / stage
     made_from = out / MADE_FROM
-    if made_from.exists() and json.loads(made_from.read_text()) != made_by:
+    if made_from.exists() and read_record(made_from) != made_by:
         set_aside(out, run)
     out.mkdir(parents=True, exist_ok=True)
     if not made_from.exists():
@@ -119,7 +137,7 @@ def set_aside(out: Path, run: Path) -> None:
 
     Images that no committed row names are dropped.
     """
-    made_from = json.loads((out / MADE_FROM).read_text())
+    made_from = read_record(out / MADE_FROM)
     target = run / "replaced" / f"{out.name}-{digest_of(made_from)[:8]}-{time.time_ns()}"
     target.parent.mkdir(exist_ok=True)
     os.rename(out, target)
@@ -146,7 +164,7 @@ def output_digest(path: Path) -> str:
     done = path / DONE
     if not done.exists():
         raise UserError(f"{path}: the {path.name} stage has not finished; run it first")
-    return str(json.loads(done.read_text())["digest"])
+    return str(read_record(done)["digest"])
 
 
 def content_digest(folder: Path) -> str:

@@ -31,7 +31,7 @@ from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
 from rubricworks.runtime.config import StageConfig, extract_stage_config, without_emoji
-from rubricworks.runtime.job import DONE, OUTPUT_VALUES, close_job, is_done, model_dir, open_job
+from rubricworks.runtime.job import DONE, OUTPUT_VALUES, close_job, is_done, model_dir, open_job, read_record
 from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
@@ -214,7 +214,7 @@ def output_lineage(out: Path, uri: str) -> dict[str, str | int]:
         out: the stage's folder on this machine.
         uri: its URI.
     """
-    done = json.loads((out / DONE).read_bytes())
+    done = read_record(out / DONE)
     place = f"{uri}/model" if model_dir(out).is_dir() else uri
     metadata: dict[str, str | int] = {"uri": place, **{name: done[name] for name in ("digest", "stage", "version")}}
     metadata["config_digest"] = done["config"]

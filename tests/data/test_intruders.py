@@ -125,3 +125,10 @@ def test_saved_dataset_whose_state_names_a_file_outside_itself_is_refused(tmp_pa
     (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../x.arrow"}]}))
     with pytest.raises(UserError, match=r"state\.json: damaged"):
         list(image_entries(f"hf:{tmp_path}"))
+
+
+def test_links_out_of_the_fixed_folder_of_a_pattern_are_rows_with_the_reason(source):
+    for place in (source / "*.png", source / "linked.png"):
+        items = {item.source.rpartition("/")[2]: item for item in read_source(str(place)) if hasattr(item, "reason")}
+        assert "leads out of" in items["linked.png"].reason
+    assert [item.key for item in read_source(str(source / "own*"))] == ["own.png"]

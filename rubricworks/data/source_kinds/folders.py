@@ -38,6 +38,8 @@ _MAX_SIDECAR = 2**20
 def folder_entries(path: str) -> Entries:
     """Entries of the images below a folder, sorted by path; then rejects for metadata lines without an image."""
     root = Path(path)
+    # Of a pattern, links lead out of the folder before its first `*` as little as out of a folder.
+    fixed = root if root.is_dir() else Path(path.partition("*")[0] + "x").parent
     files = source_files(path, IMAGE_SUFFIXES)
     captions = _captions(root) if root.is_dir() else {}
     sidecars = _sidecars(root) if root.is_dir() else {}
@@ -45,7 +47,7 @@ def folder_entries(path: str) -> Entries:
         key = file.relative_to(root).as_posix() if root.is_dir() else file.name
         line = captions.pop(_absolute(file), None)
         said = line.captions if line else _sidecar_captions(sidecars.get(file.with_suffix(""), []))
-        read = partial(read_image_file, file, root if root.is_dir() else None)
+        read = partial(read_image_file, file, fixed)
         yield ImageEntry(key, str(file), read, said.references, said.prompt)
         if said.unread:
             yield RejectedEntry(source=line.location if line else str(file), reason=f"captions not read: {said.unread}")

@@ -216,7 +216,7 @@ def bomb(file: Path, kind: str) -> str:
             size = _PAGE if field.name == texts[-1] else 1
             offsets = pa.array([0, size], pa.int32()).buffers()[1]
             columns[field.name] = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(bytes(size))])
-    options = {"compression": "zstd", "compression_level": 1, "write_statistics": False}
+    options = {"compression": "zstd", "compression_level": 1, "write_statistics": False, "store_schema": False}
     pq.write_table(pa.table(columns), file, use_dictionary=kind == "rows", **options)
     return f"a bomb of {kind}"
 
