@@ -4,7 +4,6 @@ While the storage does not answer, a run has those figures that the database kno
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +31,8 @@ from rubricworks.reports.costs import model_calls, stage_costs
 from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.store import RunStore
 from rubricworks.runtime.store.run_state import ERROR_FILE, STATE
+from rubricworks.storage.confined_files import UnreadableFile
+from rubricworks.storage.plain_json import plain_object
 
 if TYPE_CHECKING:
     from rubricworks.recipe.recipe import CallEstimate
@@ -199,10 +200,10 @@ def _seconds_of_failures(store: RunStore, run: str, unfinished: Sequence[str]) -
     lost: dict[str, float] = {}
     for path in (ERROR_FILE, *(f"{STATE}/{stage}/{ERROR_FILE}" for stage in unfinished)) if unfinished else ():
         try:
-            error = json.loads(store.read(run, path) or b"null")
-        except ValueError:
+            error = plain_object(store.read(run, path) or b"{}")
+        except (ValueError, UnreadableFile):
             continue
-        if isinstance(error, dict) and error.get("stage") in unfinished:
+        if error.get("stage") in unfinished:
             seconds = error.get("seconds")
             lost[error["stage"]] = float(seconds) if isinstance(seconds, int | float) else 0.0
     return lost

@@ -1,7 +1,6 @@
 """Runs and their tables, listed from the index; steps, logs and pages from their files."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.store import RunStore
 from rubricworks.runs.tables import StoredTable
+from rubricworks.storage.plain_json import plain_json, plain_object
 
 T = TypeVar("T")
 
@@ -30,8 +30,7 @@ REPORT = "report.html"
 _LOG_BYTES = 256 * 1024
 _SHORTEST_PART = 3
 """Characters of a part of a name by which a run is known; a shorter part is in many names."""
-_LARGEST = 1e100
-"""Figure of a step beyond which sums and ticks of a chart are no numbers any more."""
+_MOST_STEPS = 100_000
 _COUNTED_FOR = 5.0
 _WRITTEN = (RunTable.modified, RunTable.run, RunTable.path)
 """Order of tables."""
@@ -146,24 +145,12 @@ async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[
     steps = []
     for line in (content or b"").splitlines():
         try:
-            row = _STEPS.decode(line.decode())
+            row = plain_object(line)
         except ValueError:  # the last line may be half written
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int) and row["step"] > after:
+        if isinstance(row.get("step"), int) and row["step"] > after and len(steps) < _MOST_STEPS:
             steps.append(row)
     return steps
-
-
-def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if abs(number) < _LARGEST else None
-
-
-def _finite_integer(text: str) -> int | None:
-    return int(text) if _finite(text) is not None else None
-
-
-_STEPS = json.JSONDecoder(parse_float=_finite, parse_int=_finite_integer, parse_constant=_finite)
 
 
 async def read_log(store: RunStore, run: str, stage: str) -> str:
@@ -230,7 +217,7 @@ async def read_json(store: RunStore, run: str, path: str) -> Any:
     """A JSON file of a run; None if there is none or it is damaged."""
     content = await read_file(store, run, path)
     try:
-        return json.loads(content) if content is not None else None
+        return plain_json(content) if content is not None else None
     except ValueError:
         return None
 

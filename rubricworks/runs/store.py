@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from rubricworks.errors import TransientError, UserError
@@ -29,8 +29,10 @@ T = TypeVar("T")
 PRUNED = "pruned.json"
 """Marker of a run that is being deleted."""
 _ASIDE = ".pruned-"
-_LARGEST = 128 * 1024 * 1024
-"""Size of a file that is read as a whole."""
+_LARGEST = {".json": 4 << 20, ".yaml": 1 << 20, ".yml": 1 << 20, ".jsonl": 16 << 20}
+"""Suffix → bytes of the largest file that is read as a whole: what Python makes of a text takes up to forty times as
+much memory."""
+_LARGEST_OTHER = 128 << 20
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -57,7 +59,7 @@ class RunStore(Protocol):
         """
 
     def read(self, run: str, path: str) -> bytes | None:
-        """Content of a run's file; None if there is none."""
+        """Content of a run's file; None if there is none. One too large for its kind is an `UnreadableFile`."""
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         """Bytes of a run's file from one on and the place of the first, as `Bucket.read_end`; None if there is none."""
@@ -117,7 +119,7 @@ class _FolderStore:
 
     def read(self, run: str, path: str) -> bytes | None:
         try:
-            return read_confined(self.folder / run, path, _LARGEST)
+            return read_confined(self.folder / run, path, _most(path))
         except FileNotFoundError:
             return None
 
@@ -157,6 +159,10 @@ class _FolderStore:
         return len(rests)
 
 
+def _most(path: str) -> int:
+    return _LARGEST.get(PurePosixPath(path).suffix, _LARGEST_OTHER)
+
+
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
@@ -194,7 +200,7 @@ class _BucketStore:
         return {item.key: StoredFile(item.size, item.modified) for item in self._bucket.below(run).objects()}
 
     def read(self, run: str, path: str) -> bytes | None:
-        return _of_this_run(self._bucket.read, join(run, path))
+        return _of_this_run(self._bucket.read, join(run, path), _most(path))
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         return _of_this_run(self._bucket.read_end, join(run, path), begin, most)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rubricworks.errors import UserError
+from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.storage.files import TEMPORARY_SUFFIX
 from rubricworks.storage.s3_client import create_client, create_encryption
 from rubricworks.storage.s3_errors import error_code, http_status, is_missing, is_retryable, to_user_error
@@ -105,15 +106,23 @@ class Bucket:
     def exists(self, key: str) -> bool:
         return self._stat(key) is not None
 
-    def read(self, key: str) -> bytes:
+    def read(self, key: str, most: int | None = None) -> bytes:
         """Read a whole object.
 
+        Args:
+            most: bytes of the largest object that is read.
         Raises:
             FileNotFoundError: there is no such object.
-            UserError: it is damaged, or cannot be read.
+            UserError: it is damaged, too large, or cannot be read.
         """
         content = bytearray()
-        self._receive(key, content.extend, content.clear)
+
+        def add(part: bytes) -> None:
+            content.extend(part)
+            if most is not None and len(content) > most:
+                raise UnreadableFile(f"{join(self.uri, key)} has more than the {most >> 20} MB that are read")
+
+        self._receive(key, add, content.clear)
         return bytes(content)
 
     def read_end(self, key: str, begin: int, most: int) -> tuple[bytes, int]:
@@ -248,7 +257,7 @@ class Bucket:
         except Exception as error:
             if is_missing(error):
                 raise FileNotFoundError(f"{join(self.uri, key)}: there is no such object") from None
-            if isinstance(error, OSError) and not is_retryable(error):
+            if isinstance(error, UnreadableFile) or (isinstance(error, OSError) and not is_retryable(error)):
                 raise
             raise self._to_user_error(error, key, "read") from error
 

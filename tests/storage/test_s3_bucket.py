@@ -55,6 +55,13 @@ def test_the_end_of_an_object_is_read_alone(bucket, line, begin, most, expected,
         here.read_end("none", 0, 1)
 
 
+def test_an_object_larger_than_its_reader_takes_is_refused_and_not_read_to_its_end(here):
+    here.write("large", b"x" * 3_000_000)
+    assert len(here.read("large", 3_000_000)) == 3_000_000
+    with pytest.raises(UserError, match=r"large has more than the 2 MB that are read"):
+        here.read("large", 2 << 20)
+
+
 @pytest.mark.slow
 def test_a_listing_of_more_than_a_page_has_everything_once(monkeypatch, tmp_path):
     folder = tmp_path / "buckets" / "bucket" / "many"
