@@ -55,7 +55,8 @@ def test_the_end_of_an_object_is_read_alone(bucket, line, begin, most, expected,
         here.read_end("none", 0, 1)
 
 
-def test_an_object_larger_than_its_reader_takes_is_refused_and_not_read_to_its_end(here):
+def test_an_object_larger_than_its_reader_takes_is_refused_and_not_read_to_its_end(bucket):
+    here = open_bucket(bucket)
     here.write("large", b"x" * 3_000_000)
     assert len(here.read("large", 3_000_000)) == 3_000_000
     with pytest.raises(UserError, match=r"large has more than the 2 MB that are read"):
