@@ -2,10 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from rubricworks.platform_api.schemas.bodies import Body, JsonObject
-from rubricworks.storage.plain_json import plain_object
 
 Origin = Literal["call cache", "dead letter", "reconstructed"]
 Shown = Literal["sample", "response", "other"]
@@ -32,17 +31,18 @@ class VerdictBody(Body):
     reasoning: str | None = None
 
 
+class StoredVerdict(VerdictBody):
+    """A verdict as a stage stored it."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 class StoredCard(BaseModel, extra="ignore"):
     """What a page shows of a scorecard, as a stage stored it."""
 
     judge: str | None = None
-    verdicts: list[VerdictBody] = []
+    verdicts: list[StoredVerdict] = []
     raw: list[str] = []
-
-    @classmethod
-    def parse(cls, text: str) -> "StoredCard":
-        """The scorecard that a cell holds. Raises ValueError if it holds none."""
-        return cls.model_validate(plain_object(text))
 
 
 class RolloutBody(Body):

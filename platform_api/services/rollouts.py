@@ -217,7 +217,7 @@ def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list
     graded: defaultdict[str, list[StoredCard]] = defaultdict(list)
     for row in cards:
         where = f"{shard.run}/{shard.stage}/scorecards: step {step} of sample {sample_id!r}"
-        graded[row["response"]].append(parse_cell(where, StoredCard.parse, row["scorecard"]))
+        graded[row["response"]].append(parse_cell(where, StoredCard.model_validate_json, row["scorecard"]))
     members = []
     for row in rollouts:
         options = graded[row["response"]]
@@ -232,7 +232,7 @@ def read_group(store: RunStore, shard: Shard, step: int, sample_id: str) -> list
             reward=None,
             advantage=None,
             judge=card.judge,
-            verdicts=card.verdicts,
+            verdicts=list(card.verdicts),
             raw=[redact(text) for text in card.raw],
         )
         members.append(member)

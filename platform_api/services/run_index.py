@@ -450,9 +450,9 @@ def _scorecards(
     columns = ["step", "sample_id", "response", "scorecard"]
     table = TableFile(store, run, _shard_path(stage, "scorecards", number), file, kind="scorecards")
     for step, sample_id, response, written in _values(table.columns(columns), columns):
-        verdicts = parse_cell(f"{table.name}: sample {sample_id!r}", StoredCard.parse, written).verdicts
-        names = [verdict.criterion for verdict in verdicts]
-        yield (step, sample_id, response), _Credits(names, [verdict.credit for verdict in verdicts])
+        card = parse_cell(f"{table.name}: sample {sample_id!r}", StoredCard.model_validate_json, written)
+        names = [plain_text(verdict.criterion) for verdict in card.verdicts]
+        yield (step, sample_id, response), _Credits(names, [verdict.credit for verdict in card.verdicts])
 
 
 def _values(table: "pa.Table", columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -142,7 +142,7 @@ async def simulated_runs(session: AsyncSession, names: Iterable[str]) -> dict[st
 async def read_steps(store: RunStore, run: str, stage: str, after: int) -> list[StepStatistics]:
     """Statistics of a training's steps after the given one, as it wrote them; figures that are not finite are null."""
     content = await read_file(store, run, f"{stage}/steps.jsonl")
-    steps = []
+    steps: list[StepStatistics] = []
     for line in (content or b"").splitlines():
         try:
             row = plain_object(line)

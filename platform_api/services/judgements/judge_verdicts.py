@@ -23,7 +23,6 @@ from rubricworks.platform_api.services.recent_values import remember
 from rubricworks.platform_api.services.runs import get_table, open_table
 from rubricworks.runs.store import RunStore
 from rubricworks.runs.tables import parse_cell
-from rubricworks.storage.plain_json import plain_object
 
 SCORECARDS, SCORES = "scorecards", "scores"
 """Kinds of tables with verdicts."""
@@ -70,11 +69,6 @@ class _Scorecard(BaseModel, extra="ignore"):
     judge: str
     verdicts: list[_Verdict]
     raw: list[str] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "_Scorecard":
-        """The scorecard that a cell holds. Raises ValueError if it holds none."""
-        return cls.model_validate(plain_object(text))
 
     @property
     def response_text(self) -> str:
@@ -155,7 +149,7 @@ def has_verdicts(table: RunTable) -> bool:
 
 def read_card(card: Card) -> JudgedResponse:
     """A judge's part of a scorecard."""
-    content = _Scorecard.parse(card.text)
+    content = _Scorecard.model_validate_json(card.text)
     reasons = _own_reasons(content, card.voter) if card.voter is not None else {}
     return JudgedResponse(
         content.sample_id,
@@ -197,7 +191,7 @@ async def judges_of(store: RunStore, table: RunTable) -> dict[str, dict[str, Car
 def _read(store: RunStore, table: RunTable) -> dict[str, dict[str, Card]]:
     texts: dict[str, dict[str, Card]] = {}
     for text in _card_texts(store, table):
-        content = parse_cell(f"{table.run}/{table.path}: a scorecard", _Scorecard.parse, text)
+        content = parse_cell(f"{table.run}/{table.path}: a scorecard", _Scorecard.model_validate_json, text)
         key = response_key(content.sample_id, content.response_text)
         cards = texts.setdefault(key, {})
         places: list[tuple[int | None, str]] = [*enumerate(_voters(content)), (None, content.judge)]
