@@ -41,7 +41,6 @@ Row = dict[str, Any]
 _KEPT_BYTES = 96 * 1024 * 1024
 """Size of the temporary file; copies of tables take 128 MB, and the chart gives both 256 MB."""
 _MOST_COPIED = 128 * 1024 * 1024
-_LONGEST_PROBLEM = 500
 _ROWS_AT_ONCE = 8
 """Rows with images that are decoded together."""
 
@@ -281,9 +280,9 @@ def parse_cell(where: str, parse: Callable[[V], T], value: V) -> T:
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "its value"
-        raise UnreadableTable(f"{where}: {place}: {problem['msg']}"[:_LONGEST_PROBLEM]) from error
+        raise UnreadableTable(f"{where}: {place}: {problem['msg']}") from error
     except ValueError as error:
-        raise UnreadableTable(f"{where}: {error}"[:_LONGEST_PROBLEM]) from error
+        raise UnreadableTable(f"{where}: {error}") from error
 
 
 @dataclass(frozen=True)

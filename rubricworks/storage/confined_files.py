@@ -17,8 +17,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+_LONGEST_PROBLEM = 600
+
+
 class UnreadableFile(UserError):
     """A file is there and cannot be read as what it should be."""
+
+    def __init__(self, problem: str) -> None:
+        """`problem` may quote the file, which may hold anything."""
+        super().__init__(problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}…")
 
 
 def open_confined(folder: Path, path: str) -> BinaryIO:

@@ -1,6 +1,7 @@
 """Run folders of strangers: whatever one holds, every page answers, and no other run, file or reader is harmed."""
 
 import json
+import logging
 import os
 import random
 import shutil
@@ -82,6 +83,14 @@ def write_runs(folder: Path, count: int) -> None:
         (template / path).write_text(json.dumps(value))
     for name in (*(f"odd-{number}" for number in range(count)), LAST):
         shutil.copytree(template, folder / name)
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    """Keep no log: pytest would hold every error with the rows that it was about, which no service does."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @contextmanager

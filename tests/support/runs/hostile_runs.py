@@ -170,7 +170,7 @@ def _in_table(file: Path, rng: random.Random) -> str:
     name = rng.choice(table.column_names)
     at = table.column_names.index(name)
     rows = table.num_rows
-    texts = [value for value in table[name].to_pylist() if isinstance(value, str) and value[:1] in ("{", "[")]
+    texts = [value for value in table[name].to_pylist() if isinstance(value, str) and value[:2] in ('{"', "[{")]
     if texts and rng.random() < 0.8:
         values = table[name].to_pylist()
         row = rng.randrange(rows)
