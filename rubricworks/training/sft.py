@@ -45,6 +45,7 @@ from rubricworks.training.processing import (
     tokenizer_of,
 )
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.text_parameters import freeze_unreached_by_text
 
 
 def train_sft(
@@ -95,6 +96,8 @@ def train_sft(
     has_images = isinstance(rows, StoredExamples) or any(row.image is not None for row in rows)
     check_reads_images(processor, has_images)
     trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
+    if not has_images:
+        freeze_unreached_by_text(trained, processor)
     if modules:
         modules.freeze_others(trained)
 
@@ -202,7 +205,14 @@ class _TextTrainer(_ImageTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroups:
         lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
         per_process = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
+        self._sampler = LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
+        return self._sampler
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """Set the epoch that a training resumes in: accelerate's loader for its rest hides the sampler of a process."""
+        epochs, batches = super()._init_training_state(*args, **kwargs)
+        self._sampler.set_epoch(epochs)
+        return epochs, batches
 
 
 class _Rows(Dataset[Example]):

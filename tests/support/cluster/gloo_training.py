@@ -69,6 +69,18 @@ def sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"steps": steps}
 
 
+def text_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """SFT on texts without images."""
+    from coloured_squares import squares
+
+    from rubricworks.training.sft import train_sft
+
+    steps: list[int] = []
+    texts = [(None, prompt, caption) for _, prompt, caption in squares()]
+    train_sft(model, texts, folder / "text_sft", sft_config(**config), on_log=lambda log: steps.append(log.step))
+    return {"steps": steps}
+
+
 def load(folder: Path, model: str) -> dict[str, Any]:
     """Load a model as trainings do; bytes of its weights, and by how many the process grew."""
     from rubricworks.training.generate import load_model
@@ -190,7 +202,15 @@ def _kill_when(file: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-TASKS = {"load": load, "sft": sft, "policy": policy, "genrm": genrm, "generator": generator, "kill_at": kill_at}
+TASKS = {
+    "load": load,
+    "sft": sft,
+    "text_sft": text_sft,
+    "policy": policy,
+    "genrm": genrm,
+    "generator": generator,
+    "kill_at": kill_at,
+}
 
 
 class HeldParameters:
