@@ -21,6 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
 from rubricworks.adapters.rows import completion_text
+from rubricworks.adapters.trl import GroupReward
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
@@ -107,6 +108,7 @@ class PolicyTrainer(GRPOTrainer):
 
     args: GRPOConfig
     num_generations: int
+    eos_token_ids: list[int]
     max_completion_length: int
     scale_rewards: Scale
 
@@ -145,6 +147,9 @@ class PolicyTrainer(GRPOTrainer):
         self._sampler_options = sampler
         self._agreement = SamplerAgreement(None if sampler is None else sampler.max_logp_difference)
         super().__init__(*args, **kwargs)
+        for reward in self.reward_funcs:
+            if isinstance(reward, GroupReward):
+                reward.end_ids = self.eos_token_ids
         if refill is not None:
             check_reward_passes(self.reward_funcs, refill.criterion)
         if self.use_vllm:
