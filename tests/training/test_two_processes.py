@@ -123,6 +123,20 @@ def test_vision_model_trained_on_texts_resumes_from_a_sharded_checkpoint(student
         torch.testing.assert_close(weights, whole[name], rtol=0, atol=1e-6, msg=name)
 
 
+def test_checkpointed_activations_gather_no_shard_more_often_and_train_the_same(students, tmp_path):
+    config = {**SFT, "steps": 2}
+    tasks = {
+        name: {"model": students["student"], "config": {**config, "gradient_checkpointing": checkpointing}}
+        for name, checkpointing in (("checkpointed", True), ("plain", False))
+    }
+    first, _ = run_processes({"count_gathers": tasks}, tmp_path)
+    counts = first["count_gathers"]
+    assert counts["checkpointed"]["runs"] > 1.5 * counts["plain"]["runs"]
+    assert counts["checkpointed"]["gathers"] == counts["plain"]["gathers"] > 0
+    checkpointed, plain = (tmp_path / name / "sft" / "model" for name in tasks)
+    assert_same_model(checkpointed, plain, Path(students["student"]))
+
+
 def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
     config = POLICY | {"save_every": 1}
     results = run_processes({"policy": {"model": students["student"], "config": config, "recorded": False}}, tmp_path)

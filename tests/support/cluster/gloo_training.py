@@ -167,6 +167,33 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
     return {"rewards": [step.reward for step in result.history], "trained": trained}
 
 
+def count_gathers(folder: Path, **tasks: Any) -> dict[str, Any]:
+    """Run SFT several times; in each, count how often a shard of the model was gathered and how often modules ran."""
+    import torch
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+
+    counts = {"gathers": 0, "runs": 0}
+    gather = _fsdp_param_group.foreach_all_gather
+
+    def counted(*args: Any, **options: Any) -> Any:
+        counts["gathers"] += 1
+        return gather(*args, **options)
+
+    def ran(*_: Any) -> None:
+        counts["runs"] += 1
+
+    _fsdp_param_group.foreach_all_gather = counted
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(ran)
+    of_tasks = {}
+    for name, arguments in tasks.items():
+        counts |= {"gathers": 0, "runs": 0}
+        sft(folder / name, **arguments)
+        of_tasks[name] = dict(counts)
+    hook.remove()
+    _fsdp_param_group.foreach_all_gather = gather
+    return of_tasks
+
+
 def _record_rollouts(answers: dict[str, list[str]]) -> None:
     """Make the trainer draw these texts, by sample and position in the group."""
     from rubricworks.training.policy.rollouts import PolicyTrainer
@@ -210,6 +237,7 @@ TASKS = {
     "genrm": genrm,
     "generator": generator,
     "kill_at": kill_at,
+    "count_gathers": count_gathers,
 }
 
 
