@@ -35,7 +35,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         "data.max_train=100",
         "policy.algorithm.steps=40",
     ]
-    small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
+    small += ["genrm_data.responses_each=3", "genrm_data.samples=30", "genrm_data.test=300"]
     result = tell("run", "rlr3-laptop", "--dry-run", *(part for item in small for part in ("--set", item)))
     assert result.code == 0, result
     calls = {
@@ -48,7 +48,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("write_checklists", "checklist-merger"): read,
         ("write_checklists", "scorer"): read,
         ("offline_filter", "scorer"): 100 * 8,
-        **{("genrm_data", f"scorer-{number}"): 40 * 3 for number in (1, 2, 3)},
+        **{("genrm_data", f"scorer-{number}"): 30 * 3 for number in (1, 2, 3)},
         ("audit", "red-teamer"): 2,
         # Four failure modes, each response about twice; and the red team's patterns on 32 inputs.
         ("audit", "abnormal-writer"): 2 * 4 * 40 + 2 * 3 * 32,
