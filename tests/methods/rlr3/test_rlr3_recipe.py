@@ -126,6 +126,28 @@ def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
     assert all(request.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for request in asked)
 
 
+@pytest.mark.parametrize(("arm", "prompt", "response"), [(None, 2048, 6144), ("deepvision", 4096, 12288)])
+def test_all_lengths_of_an_arm_are_the_papers_and_fit_into_their_engines(arm, prompt, response):
+    """Section 5.1: 2K and 6K tokens, and 4K and 12K for DeepVision."""
+    recipe = load_recipe(recipe_path("rlr3"), arm=arm)
+    rollouts = recipe.policy.algorithm.rollouts
+    assert recipe.filter.max_prompt_tokens == prompt
+    lengths = {
+        "filter": recipe.filter.max_new_tokens, "genrm_data": recipe.genrm_data.max_new_tokens,
+        "policy": rollouts.max_new_tokens, "evaluation": recipe.evaluation.max_new_tokens,
+    }  # fmt: skip
+    assert lengths == dict.fromkeys(lengths, response)
+    contexts = {
+        "filter": recipe.filter.engine, "genrm_data": recipe.genrm_data.engine, "policy": rollouts.vllm,
+        "evaluation": recipe.evaluation.engine,
+    }  # fmt: skip
+    for part, engine in contexts.items():
+        assert engine.max_model_length >= prompt + response, part
+    # The GenRM reads question, response and checklist, some thousand tokens, and writes its execution.
+    scorer = recipe.genrm.rlvr.rollouts
+    assert scorer.vllm.max_model_length >= prompt + response + scorer.max_new_tokens + 2048
+
+
 def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):
     recipe = load_recipe(path, ["policy.algorithm.optimizer.learning_rate=0.5", "seed=9"])
     rlvr, rlr3 = (json.loads(recipe.stage_json()[stage]) for stage in ("train_rlvr", "train_rlr3"))
