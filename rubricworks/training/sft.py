@@ -73,6 +73,7 @@ def train_sft(
     rows = examples if isinstance(examples, StoredExamples) else [Example(*example) for example in examples]
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
+    config = config.model_copy(update={"steps": config.steps_on(len(rows)), "epochs": None})
     per_process = examples_per_process(config)
     optimizer = config.optimizer
     per_pass = optimizer.rows_per_pass or per_process
