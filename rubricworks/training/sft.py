@@ -15,7 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import (
-    has_renamed_weights,
+    load_renamed_weights,
     model_digest,
     open_run,
     run_digest,
@@ -35,7 +35,7 @@ from rubricworks.training.machine import (
 )
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.optimizer import optimizer_arguments
-from rubricworks.training.processes import is_sharded, main_process_first
+from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import (
     Messages,
     encode_prompts,
@@ -190,12 +190,8 @@ class _ImageTrainer(Trainer):
         return optimizer
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        model = model or self.model
-        if is_sharded() or not has_renamed_weights(Path(resume_from_checkpoint), model):
+        if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
-            return
-        stored = type(model).from_pretrained(resume_from_checkpoint, dtype=model.dtype)
-        model.load_state_dict(stored.state_dict())
 
 
 class _TextTrainer(_ImageTrainer):

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from coloured_squares import squares
 from safetensors.torch import load_file
 from torch import nn
+from training_configs import grpo_config
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -18,6 +20,7 @@ from transformers import (
 from rubricworks.training.config import LoraOptions
 from rubricworks.training.generate import load_model
 from rubricworks.training.lora import add_adapters, save_plain_model
+from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.vllm_rollouts import mend_generation
 from rubricworks.training.processing import tokenizer_of
 
@@ -125,7 +128,8 @@ def test_adapters_are_merged_into_what_vllm_is_sent(student, tmp_path):
         torch.testing.assert_close(sent[name], weight, msg=name)
 
 
-def test_experts_fused_in_memory_are_sent_one_by_one_as_they_are_saved(student, tmp_path):
+def text_model(student):
+    """A Qwen3-MoE with random weights and the student's tokenizer."""
     _, processor = load_model(student)
     tokenizer = tokenizer_of(processor)
     config = Qwen3MoeConfig(
@@ -133,11 +137,40 @@ def test_experts_fused_in_memory_are_sent_one_by_one_as_they_are_saved(student, 
         num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_experts_per_tok=2,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config)
+    return AutoModelForCausalLM.from_config(config), tokenizer
+
+
+def test_experts_fused_in_memory_are_sent_one_by_one_as_they_are_saved(student, tmp_path):
+    model, tokenizer = text_model(student)
     files = load_file(save_plain_model(model, tokenizer, tmp_path / "model") / "model.safetensors")
     assert files["model.layers.0.mlp.experts.3.up_proj.weight"].shape == (24, 32)
     assert not [name for name in files if "gate_up" in name]
     assert_same_weights(sent_to_vllm(model, tokenizer), files)
+
+
+def test_policy_with_fused_experts_resumes_with_the_weights_of_its_checkpoint(student, tmp_path):
+    """Its files name each expert, and the Trainer reads a checkpoint by the names in memory."""
+    model, tokenizer = text_model(student)
+    start = save_plain_model(model, tokenizer, tmp_path / "start")
+    rows = [{"sample_id": str(at), "prompt": prompt, "rubric": "{}"} for at, (_, prompt, _) in enumerate(squares())]
+    config = grpo_config(
+        steps=2, group_size=2, prompts_per_step=2, max_new_tokens=4, learning_rate=1e-2, log_every=1, save_every=1
+    )
+
+    async def pays_by_length(completions, **columns):
+        return [float(len(set(completion[0]["content"]))) for completion in completions]
+
+    def kill(step):
+        if step.step == 2:
+            raise KeyboardInterrupt
+
+    whole = train_policy(start, rows, pays_by_length, tmp_path / "whole", config).model_dir
+    with pytest.raises(KeyboardInterrupt):
+        train_policy(start, rows, pays_by_length, tmp_path / "cut", config, on_step=kill)
+    resumed = train_policy(start, rows, pays_by_length, tmp_path / "cut", config).model_dir
+    expected = load_file(whole / "model.safetensors")
+    assert any((weight != load_file(start / "model.safetensors")[name]).any() for name, weight in expected.items())
+    assert_same_weights(load_file(resumed / "model.safetensors"), expected)
 
 
 def test_names_and_shapes_of_a_miniature_are_those_of_the_published_index(student, tmp_path):

@@ -12,6 +12,7 @@ scaled by `group_token_weights` give equation 1 exactly, also with accumulation 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
+from rubricworks.training.checkpoints import load_renamed_weights
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
 from rubricworks.training.policy.refill import (
     PASSES,
@@ -154,6 +156,10 @@ class PolicyTrainer(GRPOTrainer):
             check_reward_passes(self.reward_funcs, refill.criterion)
         if self.use_vllm:
             mend_generation(self.vllm_generation)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._sampler = super()._get_train_sampler(dataset)
