@@ -16,7 +16,7 @@ scorecards to `sink`.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -177,6 +177,7 @@ class GroupReward(RubricReward):
         *,
         group_size: int,
         max_tokens: int | None = None,
+        end_ids: Collection[int] = (),
         rubric_column: str = "rubric",
         remap: bool = True,
         gate: bool = True,
@@ -188,13 +189,15 @@ class GroupReward(RubricReward):
         """
         Args:
             group_size: rollouts per sample; those of one sample must be adjacent, as in TRL's batches.
-            max_tokens: a response of this length is truncated and earns 0.
+            max_tokens: a response that has not ended within this length is truncated and earns 0.
+            end_ids: tokens that end a response, by which one that ends at `max_tokens` is whole; a run's trainer sets
+                those of its model.
             remap, gate, mask: the three parts, each optional for ablations; without them the reward is the weighted
                 mean. With `view="full_trace"` each of the policy's turns must pass the mask, and no tool's answer.
             rubric_column, criterion, sink, view: as for `RubricReward`.
         """
         super().__init__(grader, rubric_column=rubric_column, criterion=criterion, sink=sink, view=view)
-        self.group_size, self.max_tokens = group_size, max_tokens
+        self.group_size, self.max_tokens, self.end_ids = group_size, max_tokens, end_ids
         self.remap, self.gate, self.mask = remap, gate, mask
 
     def _rewards(
@@ -234,7 +237,10 @@ class GroupReward(RubricReward):
         tokens = columns.get("completion_ids")
         in_time = [True] * len(rubrics)
         if self.max_tokens is not None and tokens is not None:
-            in_time = [len(ids) < self.max_tokens for ids in tokens]
+            in_time = [
+                len(ids) < self.max_tokens or (len(ids) == self.max_tokens and ids[-1] in self.end_ids)
+                for ids in tokens
+            ]
         if not self.mask:
             return in_time
         return [

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, Field
 
 Rule = Literal["any", "essential", "all"]
-"""Filter rule: keep samples of which some rollout has no credit on any criterion, on an essential one, or keep all."""
+"""Filter rule: keep samples of which some rollout fails any criterion, an essential one, or keep all."""
 
 
 class SourceCounts(BaseModel, extra="forbid", frozen=True):
@@ -73,9 +73,9 @@ class GradedSample(NamedTuple):
 
     multiple_choice: bool
     any: bool = False
-    """Some rollout has no credit on some criterion."""
+    """Some rollout fails some criterion."""
     essential: bool = False
-    """Some rollout has no credit on some essential criterion."""
+    """Some rollout fails some essential criterion."""
     initial_reward: float | None = None
     """Mean over its judged rollouts; None without a rubric or a judged rollout."""
 

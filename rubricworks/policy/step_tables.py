@@ -39,8 +39,9 @@ class GradingTable(Generic[Grading]):
         self._gradings: list[Grading] = []
 
     def add(self, gradings: Iterable[Grading]) -> None:
-        """Add a batch's gradings; the sink of a reward."""
-        self._gradings += gradings
+        """Add a batch's gradings; the sink of a reward. Only the main process, which drains them, collects any."""
+        if is_main():
+            self._gradings += gradings
 
     def drain(self, step: Any) -> tuple[list[Row], int]:
         """Return and clear the rows of a step's gradings, and count their verdicts.

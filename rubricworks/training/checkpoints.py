@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rubricworks.storage import files_digest
-from rubricworks.training.processes import broadcast, is_main
+from rubricworks.training.processes import broadcast, is_main, is_sharded
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -78,11 +78,20 @@ def open_run(out_dir: Path, digest: str) -> Path | None:
     return checkpoint
 
 
-def has_renamed_weights(checkpoint: Path, model: Any) -> bool:
-    """Return True if weights of a checkpoint have other names than in memory, as Transformers saves LLaVA's.
+def load_renamed_weights(checkpoint: Path, model: Any) -> bool:
+    """Load a checkpoint whose weights have other names than in memory; return False if it is not of that kind.
 
-    The Trainer loads them by name, and only warns of those that it does not find.
+    Transformers saves LLaVA's and fused experts so. The Trainer loads by name, and only warns of those that it does
+    not find.
     """
+    if is_sharded() or not _has_renamed_weights(checkpoint, model):
+        return False
+    stored = type(model).from_pretrained(checkpoint, dtype=model.dtype)
+    model.load_state_dict(stored.state_dict())
+    return True
+
+
+def _has_renamed_weights(checkpoint: Path, model: Any) -> bool:
     from safetensors import safe_open
 
     own = model.state_dict().keys()

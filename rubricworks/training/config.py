@@ -145,6 +145,12 @@ class SftConfig(SupervisedConfig):
     """Settings of supervised training of a model that writes text."""
 
     optimizer: SftOptimizer = SftOptimizer()
+    epochs: float | None = Field(None, gt=0)
+    """Passes over the examples, instead of steps."""
+
+    def steps_on(self, examples: int) -> int:
+        """Number of optimizer steps on so many examples."""
+        return self.steps if self.epochs is None else max(1, math.ceil(self.epochs * examples / self.batch_size))
 
 
 class TinyLlavaConfig(_Options):
@@ -174,14 +180,8 @@ class TinyLlavaConfig(_Options):
 class VlmConfig(SftConfig):
     """Settings of a stage of VLM pretraining; the defaults are the laptop's."""
 
-    epochs: float | None = Field(None, gt=0)
-    """Passes over the examples, instead of steps."""
     vision_learning_rate: float | None = Field(None, gt=0)
     """Learning rate of the vision tower, where it is not that of the rest."""
-
-    def steps_on(self, examples: int) -> int:
-        """Number of optimizer steps on so many examples."""
-        return self.steps if self.epochs is None else max(1, math.ceil(self.epochs * examples / self.batch_size))
 
 
 class _Vllm(_Options):

@@ -23,6 +23,7 @@ from transformers import (
 
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
+from rubricworks.training.hub_layout import read_hub_layout
 from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
@@ -55,6 +56,8 @@ def load_model(
     _require_weights(str(path_or_name), loading)
     if elsewhere:
         _reserve_memory(model)
+    else:
+        read_hub_layout(model)
     if on_device:
         model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model.eval(), processor

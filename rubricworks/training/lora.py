@@ -10,6 +10,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from rubricworks.training.config import LoraOptions
+from rubricworks.training.hub_layout import saves_hub_layout
 from rubricworks.training.llava.weight_names import hub_name, is_llava_with_clip
 from rubricworks.training.progress import quiet_libraries
 
@@ -54,7 +55,7 @@ def save_plain_model(
     state: dict[str, Any] | None = None,
     dtype: torch.dtype | None = None,
 ) -> Path:
-    """Write a plain Hugging Face model directory atomically.
+    """Write a plain Hugging Face model directory atomically, in the layout of the Hub's files.
 
     Adapters are merged into the weights of `model`, in place.
 
@@ -74,7 +75,7 @@ def save_plain_model(
         state = {name: weight for name, weight in state.items() if name not in model.all_tied_weights_keys}
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    with quiet_libraries():
+    with quiet_libraries(), saves_hub_layout(model):
         model.save_pretrained(part, state_dict=state)
         processor.save_pretrained(part)
     if dtype is not None:

@@ -15,7 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import (
-    has_renamed_weights,
+    load_renamed_weights,
     model_digest,
     open_run,
     run_digest,
@@ -35,7 +35,7 @@ from rubricworks.training.machine import (
 )
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.optimizer import optimizer_arguments
-from rubricworks.training.processes import is_sharded, main_process_first
+from rubricworks.training.processes import main_process_first
 from rubricworks.training.processing import (
     Messages,
     encode_prompts,
@@ -45,6 +45,7 @@ from rubricworks.training.processing import (
     tokenizer_of,
 )
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.text_parameters import freeze_unreached_by_text
 
 
 def train_sft(
@@ -72,6 +73,7 @@ def train_sft(
     rows = examples if isinstance(examples, StoredExamples) else [Example(*example) for example in examples]
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
+    config = config.model_copy(update={"steps": config.steps_on(len(rows)), "epochs": None})
     per_process = examples_per_process(config)
     optimizer = config.optimizer
     per_pass = optimizer.rows_per_pass or per_process
@@ -95,6 +97,8 @@ def train_sft(
     has_images = isinstance(rows, StoredExamples) or any(row.image is not None for row in rows)
     check_reads_images(processor, has_images)
     trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
+    if not has_images:
+        freeze_unreached_by_text(trained, processor)
     if modules:
         modules.freeze_others(trained)
 
@@ -186,12 +190,8 @@ class _ImageTrainer(Trainer):
         return optimizer
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        model = model or self.model
-        if is_sharded() or not has_renamed_weights(Path(resume_from_checkpoint), model):
+        if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
-            return
-        stored = type(model).from_pretrained(resume_from_checkpoint, dtype=model.dtype)
-        model.load_state_dict(stored.state_dict())
 
 
 class _TextTrainer(_ImageTrainer):
@@ -202,7 +202,14 @@ class _TextTrainer(_ImageTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroups:
         lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
         per_process = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
+        self._sampler = LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
+        return self._sampler
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """Set the epoch that a training resumes in: accelerate's loader for its rest hides the sampler of a process."""
+        epochs, batches = super()._init_training_state(*args, **kwargs)
+        self._sampler.set_epoch(epochs)
+        return epochs, batches
 
 
 class _Rows(Dataset[Example]):

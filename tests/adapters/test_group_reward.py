@@ -53,6 +53,15 @@ def test_response_that_fills_the_token_cap_earns_nothing():
     assert asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, **columns)) == [0, 0.875]
 
 
+@pytest.mark.parametrize(
+    ("ids", "earned"), [([1, 2, 3, 9], 0.875), ([1, 2, 9, 3], 0), ([1, 2, 3, 4, 9], 0), ([1, 9], 0.875), ([], 0.875)]
+)
+def test_response_that_ends_exactly_at_the_token_cap_is_whole(ids, earned):
+    reward = GroupReward(BoxedGrader(), group_size=2, max_tokens=4, end_ids=[8, 9])
+    columns = {"rubric": [BOXES] * 2, "completion_ids": [ids, [1, 2, 3, 4]]}
+    assert asyncio.run(reward(prompts=["?"] * 2, completions=[WHOLE] * 2, **columns)) == [earned, 0]
+
+
 def test_group_torn_apart_is_refused_not_rewarded():
     other = answer_rubric("3")
     with pytest.raises(UserError, match="not one group"):

@@ -1,13 +1,14 @@
 """Arms of a recipe: few fields that differ, checked when the file is read, run by name."""
 
 import json
+import re
 
 import pytest
 import yaml
 from questions_recipe import RECIPE
 
 from rubricworks.errors import UserError
-from rubricworks.recipe.files import load_recipe
+from rubricworks.recipe.files import load_recipe, recipe_path
 
 ARMS = """\
 arms:
@@ -137,3 +138,24 @@ def test_a_run_to_take_from_must_be_there_and_be_another_one(path, tell, tmp_pat
     other = tell("run", "--resume", "main", "--reuse", tmp_path / "runs" / "other", "--dry-run")
     assert "questions.parquet" in other.err  # only the questions are missing
     assert "stays the arm that it is" in tell("run", "--resume", "main", "--arm", "plain").err
+
+
+THINKS = re.compile(r"gemini-2\.5-pro|gpt-5|\bo[34]\b|GLM-4\.\dV?|DeepSeek-R|-[Tt]hinking")
+"""Models that think before they answer, unless they are asked not to; `max_tokens` counts what they think."""
+
+
+def shipped():
+    for file in sorted(recipe_path("rubicap").parent.glob("*.yaml")):
+        yield file.stem, None
+        yield from ((file.stem, arm) for arm in yaml.safe_load(file.read_text()).get("arms") or {})
+
+
+@pytest.mark.parametrize(("name", "arm"), shipped())
+def test_models_that_think_have_tokens_left_for_their_answer(name, arm):
+    recipe = load_recipe(recipe_path(name), arm=arm)
+    limits = {
+        f"{field}: {endpoint.model}": endpoint.max_tokens
+        for field, endpoint in recipe.endpoints()
+        if THINKS.search(endpoint.model)
+    }
+    assert not {of: tokens for of, tokens in limits.items() if tokens < 4096}

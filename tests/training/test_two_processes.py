@@ -1,6 +1,7 @@
 """Trainings sharded over two processes (FSDP 2 over gloo) beside the same ones in one process."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,33 @@ def test_killed_process_ends_the_training_and_the_next_attempt_resumes(students,
     actual, expected = (load_file(folder / "sft" / "model" / "model.safetensors") for folder in (tmp_path, sharded[0]))
     for name, weights in expected.items():
         torch.testing.assert_close(actual[name], weights, rtol=0, atol=1e-6, msg=name)
+
+
+def test_vision_model_trained_on_texts_resumes_from_a_sharded_checkpoint(students, tmp_path):
+    tasks = {"text_sft": {"model": students["student"], "config": SFT}}
+    run_processes(tasks, tmp_path)
+    folder = tmp_path / "text_sft"
+    whole = load_file(folder / "model" / "model.safetensors")
+    shutil.rmtree(folder / "model")
+    shutil.rmtree(folder / f"checkpoint-{SFT['steps']}")
+    first, _ = run_processes(tasks, tmp_path)
+    assert first["text_sft"]["steps"] == [SFT["steps"] - 1, SFT["steps"]]
+    for name, weights in load_file(folder / "model" / "model.safetensors").items():
+        torch.testing.assert_close(weights, whole[name], rtol=0, atol=1e-6, msg=name)
+
+
+def test_checkpointed_activations_gather_no_shard_more_often_and_train_the_same(students, tmp_path):
+    config = {**SFT, "steps": 2}
+    tasks = {
+        name: {"model": students["student"], "config": {**config, "gradient_checkpointing": checkpointing}}
+        for name, checkpointing in (("checkpointed", True), ("plain", False))
+    }
+    first, _ = run_processes({"count_gathers": tasks}, tmp_path)
+    counts = first["count_gathers"]
+    assert counts["checkpointed"]["runs"] > 1.5 * counts["plain"]["runs"]
+    assert counts["checkpointed"]["gathers"] == counts["plain"]["gathers"] > 0
+    checkpointed, plain = (tmp_path / name / "sft" / "model" for name in tasks)
+    assert_same_model(checkpointed, plain, Path(students["student"]))
 
 
 def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):

@@ -145,7 +145,10 @@ class Rlr3Recipe(Recipe):
         yield CallEstimate("offline_filter", "judge", self.filter.judge, train * self.filter.rollouts, *grading)
         if gate := self.checklist_gate():
             yield from audit_calls("offline_filter", gate, train, GradingCalls(0, *grading))
-        responses = round(train * FILTER_SHARE) * self.genrm_data.responses_each
+        labelled = round(train * FILTER_SHARE)
+        if self.genrm_data.samples is not None:
+            labelled = min(labelled, self.genrm_data.samples)
+        responses = labelled * self.genrm_data.responses_each
         for teacher in self.genrm_data.teachers:
             yield CallEstimate("genrm_data", "label", teacher, responses, *grading)
         audit, abnormal = self.audit, 4 * self.audit.per_category

@@ -59,7 +59,7 @@ _MCQ = ("MCQ ratio, de-dup.", "MCQ ratio, converted", "MCQ ratio, filtered")
 _REWARD = ("Initial reward, converted", "Initial reward, filtered")
 _COUNTS = (
     "Raw and de-duplicated: all splits together. Filtered: training questions on which some of the base model's "
-    "rollouts has no credit on any criterion, or on an essential one. Ratios in percent."
+    "rollouts fails any criterion (credit below 0.5), or an essential one. Ratios in percent."
 )
 _TABLE_3 = (*("Criteria", "Per instance", "Instances with a verifier", "Criteria with a verifier", "Lose credit"),)
 _EXECUTION = (

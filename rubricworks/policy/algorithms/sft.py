@@ -44,9 +44,22 @@ class Sft(SftConfig, Algorithm):
     def captions(self, stage: PolicyStage) -> dict[str, tuple[str, ...]]:
         """sample_id → the captions of a training sample that the policy learns.
 
+        Where a run has rubrics, only samples with one are learnt, as by its RL.
+
         Raises:
             UserError: there is none.
         """
+        rubrics = stage.job.inputs.get("rubrics")
+        with_rubric = {row["sample_id"] for row in read_rows(rubrics, columns=["sample_id"])} if rubrics else set()
+        captions = self._all_captions(stage)
+        if not with_rubric:
+            return captions
+        captions = {name: texts for name, texts in captions.items() if name in with_rubric}
+        if not captions:
+            raise UserError(f"none of the {len(with_rubric)} samples with a rubric has a caption to learn")
+        return captions
+
+    def _all_captions(self, stage: PolicyStage) -> dict[str, tuple[str, ...]]:
         job = stage.job
         if self.captioner is None:
             references = training_references(
@@ -118,4 +131,4 @@ def train_on_captions(stage: PolicyStage, captions: Mapping[str, Iterable[str]],
             config=settings,
         )
     write_alarm(job.out, None)
-    job.figures.update(examples=len(examples), steps=sft.steps, alarm=None)
+    job.figures.update(examples=len(examples), steps=sft.steps_on(len(examples)), alarm=None)

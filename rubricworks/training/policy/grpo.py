@@ -41,6 +41,7 @@ from rubricworks.training.policy.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BO
 from rubricworks.training.policy.watch import Probe, Refresh
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLog, quiet_libraries
+from rubricworks.training.text_parameters import freeze_unreached_by_text
 
 Reward = Callable[..., Awaitable[Sequence[float | None]]]
 """`await reward(prompts=…, completions=…, sample_id=[…], rubric=[…], …)`: a number per completion, or None if not
@@ -119,6 +120,8 @@ def train_policy(
         encode_images_once(model)
         tokenizer_of(processor).padding_side = "left"
         trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
+        if "image" not in dataset.column_names:
+            freeze_unreached_by_text(trained, processor)
         with quiet_libraries():
             trainer = PolicyTrainer(
                 model=trained,

@@ -12,6 +12,7 @@ scaled by `group_token_weights` give equation 1 exactly, also with accumulation 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,10 +22,12 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
 from rubricworks.adapters.rows import completion_text
+from rubricworks.adapters.trl import GroupReward
 from rubricworks.errors import UserError
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
+from rubricworks.training.checkpoints import load_renamed_weights
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
 from rubricworks.training.policy.refill import (
     PASSES,
@@ -107,6 +110,7 @@ class PolicyTrainer(GRPOTrainer):
 
     args: GRPOConfig
     num_generations: int
+    eos_token_ids: list[int]
     max_completion_length: int
     scale_rewards: Scale
 
@@ -145,10 +149,17 @@ class PolicyTrainer(GRPOTrainer):
         self._sampler_options = sampler
         self._agreement = SamplerAgreement(None if sampler is None else sampler.max_logp_difference)
         super().__init__(*args, **kwargs)
+        for reward in self.reward_funcs:
+            if isinstance(reward, GroupReward):
+                reward.end_ids = self.eos_token_ids
         if refill is not None:
             check_reward_passes(self.reward_funcs, refill.criterion)
         if self.use_vllm:
             mend_generation(self.vllm_generation)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._sampler = super()._get_train_sampler(dataset)

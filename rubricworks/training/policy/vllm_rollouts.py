@@ -5,13 +5,14 @@ Mended around TRL's `VLLMGeneration`, until TRL does it (beside `image_token_bia
 - In colocate mode TRL passes prompts whose image tokens are expanded to vLLM, which expands them again (trl#6294). Each
   image's run is collapsed to the one token that vLLM expands. In server mode TRL sends image features, for which the
   runs stay expanded.
+- TRL sends weights as Transformers keeps them in memory; vLLM gets them in the layout of the Hub's files.
 - After new weights TRL resets the cache of prefixes, not that of encoded images (trl#7198), so vLLM would attend to
   images as earlier weights of the vision tower saw them.
 
 Whether sampler and trainer agree is measured by TRL each step, as the mean difference of their log probabilities.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from transformers import ProcessorMixin
 
 from rubricworks.errors import UserError
 from rubricworks.training.config import VllmOptions
+from rubricworks.training.hub_layout import hub_weights
 
 LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
 """TRL's metric: mean absolute difference of a token's log probability between vLLM and the trainer, in nats."""
@@ -32,7 +34,13 @@ PATIENCE = 5
 
 
 def mend_generation(generation: Any) -> None:
-    """Wrap `generate` and `sync_weights` of TRL's `VLLMGeneration`; a text model needs nothing."""
+    """Wrap `_iter_named_params` of TRL's `VLLMGeneration`, and `generate` and `sync_weights` of models with images."""
+    named_parameters = generation._iter_named_params
+
+    def hub_parameters() -> Iterator[tuple[str, Tensor]]:
+        return hub_weights(generation.accelerator.unwrap_model(generation.model), named_parameters())
+
+    generation._iter_named_params = hub_parameters
     processor = generation.processing_class
     if not isinstance(processor, ProcessorMixin):
         return

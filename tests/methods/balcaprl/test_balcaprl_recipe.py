@@ -176,6 +176,14 @@ def test_the_papers_settings():
     assert recipe.evaluation.scorers.b_capscore.pointability == "evidence"
 
 
+def test_assertions_are_counted_as_the_papers_judge_lists_them():
+    """Dropping those that the text does not make is ours; the recipe with the paper's settings drops none."""
+    for arm in (None, *load_recipe(recipe_path("balcaprl")).arms):
+        recipe = load_recipe(recipe_path("balcaprl"), arm=arm)
+        overlaps = {getattr(recipe.policy.reward, "min_overlap", 0), recipe.evaluation.scorers.b_capscore.min_overlap}
+        assert overlaps == {0}, arm
+
+
 def test_peer_rubicap_asks_one_criterion_at_a_time_as_rubicap_does():
     rubicap = load_recipe(recipe_path("rubicap"))
     peer = load_recipe(recipe_path("balcaprl"), arm="rubicap")

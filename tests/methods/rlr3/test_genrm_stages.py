@@ -11,7 +11,7 @@ from audited import write_stage_table
 from scripted_server import Said, ScriptedServer, fail, say
 from training_configs import grpo_config, sft_config
 
-from rubricworks.data.tables import Sample, read_rows, read_samples
+from rubricworks.data.tables import Sample, count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.methods.rlr3.stages import genrm_data
 from rubricworks.rubrics import Criterion, Rubric
@@ -105,6 +105,20 @@ def test_only_samples_that_pass_the_policys_filter_are_labelled(tmp_path, inputs
     filtered = write_stage_table(tmp_path / "filtered", "filtered", rows)
     out = labelled(tmp_path / "run", {**inputs, "filtered": filtered}, serve(scored), test=2)
     assert {row["sample_id"] for row in read_rows(out / "labelled")} == passing
+
+
+def test_samples_beyond_the_cap_are_neither_answered_nor_labelled(tmp_path, inputs, serve):
+    server = serve(scored)
+    some = labelled(tmp_path / "some", inputs, server, samples=7, test=2)
+    drawn = {row["sample_id"] for row in read_rows(some / "labelled")}
+    assert len(drawn) == 7
+    assert len(server.chats) == 3 * count_rows(some / "labelled") == 3 * 3 * 7
+    every = [sample.sample_id for sample in read_samples(inputs["samples"], "train")]
+    assert drawn not in (set(every[:7]), set(every[-7:]))  # at random, not those of the first corpus
+    again = labelled(tmp_path / "again", inputs, server, samples=7, test=2)
+    assert {row["sample_id"] for row in read_rows(again / "labelled")} == drawn
+    whole = labelled(tmp_path / "whole", inputs, server, samples=10_000)
+    assert {row["sample_id"] for row in read_rows(whole / "labelled")} == set(every)
 
 
 def test_teachers_see_no_target_and_no_image(tmp_path, inputs, serve):

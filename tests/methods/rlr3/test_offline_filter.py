@@ -17,7 +17,8 @@ from rubricworks.evaluation.rubric_audit import RubricAudit
 from rubricworks.methods.rlr3.stages import offline_filter
 from rubricworks.recipe.estimate import estimate_calls
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.rubrics import Criterion, Rubric
+from rubricworks.rewards import group_rewards
+from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import close_job, open_job
 from rubricworks.runtime.launch import launch
@@ -98,7 +99,7 @@ def expected(samples: Path, rubrics: Path) -> dict[str, dict[str, Any]]:
         table = [[credit_of(text, criterion["criterion"]) for criterion in criteria] for text in responses(sample)]
         weights = [criterion["weight"] for criterion in criteria]
         shares = [sum(w * c for w, c in zip(weights, credits, strict=True)) / sum(weights) for credits in table]
-        zeros = {at for credits in table for at, credit in enumerate(credits) if credit == 0}
+        zeros = {at for credits in table for at, credit in enumerate(credits) if credit < 0.5}
         rows[sample.sample_id] = {
             "any": bool(zeros),
             "essential": any(criteria[at]["essential"] for at in zeros),
@@ -385,3 +386,17 @@ def test_a_recipe_gives_the_gate_the_policys_judges_and_its_plan_counts_the_call
     assert (calls.stage, calls.count) == ("offline_filter", 100 * 15)
     (reading,) = [call for call in estimate_calls(with_gate, 20_000) if call.purpose == "audit reading"]
     assert (reading.stage, reading.count) == ("offline_filter", 100 * 2)
+
+
+@pytest.mark.parametrize(("credit", "fails"), [(0.0, True), (0.3, True), (0.49, True), (0.5, False), (1.0, False)])
+@pytest.mark.parametrize(("failing", "rules"), [(0, {"any", "essential"}), (2, {"any"})])
+def test_criterion_that_the_reward_counts_as_failed_keeps_its_sample(credit, fails, failing, rules):
+    """A verifier gives a wrong text, box or point what is near in it: less than 0.5 fails in training, too."""
+    rubric = Rubric(criteria=CRITERIA)
+    credits = [credit if at == failing else 1.0 for at in range(len(CRITERIA))]
+    verdicts = [Verdict(criterion=of.criterion, credit=of_one) for of, of_one in zip(CRITERIA, credits, strict=True)]
+    card = Scorecard(sample_id="s", response="r", judge="j", verdicts=tuple(verdicts))
+    graded = offline_filter.grade_sample([card], rubric, multiple_choice=False)
+    assert {rule for rule in ("any", "essential") if graded.passes(rule)} == (rules if fails else set())
+    gated = group_rewards([credits], rubric.weights, essential=rubric.essential, remap=False)
+    assert (gated == [0.0]) == (fails and CRITERIA[failing].essential)

@@ -35,7 +35,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         "data.max_train=100",
         "policy.algorithm.steps=40",
     ]
-    small += ["genrm_data.responses_each=3", "genrm_data.test=300"]
+    small += ["genrm_data.responses_each=3", "genrm_data.samples=30", "genrm_data.test=300"]
     result = tell("run", "rlr3-laptop", "--dry-run", *(part for item in small for part in ("--set", item)))
     assert result.code == 0, result
     calls = {
@@ -48,7 +48,7 @@ def test_a_dry_run_counts_every_call_of_the_laptop_recipe_and_runs_nothing(tell,
         ("write_checklists", "checklist-merger"): read,
         ("write_checklists", "scorer"): read,
         ("offline_filter", "scorer"): 100 * 8,
-        **{("genrm_data", f"scorer-{number}"): 40 * 3 for number in (1, 2, 3)},
+        **{("genrm_data", f"scorer-{number}"): 30 * 3 for number in (1, 2, 3)},
         ("audit", "red-teamer"): 2,
         # Four failure modes, each response about twice; and the red team's patterns on 32 inputs.
         ("audit", "abnormal-writer"): 2 * 4 * 40 + 2 * 3 * 32,
@@ -124,6 +124,28 @@ def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
     asked = [endpoint for _, endpoint in load_recipe(recipe_path("rlr3")).endpoints() if endpoint.model == "genrm"]
     assert len(asked) >= 4
     assert all(request.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for request in asked)
+
+
+@pytest.mark.parametrize(("arm", "prompt", "response"), [(None, 2048, 6144), ("deepvision", 4096, 12288)])
+def test_all_lengths_of_an_arm_are_the_papers_and_fit_into_their_engines(arm, prompt, response):
+    """Section 5.1: 2K and 6K tokens, and 4K and 12K for DeepVision."""
+    recipe = load_recipe(recipe_path("rlr3"), arm=arm)
+    rollouts = recipe.policy.algorithm.rollouts
+    assert recipe.filter.max_prompt_tokens == prompt
+    lengths = {
+        "filter": recipe.filter.max_new_tokens, "genrm_data": recipe.genrm_data.max_new_tokens,
+        "policy": rollouts.max_new_tokens, "evaluation": recipe.evaluation.max_new_tokens,
+    }  # fmt: skip
+    assert lengths == dict.fromkeys(lengths, response)
+    contexts = {
+        "filter": recipe.filter.engine, "genrm_data": recipe.genrm_data.engine, "policy": rollouts.vllm,
+        "evaluation": recipe.evaluation.engine,
+    }  # fmt: skip
+    for part, engine in contexts.items():
+        assert engine.max_model_length >= prompt + response, part
+    # The GenRM reads question, response and checklist, some thousand tokens, and writes its execution.
+    scorer = recipe.genrm.rlvr.rollouts
+    assert scorer.vllm.max_model_length >= prompt + response + scorer.max_new_tokens + 2048
 
 
 def test_both_arms_are_trained_the_same_and_only_one_has_a_judge(path):

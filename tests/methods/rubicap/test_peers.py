@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audited import write_stage_table
 from coloured_squares import squares
 from rubric_squares import make_inputs, rubric
 from scripted_server import fail, say
@@ -52,6 +53,25 @@ def test_sft_learns_the_first_reference_of_each_training_sample(inputs, tmp_path
     captions = captions_of(None, inputs, tmp_path)
     expected = {f"s{n}": (text,) for n, (_, _, text) in enumerate(squares()) if n not in (3, 5, 7)}
     assert captions == expected
+
+
+def test_sft_learns_of_the_samples_alone_that_have_a_rubric_as_rl_does(inputs, tmp_path):
+    with_rubric = [row for row in read_rows(inputs["rubrics"]) if row["sample_id"] in ("s1", "s4", "s8")]
+    rubrics = str(write_stage_table(tmp_path / "rubrics", "rubrics", with_rubric))
+    captions = captions_of(None, {**inputs, "rubrics": rubrics}, tmp_path / "own")
+    assert sorted(captions) == ["s1", "s4", "s8"]
+    teacher = Endpoint(url="http://127.0.0.1:9", model="teacher")
+    assert sorted(captions_of(teacher, {**inputs, "rubrics": rubrics}, tmp_path / "teacher")) == ["s1", "s4", "s8"]
+    empty = str(write_stage_table(tmp_path / "empty", "rubrics", []))
+    assert len(captions_of(None, {**inputs, "rubrics": empty}, tmp_path / "none")) == 9  # a method without rubrics
+
+
+def test_an_epoch_of_sft_sees_each_caption_once(inputs, tmp_path):
+    config = policy_json(None, Sft, epochs=1, batch_size=2, learning_rate=1e-3, log_every=1)
+    out = Path(launch("train_policy", config, str(tmp_path), inputs))
+    line = json.loads((tmp_path / "ledger.jsonl").read_text())
+    assert (line["examples"], line["steps"]) == (9, 5)
+    assert (out / "checkpoint-5").is_dir()
 
 
 def test_a_teachers_captions_are_the_committees_and_another_captioner_is_asked_once(inputs, serve, tmp_path):

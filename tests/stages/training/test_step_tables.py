@@ -158,3 +158,14 @@ def test_an_output_that_is_moved_aside_keeps_the_images_of_its_committed_rows_al
     (aside,) = (tmp_path / "replaced").iterdir()
     expected = [noisy_image("red", 1), noisy_image("red", 2), plain_image("blue")]
     assert sorted(path.read_bytes() for path in (aside / "images").rglob("*.png")) == sorted(expected)
+
+
+@pytest.mark.parametrize(("rank", "rows"), [("0", 2), ("1", 0)])
+def test_only_the_process_that_writes_gradings_collects_them(monkeypatch, rank, rows):
+    """The others never drain theirs: a thousand steps of scorecards would fill their memory."""
+    monkeypatch.setenv("RANK", rank)
+    gradings = scorecard_table()
+    rollouts, cards = rollouts_of(1)
+    gradings.add(cards)
+    monkeypatch.setenv("RANK", "0")
+    assert len(gradings.drain(rollouts)[0]) == rows

@@ -69,6 +69,18 @@ def sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"steps": steps}
 
 
+def text_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """SFT on texts without images."""
+    from coloured_squares import squares
+
+    from rubricworks.training.sft import train_sft
+
+    steps: list[int] = []
+    texts = [(None, prompt, caption) for _, prompt, caption in squares()]
+    train_sft(model, texts, folder / "text_sft", sft_config(**config), on_log=lambda log: steps.append(log.step))
+    return {"steps": steps}
+
+
 def load(folder: Path, model: str) -> dict[str, Any]:
     """Load a model as trainings do; bytes of its weights, and by how many the process grew."""
     from rubricworks.training.generate import load_model
@@ -155,6 +167,33 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
     return {"rewards": [step.reward for step in result.history], "trained": trained}
 
 
+def count_gathers(folder: Path, **tasks: Any) -> dict[str, Any]:
+    """Run SFT several times; in each, count how often a shard of the model was gathered and how often modules ran."""
+    import torch
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+
+    counts = {"gathers": 0, "runs": 0}
+    gather = _fsdp_param_group.foreach_all_gather
+
+    def counted(*args: Any, **options: Any) -> Any:
+        counts["gathers"] += 1
+        return gather(*args, **options)
+
+    def ran(*_: Any) -> None:
+        counts["runs"] += 1
+
+    _fsdp_param_group.foreach_all_gather = counted
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(ran)
+    of_tasks = {}
+    for name, arguments in tasks.items():
+        counts |= {"gathers": 0, "runs": 0}
+        sft(folder / name, **arguments)
+        of_tasks[name] = dict(counts)
+    hook.remove()
+    _fsdp_param_group.foreach_all_gather = gather
+    return of_tasks
+
+
 def _record_rollouts(answers: dict[str, list[str]]) -> None:
     """Make the trainer draw these texts, by sample and position in the group."""
     from rubricworks.training.policy.rollouts import PolicyTrainer
@@ -190,7 +229,16 @@ def _kill_when(file: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-TASKS = {"load": load, "sft": sft, "policy": policy, "genrm": genrm, "generator": generator, "kill_at": kill_at}
+TASKS = {
+    "load": load,
+    "sft": sft,
+    "text_sft": text_sft,
+    "policy": policy,
+    "genrm": genrm,
+    "generator": generator,
+    "kill_at": kill_at,
+    "count_gathers": count_gathers,
+}
 
 
 class HeldParameters:

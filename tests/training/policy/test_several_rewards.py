@@ -8,8 +8,11 @@ from coloured_squares import policy_rows
 from safetensors.torch import load_file
 from training_configs import grpo_config
 
+from rubricworks.adapters.trl import GroupReward
 from rubricworks.errors import UserError
+from rubricworks.grading.boxed import BoxedGrader, answer_rubric
 from rubricworks.rl import decoupled_advantages, group_advantages
+from rubricworks.training.generate import load_model
 from rubricworks.training.policy.grpo import train_policy
 
 pytestmark = pytest.mark.slow
@@ -21,6 +24,15 @@ ROWS = [{**{k: v for k, v in row.items() if k != "rubric"}, "reference": row["ru
 
 def texts(completions):
     return [completion[0]["content"] for completion in completions]
+
+
+def test_reward_with_a_cap_learns_the_end_tokens_of_the_model(student, tmp_path):
+    reward = GroupReward(BoxedGrader(), group_size=GROUP, max_tokens=8)
+    rubric = answer_rubric("2").model_dump_json()
+    rows = [{**row, "rubric": rubric} for row in policy_rows()]
+    train_policy(student, rows, reward, tmp_path, grpo_config(steps=1, **SHAPE))
+    model, processor = load_model(student)
+    assert set(reward.end_ids) == {processor.tokenizer.eos_token_id, model.generation_config.eos_token_id}
 
 
 async def early(completions, **columns):

@@ -47,6 +47,7 @@ class Generation:
         engine = SimpleNamespace(reset_encoder_cache=lambda: self.calls.append("reset_encoder_cache"))
         self.llm = SimpleNamespace(llm_engine=engine)
         self.accelerator = SimpleNamespace(is_main_process=True)
+        self._iter_named_params = lambda: iter([])
         session = SimpleNamespace(post=self._post)
         self.vllm_client = SimpleNamespace(base_url="http://server", session=session)
         self.status = 200
@@ -102,7 +103,7 @@ def test_an_engine_that_reads_another_prompt_is_refused(processor):
     check_expansion([[1, 2]], [[1, 2]])
 
 
-def test_a_text_model_is_left_as_it_is(processor):
+def test_prompts_of_a_text_model_are_left_as_they_are(processor):
     generation = Generation(processor.tokenizer)
     mend_generation(generation)
     assert "generate" not in vars(generation)
@@ -130,3 +131,5 @@ def test_trl_has_the_methods_that_are_wrapped():
     # A failure here means that TRL has changed: see whether `mend_generation` is still needed.
     assert 'row = {"prompt_token_ids": ids}' in source
     assert "reset_encoder_cache" not in source
+    assert "weight_conversion" not in source
+    assert inspect.getsource(VLLMGeneration.sync_weights).count("self._iter_named_params()") == 4

@@ -26,6 +26,7 @@ from rubricworks.rubrics import ErrorClass, Response, Rubric
 from rubricworks.runtime.call_table import Row, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
+from rubricworks.stages.data.source_splits import hash_order
 from rubricworks.storage import write_atomic
 from rubricworks.training.config import EngineOptions
 
@@ -38,6 +39,8 @@ class Config(StageConfig):
     """Each executes every rubric independently; with an odd number the median is one of their credits."""
     responses_each: int = Field(default=4, ge=1)
     """Responses of the base policy to each training sample; duplicates count once."""
+    samples: int | None = Field(default=None, ge=1)
+    """Most training samples to label responses of, drawn at random; all by default."""
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=6144, ge=1)
     batch_size: int = Field(default=64, ge=1)
@@ -86,14 +89,16 @@ def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
         for row in read_rows(job.inputs["samples"], columns=["sample_id", "split", "image_digest"])
         if row["split"] == "train" and row["sample_id"] in rubrics
     }
-    asyncio.run(_label(config, job, draw, rubrics, len(digests)))
+    drawn = set(hash_order(digests, config.seed)[: config.samples])
+    rubrics = {name: rubric for name, rubric in rubrics.items() if name in drawn}
+    asyncio.run(_label(config, job, draw, rubrics, len(drawn)))
     rows = list(read_rows(job.out / "labelled", columns=["sample_id", "loses_credit"]))
     letters = count_rows(job.out / "dead_letters")
     job.figures.update(labelled=len(rows), dead_letters=letters)
     if not rows:
         job.mark_unusable()
         raise UserError(
-            f"no response to {len(digests)} training samples with a rubric could be labelled ({letters} dead letters "
+            f"no response to {len(drawn)} training samples with a rubric could be labelled ({letters} dead letters "
             f"in {job.out / 'dead_letters'}); check the teachers and the rubrics"
         )
     responses = [LabelledResponse(row["sample_id"], digests[row["sample_id"]], row["loses_credit"]) for row in rows]

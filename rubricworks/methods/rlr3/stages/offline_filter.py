@@ -1,8 +1,10 @@
 """Filter the training samples to those that the base model fails on, by 8 graded rollouts each (RLR³, section 5.1).
 
-A sample passes the rule `any` if some rollout has no credit on a criterion, and `essential` if some rollout has none on
-an essential one; the paper trains on the second. Rollouts that were not judged completely count for neither, nor for
-the mean. A sample whose prompt is too long gets no rollouts, is not kept, and stands in the table `overlong`.
+A sample passes the rule `any` if some rollout fails a criterion, and `essential` if some rollout fails an essential
+one; the paper trains on the second. A credit below 0.5 fails, as in the reward: the paper filters by "no credit", and
+has one convention for scores (4.3.2). Half credit does not fail; a verifier's 0.3 for a wrong text, box or point does.
+Rollouts that were not judged completely count for neither, nor for the mean. A sample whose prompt is too long gets no
+rollouts, is not kept, and stands in the table `overlong`.
 `statistics.json`, next to the table `filtered`, is the corpus's row of the paper's Table 1.
 
 With `audit`, the checklists are tried on the rollouts before anything is trained on them (`rubric_gate`); those of the
@@ -25,6 +27,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_of, corpus_statistics
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
+from rubricworks.methods.rlr3.reward_rules import THRESHOLD
 from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
@@ -212,7 +215,7 @@ def grade_sample(scorecards: Sequence[Scorecard], rubric: Rubric, *, multiple_ch
     """Combine the scorecards of a sample's rollouts, without those that were not judged completely."""
     judged = [scorecard.credits for scorecard in scorecards if scorecard.complete]
     rewards = [reward for credits in judged if (reward := weighted_reward(credits, rubric.weights)) is not None]
-    failed = [[credit == 0 for credit in credits] for credits in judged]
+    failed = [[credit is not None and credit < THRESHOLD for credit in credits] for credits in judged]
     return GradedSample(
         multiple_choice=multiple_choice,
         any=any(any(fails) for fails in failed),
