@@ -25,12 +25,12 @@ from rubricworks.data.manifest import read_manifest
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
 from rubricworks.training.config import TinyLlavaConfig, VlmConfig
-from rubricworks.training.examples import StoredExamples, StoredImages, first_references
+from rubricworks.training.examples import Example, StoredExamples, StoredImages, first_references
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
 from rubricworks.training.llava.assembly import assemble_llava, build_tiny_llava
 from rubricworks.training.module_rates import ModuleRates
-from rubricworks.training.sft import train_sft
+from rubricworks.training.sft import CaptionCollator, train_sft
 from rubricworks.training.tiny.student import word_tokenizer
 
 SMALL = TinyLlavaConfig(
@@ -210,6 +210,17 @@ def test_assembled_model_has_the_weights_of_its_parts_and_reads_images(parts, tm
     texts = generate_captions(model, processor, [buffer.getvalue()], ["a red square"], max_new_tokens=3)
     assert len(texts) == 1
     assert AutoModelForImageTextToText.from_pretrained(folder).config.vision_feature_layer == -2
+
+
+@pytest.mark.parametrize("any_resolution", [True, False])
+def test_trainings_freeze_the_weights_that_get_no_gradient_and_no_others(parts, tmp_path, any_resolution):
+    folder = assemble_llava(*parts, tmp_path / "out", any_resolution=any_resolution)
+    model, processor = load_model(folder, on_device=False)
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    model.requires_grad_(True)
+    model(**CaptionCollator(processor)([Example(squares()[0][0], "a", "red square")])).loss.backward()
+    assert frozen == {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert set(model._no_split_modules) <= {type(module).__name__ for module in model.modules()}
 
 
 def test_language_model_without_chatml_is_refused(parts, tmp_path):
