@@ -22,7 +22,7 @@ from rubricworks.training.checkpoints import (
     train_from,
 )
 from rubricworks.training.config import SftConfig
-from rubricworks.training.examples import Example, StoredExamples
+from rubricworks.training.examples import CACHED_BYTES, Example, StoredExamples
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -45,6 +45,7 @@ from rubricworks.training.processing import (
     tokenizer_of,
 )
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.row_group_order import WORKERS, RowGroupOrder
 
 
 def train_sft(
@@ -98,6 +99,7 @@ def train_sft(
     if modules:
         modules.freeze_others(trained)
 
+    large = isinstance(rows, StoredExamples) and rows.images.bytes > CACHED_BYTES
     arguments = TrainingArguments(
         output_dir=str(out_dir),
         max_steps=config.steps,
@@ -111,10 +113,11 @@ def train_sft(
         logging_steps=config.log_every,
         remove_unused_columns=False,
         dataloader_pin_memory=False,
+        dataloader_num_workers=WORKERS if large else 0,
         disable_tqdm=True,
         report_to="none",
     )
-    kind = _ImageTrainer if has_images else _TextTrainer
+    kind = _StoredTrainer if isinstance(rows, StoredExamples) else _ImageTrainer if has_images else _TextTrainer
     trainer = kind(
         model=trained,
         args=arguments,
@@ -125,6 +128,8 @@ def train_sft(
     )
     trainer.remove_callback(PrinterCallback)
     trainer.modules = modules
+    if isinstance(trainer, _StoredTrainer):
+        trainer.rows_per_pass = optimizer.rows_per_pass
     with quiet_libraries():
         train_from(trainer, checkpoint)
     save_trained_model(trainer, processor, out_dir / "model", bf16=optimizer.saves_bfloat16)
@@ -203,6 +208,21 @@ class _TextTrainer(_ImageTrainer):
         lengths = [len(str(row.prompt)) + len(row.caption) for row in self.train_dataset.rows]
         per_process = self.args.train_batch_size * self.args.gradient_accumulation_steps
         return LengthGroups(lengths, per_process * self.args.world_size, self.args.seed)
+
+
+class _StoredTrainer(_ImageTrainer):
+    """Trainer on images of a table, which it reads by row groups."""
+
+    train_dataset: "_Rows"
+    rows_per_pass: int | None = None
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RowGroupOrder:
+        examples = self.train_dataset.rows
+        assert isinstance(examples, StoredExamples)
+        places = examples.images.places(examples.rows)
+        passes = self.args.gradient_accumulation_steps
+        batch_size = self.args.train_batch_size * passes * self.args.world_size
+        return RowGroupOrder(places, batch_size, self.rows_per_pass, self.args.seed)
 
 
 class _Rows(Dataset[Example]):

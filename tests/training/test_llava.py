@@ -24,6 +24,7 @@ from transformers import (
 from rubricworks.data.manifest import read_manifest
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
+from rubricworks.training import sft
 from rubricworks.training.config import TinyLlavaConfig, VlmConfig
 from rubricworks.training.examples import Example, StoredExamples, StoredImages, first_references
 from rubricworks.training.generate import generate_captions, load_model
@@ -108,6 +109,15 @@ def test_vision_tower_learns_at_its_own_rate(tiny, stored, tmp_path):
 def test_module_that_the_model_has_not_is_refused(tiny, stored, tmp_path):
     with pytest.raises(ValueError, match="no module audio_tower"):
         train_sft(tiny, stored, tmp_path, VlmConfig(steps=1), modules=ModuleRates(("audio_tower",)))
+
+
+@pytest.mark.slow
+def test_workers_that_read_ahead_change_no_weight(tiny, stored, tmp_path, monkeypatch):
+    config = VlmConfig(steps=4, batch_size=4, optimizer={"learning_rate": 1e-2, "rows_per_pass": 2}, save_every=50)
+    alone = weights(train_sft(tiny, stored, tmp_path / "alone", config))
+    monkeypatch.setattr(sft, "CACHED_BYTES", 0)
+    ahead = weights(train_sft(tiny, stored, tmp_path / "ahead", config))
+    assert all(torch.equal(ahead[name], tensor) for name, tensor in alone.items())
 
 
 class Killed(Exception):
@@ -235,9 +245,9 @@ def test_language_model_without_chatml_is_refused(parts, tmp_path):
 
 
 def test_digest_of_stored_examples_changes_with_a_caption_and_with_the_table(stored):
-    rows = [(row[0], row[1], row[2]) for row in stored._rows]
+    rows = first_references(stored.images.samples, "train")
     other = [*rows[:-1], (rows[-1][0], rows[-1][1], "another caption")]
-    assert StoredExamples(stored._images, rows).digest == stored.digest
-    assert StoredExamples(stored._images, other).digest != stored.digest
-    manifest = read_manifest(stored._images.samples)
-    assert sum(pq.read_metadata(stored._images.samples / shard.name).num_rows for shard in manifest.shards) == len(rows)
+    assert StoredExamples(stored.images, rows).digest == stored.digest
+    assert StoredExamples(stored.images, other).digest != stored.digest
+    manifest = read_manifest(stored.images.samples)
+    assert sum(pq.read_metadata(stored.images.samples / shard.name).num_rows for shard in manifest.shards) == len(rows)

@@ -52,13 +52,12 @@ def run(config: Config, job: Job) -> None:
     with main_process_first():
         if is_local_main() and not folder.is_dir():
             _assemble(config, job, folder)
-    rows = first_references(samples, *config.splits)
-    if not rows:
+    examples = StoredExamples(StoredImages(samples), first_references(samples, *config.splits))
+    if not examples:
         raise UserError(
             f"no sample of {', '.join(config.splits)} came with a caption to align the projector on; give the images "
             "captions, or other splits (alignment.splits)"
         )
-    examples = StoredExamples(StoredImages(samples), rows)
     train_vlm(
         job, folder, examples, config.sft, seed=config.seed, stage_config=config, title="alignment", projector_only=True
     )

@@ -35,10 +35,9 @@ def run(config: Config, job: Job) -> None:
     with main_process_first():
         if is_local_main():
             prepare_inputs(config, job)
-    rows = list(_answers(folder, boxed=config.boxed))
-    if not rows:
+    examples = StoredExamples(StoredImages(folder), _answers(folder, boxed=config.boxed))
+    if not examples:
         raise UserError("no question has an answer to train on; give tuning.questions with answers")
-    examples = StoredExamples(StoredImages(folder), rows)
     start = model_dir(job.inputs["model"])
     train_vlm(
         job,
