@@ -58,6 +58,7 @@ def train_sft(
     title: str = "warm-up",
     on_log: Callable[[StepLog], None] | None = None,
     modules: ModuleRates | None = None,
+    plain: bool = False,
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
@@ -67,6 +68,7 @@ def train_sft(
     Args:
         examples: the triples; those of `StoredExamples` are read when they are needed.
         modules: parts of the model to train, and learning rates of their own; the whole model at one rate by default.
+        plain: train on the image and its caption without chat template and prompt (LLaVA's stage 1).
     Raises:
         UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
@@ -87,7 +89,8 @@ def train_sft(
         if isinstance(rows, StoredExamples)
         else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
     )
-    digest = run_digest("sft", model_digest(model_dir), settings, data, *([modules] if modules else []))
+    options = [*([modules] if modules else []), *(["plain"] if plain else [])]
+    digest = run_digest("sft", model_digest(model_dir), settings, data, *options)
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
@@ -122,7 +125,7 @@ def train_sft(
         model=trained,
         args=arguments,
         train_dataset=_Rows(rows),
-        data_collator=CaptionCollator(processor),
+        data_collator=PlainCollator(processor) if plain else CaptionCollator(processor),
         processing_class=processor,
         callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
@@ -177,6 +180,22 @@ class CaptionCollator:
         end = tokenizer_of(self.processor).eos_token or ""
         text = whole.removeprefix(prompt) if whole.startswith(prompt) else example.caption
         return text.split(end)[0] + end if end else text
+
+
+class PlainCollator:
+    """Collator of images with their captions alone, as LLaVA's template `plain`: image, caption, line break."""
+
+    def __init__(self, processor: Processor) -> None:
+        self.processor = processor
+
+    def __call__(self, examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+        read: Any = self.processor
+        images = [decode_image(example.image) for example in examples if example.image]
+        texts = [f"{read.image_token}{example.caption}\n" for example in examples]
+        batch = dict(read(images=images, text=texts, return_tensors="pt", padding=True, padding_side="right"))
+        ids = batch["input_ids"]
+        unread = (batch["attention_mask"] == 0) | (ids == read.image_token_id)
+        return {**batch, "labels": ids.masked_fill(unread, -100)}
 
 
 class _ImageTrainer(Trainer):

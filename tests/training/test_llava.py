@@ -31,7 +31,7 @@ from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
 from rubricworks.training.llava.assembly import assemble_llava, build_tiny_llava
 from rubricworks.training.module_rates import ModuleRates
-from rubricworks.training.sft import CaptionCollator, train_sft
+from rubricworks.training.sft import CaptionCollator, PlainCollator, train_sft
 from rubricworks.training.tiny.student import word_tokenizer
 
 SMALL = TinyLlavaConfig(
@@ -231,6 +231,29 @@ def test_trainings_freeze_the_weights_that_get_no_gradient_and_no_others(parts, 
     model(**CaptionCollator(processor)([Example(squares()[0][0], "a", "red square")])).loss.backward()
     assert frozen == {name for name, parameter in model.named_parameters() if parameter.grad is None}
     assert set(model._no_split_modules) <= {type(module).__name__ for module in model.modules()}
+
+
+@pytest.mark.parametrize("any_resolution", [True, False])
+def test_stage_one_reads_image_and_caption_alone_and_learns_the_caption(parts, tmp_path, any_resolution):
+    _, processor = load_model(assemble_llava(*parts, tmp_path / "out", any_resolution=any_resolution))
+    image = squares()[0][0]
+    batch = PlainCollator(processor)([Example(image, "a prompt", "a red square"), Example(image, "a prompt", "red")])
+    for ids, labels, caption in zip(batch["input_ids"], batch["labels"], ("a red square", "red"), strict=True):
+        expected = processor.tokenizer(f"{caption}\n", add_special_tokens=False).input_ids
+        assert labels[labels != -100].tolist() == expected
+        text = [token for token in ids.tolist() if token != processor.image_token_id]
+        assert text[: len(expected)] == expected
+        assert ids[0] == processor.image_token_id
+
+
+def test_chatml_begins_with_the_system_turn_of_the_reference_unless_there_is_one(parts, tmp_path):
+    _, processor = load_model(assemble_llava(*parts, tmp_path / "out"))
+    user = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "red"}]}
+    asked = "<|im_start|>user\n<image>\nred<|im_end|>\n<|im_start|>assistant\n"
+    text = processor.apply_chat_template([user], add_generation_prompt=True)
+    assert text == f"<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{asked}"
+    own = processor.apply_chat_template([{"role": "system", "content": "a"}, user], add_generation_prompt=True)
+    assert own == f"<|im_start|>system\na<|im_end|>\n{asked}"
 
 
 def test_language_model_without_chatml_is_refused(parts, tmp_path):

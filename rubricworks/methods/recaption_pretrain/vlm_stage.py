@@ -28,7 +28,7 @@ def train_vlm(
 
     Args:
         stage_config: of the whole stage, for the card.
-        projector_only: train the projector alone (stage 1), not the whole model.
+        projector_only: train the projector alone, on captions without prompt (stage 1), not the whole model.
     """
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
@@ -48,6 +48,7 @@ def train_vlm(
             title=title,
             on_log=step_listener(job, log),
             modules=modules if any(modules) else None,
+            plain=projector_only,
         )
     if is_main():
         write_card(

@@ -50,6 +50,8 @@ _TINY_TEMPLATE = (
     f"{{%- if add_generation_prompt -%}}{{{{- '{ASSISTANT}' -}}}}{{%- endif -%}}"
 )
 _CHATML_TEMPLATE = (
+    "{%- if messages[0]['role'] != 'system' -%}"
+    "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' -}}{%- endif -%}"
     "{%- for message in messages -%}{{- '<|im_start|>' + message['role'] + '\\n' -}}"
     "{%- if message['content'] is string -%}{{- message['content'] -}}"
     "{%- else -%}{%- for part in message['content'] -%}"
@@ -58,7 +60,7 @@ _CHATML_TEMPLATE = (
     "{%- endfor -%}{%- endif -%}{{- '<|im_end|>\\n' -}}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
 )
-"""Qwen2's chat format, with a place for the image."""
+"""Qwen2's chat format with its system turn, as LLaVA-NeXT's `qwen_1_5` has it, and a place for the image."""
 
 
 def assemble_llava(
