@@ -27,9 +27,9 @@ from rubricworks.runtime.launch import launch
 from rubricworks.training import sft
 from rubricworks.training.config import TinyLlavaConfig, VlmConfig
 from rubricworks.training.examples import Example, StoredExamples, StoredImages, first_references
-from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.generate import generate_captions, load_model, load_model_processor
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
-from rubricworks.training.llava.assembly import assemble_llava, build_tiny_llava
+from rubricworks.training.llava.assembly import add_tiles, assemble_llava, build_tiny_llava
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.sft import CaptionCollator, PlainCollator, train_sft
 from rubricworks.training.tiny.student import word_tokenizer
@@ -244,6 +244,35 @@ def test_stage_one_reads_image_and_caption_alone_and_learns_the_caption(parts, t
         text = [token for token in ids.tolist() if token != processor.image_token_id]
         assert text[: len(expected)] == expected
         assert ids[0] == processor.image_token_id
+
+
+def test_tiles_are_added_to_an_aligned_model_without_changing_its_weights(parts, tmp_path):
+    aligned = assemble_llava(*parts, tmp_path / "aligned", any_resolution=False, seed=1)
+    before = weights(aligned)
+    whole = assemble_llava(*parts, tmp_path / "whole", any_resolution=True, seed=1)
+    tiled = add_tiles(aligned)
+    after = weights(tiled)
+    assert after.keys() - before.keys() == {name for name in after if "image_newline" in name}
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    for name in ("config.json", "chat_template.jinja", "generation_config.json"):
+        assert (tiled / name).read_text() == (whole / name).read_text(), name
+    pair = [load_model_processor(folder) for folder in (tiled, whole)]
+    assert pair[0].to_dict() == pair[1].to_dict()
+    stamp = (tiled / "config.json").stat().st_ino
+    assert add_tiles(tiled) == tiled
+    assert (tiled / "config.json").stat().st_ino == stamp
+
+
+def test_stage_one_ends_in_a_model_of_tiles_and_trains_on_one(parts, stored, tmp_path):
+    samples = stored.images.samples
+    tower, language = parts
+    config = {"vision_tower": tower, "language_model": language, "splits": ["train"]}
+    config |= {"sft": {"steps": 1, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}}}
+    out = Path(launch("align_projector", json.dumps(config), str(tmp_path / "run"), {"samples": str(samples)}))
+    untrained = json.loads(next((tmp_path / "run" / "scratch").rglob("config.json")).read_text())
+    assert untrained["model_type"] == "llava"
+    assert json.loads((out / "model" / "config.json").read_text())["model_type"] == "llava_next"
+    assert (out / "model" / "README.md").is_file()
 
 
 def test_chatml_begins_with_the_system_turn_of_the_reference_unless_there_is_one(parts, tmp_path):
