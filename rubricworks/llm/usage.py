@@ -108,7 +108,6 @@ class Totals:
 
 
 CAPTION_TOKENS = 300
-IMAGE_TOKENS = 1_000
 TOKENS_PER_CRITERION = 60
 CRITERIA_PER_RUBRIC = 8
 GRADING_IN = 500 + CAPTION_TOKENS + CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION
@@ -121,9 +120,9 @@ READING_OUT = CRITERIA_PER_RUBRIC * TOKENS_PER_CRITERION // 2
 """Tokens of one call that reads what the criteria of a rubric ask for."""
 GUIDE_TOKENS = 900
 """Tokens of long instructions: principles, fields and examples."""
-COMPARISON_IN = IMAGE_TOKENS + 500 + 2 * CAPTION_TOKENS
+COMPARISON_IN = 500 + 2 * CAPTION_TOKENS
 COMPARISON_OUT = 150
-"""Tokens of one pairwise comparison of captions."""
+"""Tokens of one pairwise comparison of captions, without its image."""
 ASSERTION_TOKENS = 40
 """Tokens of one assertion as JSON, with its reason."""
 ASSERTIONS_PER_CAPTION = 25

@@ -11,10 +11,10 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.rubric_audit import MAX_PROBES, MAX_READINGS
 from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.llm import Budget, Endpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import (
     CAPTION_TOKENS,
     CRITERIA_PER_RUBRIC,
-    IMAGE_TOKENS,
     READING_IN,
     READING_OUT,
     TOKENS_PER_CRITERION,
@@ -80,11 +80,11 @@ def rubric_calls(
     """
     count = samples * committee.captions_each
     caption_calls = [
-        CallEstimate(caption_stage, "caption", teacher, count, IMAGE_TOKENS, CAPTION_TOKENS)
+        CallEstimate(caption_stage, "caption", teacher, count, image_tokens(teacher), CAPTION_TOKENS)
         for teacher in committee.teachers
     ]
     candidates = len(committee.teachers) * committee.captions_each + student.captions_each
-    tokens_in = IMAGE_TOKENS + 1_000 + candidates * CAPTION_TOKENS
+    tokens_in = image_tokens(rubric.writer) + 1_000 + candidates * CAPTION_TOKENS
     tokens_out = CRITERIA_PER_RUBRIC * 3 * TOKENS_PER_CRITERION
     return [*caption_calls, CallEstimate(rubric_stage, "rubric", rubric.writer, samples, tokens_in, tokens_out)]
 

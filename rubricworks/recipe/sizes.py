@@ -28,6 +28,8 @@ _TABLES = 10 << 30
 """Samples, tables and answers of a stage."""
 _CHECKPOINTS = 3
 """Two are kept, and a third is written before the oldest is deleted."""
+_ABOVE_NAME = 1.2
+"""Parameters beyond those that a name states: Qwen2.5-VL-7B has 8.3e9, a LLaVA of Qwen2-7B and CLIP 7.9e9."""
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY_UNITS = {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("KMGTPE", start=1)}
 
@@ -124,8 +126,10 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
         for stage, config in configs.items()
         if (trained := trainings(config))
     }
-    policy = max((size for stage, size in saved.items() if STAGES[stage].multi_node), default=0)
-    read = {"model": saved.get("warm_up", 2 * sizes.get("warm_up", 0)), "policy": policy, "peer": policy}
+    largest = max(saved.values(), default=0)
+    policy = max((size for stage, size in saved.items() if STAGES[stage].multi_node), default=largest)
+    start = saved.get("warm_up", 2 * sizes["warm_up"]) if "warm_up" in sizes else largest
+    read = {"model": start, "policy": policy, "peer": policy}
     disk = {}
     for stage, config in configs.items():
         written = sum(training_disk(options, sizes[stage]) for options in trainings(config))
@@ -193,6 +197,12 @@ def workspace_warning(recipe: Recipe) -> str:
             recipe.sized_stages()
         except UserError as error:
             return f"workspaces have {DEFAULT_WORKSPACE}: {error}; set cluster.workspace.size if its models are large"
+    if unknown := _unsized_trainings(recipe):
+        return (
+            f"{', '.join(unknown)} may not fit into {DEFAULT_WORKSPACE}: nothing tells the size of "
+            f"{recipe.base_model}; set cluster.workspace.size to three checkpoints, up to 48 bytes "
+            "a parameter, and the model"
+        )
     small = [
         f"{stage} takes about {gibibytes(need)} and has {size}"
         for stage, need in stage_disk(recipe).items()
@@ -201,6 +211,21 @@ def workspace_warning(recipe: Recipe) -> str:
     if not small:
         return ""
     return f"workspaces that will fill up: {'; '.join(small)}: raise cluster.workspace.size, or leave it out"
+
+
+def _unsized_trainings(recipe: Recipe) -> list[str]:
+    """Stages that train a model of unknown size in a workspace of the default size."""
+    if recipe.cluster is None or recipe.cluster.runs_claim() is not None:
+        return []
+    try:
+        configs, base_model = recipe.sized_stages()
+    except UserError:
+        return []
+    return [
+        stage
+        for stage, config in configs.items()
+        if trainings(config) and not _parameters(base_model, config) and _workspace(recipe, stage) is None
+    ]
 
 
 def size_bytes(size: str) -> int:
@@ -221,5 +246,5 @@ def _workspace(recipe: Recipe, stage: str) -> str | None:
 
 
 def _parameters(base_model: str | None, config: StageConfig) -> int:
-    """Parameters of the model that a stage trains; 0 if nothing tells its size."""
-    return count_parameters(str(getattr(config, "student", None) or base_model)) or 0
+    """Upper estimate of the parameters of the model that a stage trains; 0 if nothing tells its size."""
+    return math.ceil(_ABOVE_NAME * (count_parameters(str(getattr(config, "student", None) or base_model)) or 0))

@@ -125,6 +125,8 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
         return job.out
     _require_disk_space(run)
     if count := processes_here(work.stage):
+        if prepare_inputs := getattr(module, "prepare_inputs", None):
+            prepare_inputs(config, job)  # without the half hour that processes wait for each other
         inputs = {name: str(path) for name, path in workspace.inputs.items()}
         run_processes(count, work._replace(run=str(run), inputs=inputs))
         if not is_done(job):

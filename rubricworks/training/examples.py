@@ -3,8 +3,14 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.tables import read_rows, shard_paths
@@ -13,8 +19,11 @@ from rubricworks.errors import UserError
 if TYPE_CHECKING:
     from rubricworks.training.processing import Messages
 
-_CACHED_BYTES = 256 * 2**20
-"""Images of row groups that stay in memory: all of a small table, a few groups of a large one."""
+CACHED_BYTES = 1 << 30
+"""Images of row groups that a process holds at most; `RowGroupOrder` needs fewer. A smaller table is held whole."""
+_OPEN_FILES = 32
+_TEXTS = 4_096
+"""Texts that are Python objects at a time."""
 
 
 class Example(NamedTuple):
@@ -26,73 +35,110 @@ class Example(NamedTuple):
 
 
 class StoredImages:
-    """Images of a `samples` table by sample id, read a row group at a time."""
+    """Images of a `samples` table by row, read a row group at a time; any process may read after a fork."""
 
     def __init__(self, samples: Path) -> None:
-        import pyarrow.parquet as pq
-
         self.samples = samples
-        self._files = [pq.ParquetFile(path) for path in shard_paths(samples)]
-        self._places: dict[str, tuple[int, int, int]] = {}
-        """Sample → file, row group, row of the group."""
-        for number, file in enumerate(self._files):
-            for group in range(file.metadata.num_row_groups):
-                ids = file.read_row_group(group, columns=["sample_id"])["sample_id"].to_pylist()
-                self._places |= {sample_id: (number, group, row) for row, sample_id in enumerate(ids)}
-        self._groups: OrderedDict[tuple[int, int], tuple[list[bytes | None], int]] = OrderedDict()
-        self._bytes = 0
+        self._paths = shard_paths(samples)
+        self._groups: list[tuple[int, int]] = []
+        """File and row group of each group of the table."""
+        sizes, ids = [], []
+        for number, path in enumerate(self._paths):
+            with pq.ParquetFile(path) as file:
+                self._groups += [(number, group) for group in range(file.num_row_groups)]
+                sizes += [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+                ids.append(file.read(columns=["sample_id"], use_threads=False)["sample_id"])
+        self._ids = pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string())
+        self._starts = np.cumsum([0, *sizes])
+        """First row of each group, and the number of rows."""
+        self.bytes = sum(path.stat().st_size for path in self._paths)
+        self._files: OrderedDict[int, pq.ParquetFile] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[pa.ChunkedArray, int]] = OrderedDict()
+        self.cached_bytes = 0
 
-    def __contains__(self, sample_id: str) -> bool:
-        return sample_id in self._places
-
-    def read(self, sample_id: str) -> bytes:
-        """Image of a sample.
+    def rows(self, sample_ids: pa.Array) -> np.ndarray:
+        """Rows of samples.
 
         Raises:
-            UserError: the sample has none.
+            UserError: the table lacks one of them.
         """
-        number, group, row = self._places[sample_id]
-        key = (number, group)
-        if key not in self._groups:
-            images: list[bytes | None] = (
-                self._files[number].read_row_group(group, columns=["image"])["image"].to_pylist()
-            )
-            size = sum(len(image or b"") for image in images)
-            while self._groups and self._bytes + size > _CACHED_BYTES:
-                self._bytes -= self._groups.popitem(last=False)[1][1]
-            self._groups[key] = images, size
-            self._bytes += size
-        self._groups.move_to_end(key)
-        image = self._groups[key][0][row]
+        rows = pc.index_in(sample_ids, self._ids)
+        if rows.null_count:
+            missing = sample_ids.filter(pc.is_null(rows))[0]
+            raise UserError(f"{self.samples}: no sample {missing}")
+        return np.asarray(rows)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """File and row group, counted over all files, of each row; shape [N, 2]."""
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        return np.stack([np.array([file for file, _ in self._groups], dtype=int)[groups], groups], axis=1)
+
+    def read(self, row: int) -> bytes:
+        """Image of a row.
+
+        Raises:
+            UserError: it has none.
+        """
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        if number not in self._cache:
+            images = self._read_group(number)
+            while self._cache and self.cached_bytes + images.nbytes > CACHED_BYTES:
+                self.cached_bytes -= self._cache.popitem(last=False)[1][1]
+            self._cache[number] = images, images.nbytes
+            self.cached_bytes += images.nbytes
+        self._cache.move_to_end(number)
+        image: bytes | None = self._cache[number][0][row - self._starts[number]].as_py()
         if not image:
-            raise UserError(f"sample {sample_id} has no image to train on")
+            raise UserError(f"sample {self._ids[row]} has no image to train on")
         return image
+
+    def _read_group(self, number: int) -> pa.ChunkedArray:
+        place, group = self._groups[number]
+        if place not in self._files:
+            if len(self._files) >= _OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+            self._files[place] = pq.ParquetFile(self._paths[place])
+        self._files.move_to_end(place)
+        return self._files[place].read_row_group(group, columns=["image"], use_threads=False)["image"]
 
 
 class StoredExamples(Sequence[Example]):
-    """Prompts and targets in memory, with images that stay in their table."""
+    """Prompts and targets in memory, with images that stay in their table.
+
+    Texts are Arrow columns, which processes that are forked from this one share.
+    """
 
     def __init__(self, images: StoredImages, rows: Iterable[tuple[str, str, str]]) -> None:
         """
         Args:
             rows: sample id, prompt and target.
         """
-        self._images, self._rows = images, list(rows)
+        self.images = images
+        fields = pa.schema([(name, pa.large_string()) for name in ("sample_id", "prompt", "caption")])
+        source, batches = iter(rows), []
+        while batch := list(islice(source, _TEXTS)):
+            columns = [pa.array(column, pa.large_string()) for column in zip(*batch, strict=True)]
+            batches.append(pa.record_batch(columns, schema=fields))
+        self._texts = pa.Table.from_batches(batches, fields).combine_chunks()
+        self.rows = images.rows(self._texts["sample_id"].cast(pa.string()))
+        """Row of each example in the table of images."""
 
     @property
     def digest(self) -> str:
-        """Digest of the rows and of the table that the images are from."""
-        digest = hashlib.sha256(read_manifest(self._images.samples).digest.encode())
-        for row in self._rows:
-            digest.update("\0".join(row).encode() + b"\1")
+        """Digest of the texts and of the table that the images are from."""
+        digest = hashlib.sha256(read_manifest(self.images.samples).digest.encode())
+        for batch in self._texts.to_batches(max_chunksize=_TEXTS):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                digest.update("\0".join(row).encode() + b"\1")
         return digest.hexdigest()
 
     @property
     def prompts(self) -> list[str]:
-        return [prompt for _, prompt, _ in self._rows]
+        """The different prompts."""
+        return [str(prompt) for prompt in self._texts["prompt"].unique().to_pylist()]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, index: int) -> Example: ...
@@ -103,8 +149,10 @@ class StoredExamples(Sequence[Example]):
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        sample_id, prompt, caption = self._rows[index]
-        return Example(self._images.read(sample_id), prompt, caption)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        _, prompt, caption = (column[index].as_py() for column in self._texts.columns)
+        return Example(self.images.read(int(self.rows[index])), prompt, caption)
 
 
 def first_references(samples: Path, *splits: str) -> list[tuple[str, str, str]]:

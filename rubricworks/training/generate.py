@@ -24,6 +24,7 @@ from transformers import (
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.hub_layout import read_hub_layout
+from rubricworks.training.llava import freeze_unread_layers
 from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
@@ -58,6 +59,9 @@ def load_model(
         _reserve_memory(model)
     else:
         read_hub_layout(model)
+    if not on_device:
+        _shard_by_own_layers(model)
+        freeze_unread_layers(model)
     if on_device:
         model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model.eval(), processor
@@ -101,6 +105,15 @@ def _load_errors(name: str) -> Iterator[None]:
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UserError(f"cannot load the model {name}: {reason}") from error
+
+
+def _shard_by_own_layers(model: PreTrainedModel) -> None:
+    """Remove the layer classes that the model lacks from those by which FSDP shards it.
+
+    Transformers lists the classes of a family: those of CLIP's text model too where only its vision tower is loaded.
+    """
+    own = {type(module).__name__ for module in model.modules()}
+    model._no_split_modules = [name for name in model._no_split_modules or () if name in own]
 
 
 def _reserve_memory(model: PreTrainedModel) -> None:

@@ -22,7 +22,7 @@ from rubricworks.training.checkpoints import (
     train_from,
 )
 from rubricworks.training.config import SftConfig
-from rubricworks.training.examples import Example, StoredExamples
+from rubricworks.training.examples import CACHED_BYTES, Example, StoredExamples
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -45,6 +45,7 @@ from rubricworks.training.processing import (
     tokenizer_of,
 )
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
+from rubricworks.training.row_group_order import WORKERS, RowGroupOrder
 from rubricworks.training.text_parameters import freeze_unreached_by_text
 
 
@@ -58,6 +59,7 @@ def train_sft(
     title: str = "warm-up",
     on_log: Callable[[StepLog], None] | None = None,
     modules: ModuleRates | None = None,
+    plain: bool = False,
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
@@ -67,6 +69,7 @@ def train_sft(
     Args:
         examples: the triples; those of `StoredExamples` are read when they are needed.
         modules: parts of the model to train, and learning rates of their own; the whole model at one rate by default.
+        plain: train on the image and its caption without chat template and prompt (LLaVA's stage 1).
     Raises:
         UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
@@ -88,7 +91,8 @@ def train_sft(
         if isinstance(rows, StoredExamples)
         else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
     )
-    digest = run_digest("sft", model_digest(model_dir), settings, data, *([modules] if modules else []))
+    options = [*([modules] if modules else []), *(["plain"] if plain else [])]
+    digest = run_digest("sft", model_digest(model_dir), settings, data, *options)
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
     if (out_dir / "model").is_dir():
@@ -102,6 +106,7 @@ def train_sft(
     if modules:
         modules.freeze_others(trained)
 
+    large = isinstance(rows, StoredExamples) and rows.images.bytes > CACHED_BYTES
     arguments = TrainingArguments(
         output_dir=str(out_dir),
         max_steps=config.steps,
@@ -115,20 +120,23 @@ def train_sft(
         logging_steps=config.log_every,
         remove_unused_columns=False,
         dataloader_pin_memory=False,
+        dataloader_num_workers=WORKERS if large else 0,
         disable_tqdm=True,
         report_to="none",
     )
-    kind = _ImageTrainer if has_images else _TextTrainer
+    kind = _StoredTrainer if isinstance(rows, StoredExamples) else _ImageTrainer if has_images else _TextTrainer
     trainer = kind(
         model=trained,
         args=arguments,
         train_dataset=_Rows(rows),
-        data_collator=CaptionCollator(processor),
+        data_collator=PlainCollator(processor) if plain else CaptionCollator(processor),
         processing_class=processor,
         callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.modules = modules
+    if isinstance(trainer, _StoredTrainer):
+        trainer.rows_per_pass = optimizer.rows_per_pass
     with quiet_libraries():
         train_from(trainer, checkpoint)
     save_trained_model(trainer, processor, out_dir / "model", bf16=optimizer.saves_bfloat16)
@@ -178,6 +186,22 @@ class CaptionCollator:
         return text.split(end)[0] + end if end else text
 
 
+class PlainCollator:
+    """Collator of images with their captions alone, as LLaVA's template `plain`: image, caption, line break."""
+
+    def __init__(self, processor: Processor) -> None:
+        self.processor = processor
+
+    def __call__(self, examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+        read: Any = self.processor
+        images = [decode_image(example.image) for example in examples if example.image]
+        texts = [f"{read.image_token}{example.caption}\n" for example in examples]
+        batch = dict(read(images=images, text=texts, return_tensors="pt", padding=True, padding_side="right"))
+        ids = batch["input_ids"]
+        unread = (batch["attention_mask"] == 0) | (ids == read.image_token_id)
+        return {**batch, "labels": ids.masked_fill(unread, -100)}
+
+
 class _ImageTrainer(Trainer):
     """Trainer whose optimizer may have learning rates of their own for parts, and which loads what it has saved."""
 
@@ -210,6 +234,21 @@ class _TextTrainer(_ImageTrainer):
         epochs, batches = super()._init_training_state(*args, **kwargs)
         self._sampler.set_epoch(epochs)
         return epochs, batches
+
+
+class _StoredTrainer(_ImageTrainer):
+    """Trainer on images of a table, which it reads by row groups."""
+
+    train_dataset: "_Rows"
+    rows_per_pass: int | None = None
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RowGroupOrder:
+        examples = self.train_dataset.rows
+        assert isinstance(examples, StoredExamples)
+        places = examples.images.places(examples.rows)
+        passes = self.args.gradient_accumulation_steps
+        batch_size = self.args.train_batch_size * passes * self.args.world_size
+        return RowGroupOrder(places, batch_size, self.rows_per_pass, self.args.seed)
 
 
 class _Rows(Dataset[Example]):

@@ -24,13 +24,14 @@ from transformers import (
 from rubricworks.data.manifest import read_manifest
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
+from rubricworks.training import sft
 from rubricworks.training.config import TinyLlavaConfig, VlmConfig
-from rubricworks.training.examples import StoredExamples, StoredImages, first_references
-from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.examples import Example, StoredExamples, StoredImages, first_references
+from rubricworks.training.generate import generate_captions, load_model, load_model_processor
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
-from rubricworks.training.llava.assembly import assemble_llava, build_tiny_llava
+from rubricworks.training.llava.assembly import add_tiles, assemble_llava, build_tiny_llava
 from rubricworks.training.module_rates import ModuleRates
-from rubricworks.training.sft import train_sft
+from rubricworks.training.sft import CaptionCollator, PlainCollator, train_sft
 from rubricworks.training.tiny.student import word_tokenizer
 
 SMALL = TinyLlavaConfig(
@@ -108,6 +109,15 @@ def test_vision_tower_learns_at_its_own_rate(tiny, stored, tmp_path):
 def test_module_that_the_model_has_not_is_refused(tiny, stored, tmp_path):
     with pytest.raises(ValueError, match="no module audio_tower"):
         train_sft(tiny, stored, tmp_path, VlmConfig(steps=1), modules=ModuleRates(("audio_tower",)))
+
+
+@pytest.mark.slow
+def test_workers_that_read_ahead_change_no_weight(tiny, stored, tmp_path, monkeypatch):
+    config = VlmConfig(steps=4, batch_size=4, optimizer={"learning_rate": 1e-2, "rows_per_pass": 2}, save_every=50)
+    alone = weights(train_sft(tiny, stored, tmp_path / "alone", config))
+    monkeypatch.setattr(sft, "CACHED_BYTES", 0)
+    ahead = weights(train_sft(tiny, stored, tmp_path / "ahead", config))
+    assert all(torch.equal(ahead[name], tensor) for name, tensor in alone.items())
 
 
 class Killed(Exception):
@@ -212,6 +222,69 @@ def test_assembled_model_has_the_weights_of_its_parts_and_reads_images(parts, tm
     assert AutoModelForImageTextToText.from_pretrained(folder).config.vision_feature_layer == -2
 
 
+@pytest.mark.parametrize("any_resolution", [True, False])
+def test_trainings_freeze_the_weights_that_get_no_gradient_and_no_others(parts, tmp_path, any_resolution):
+    folder = assemble_llava(*parts, tmp_path / "out", any_resolution=any_resolution)
+    model, processor = load_model(folder, on_device=False)
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    model.requires_grad_(True)
+    model(**CaptionCollator(processor)([Example(squares()[0][0], "a", "red square")])).loss.backward()
+    assert frozen == {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert set(model._no_split_modules) <= {type(module).__name__ for module in model.modules()}
+
+
+@pytest.mark.parametrize("any_resolution", [True, False])
+def test_stage_one_reads_image_and_caption_alone_and_learns_the_caption(parts, tmp_path, any_resolution):
+    _, processor = load_model(assemble_llava(*parts, tmp_path / "out", any_resolution=any_resolution))
+    image = squares()[0][0]
+    batch = PlainCollator(processor)([Example(image, "a prompt", "a red square"), Example(image, "a prompt", "red")])
+    for ids, labels, caption in zip(batch["input_ids"], batch["labels"], ("a red square", "red"), strict=True):
+        expected = processor.tokenizer(f"{caption}\n", add_special_tokens=False).input_ids
+        assert labels[labels != -100].tolist() == expected
+        text = [token for token in ids.tolist() if token != processor.image_token_id]
+        assert text[: len(expected)] == expected
+        assert ids[0] == processor.image_token_id
+
+
+def test_tiles_are_added_to_an_aligned_model_without_changing_its_weights(parts, tmp_path):
+    aligned = assemble_llava(*parts, tmp_path / "aligned", any_resolution=False, seed=1)
+    before = weights(aligned)
+    whole = assemble_llava(*parts, tmp_path / "whole", any_resolution=True, seed=1)
+    tiled = add_tiles(aligned)
+    after = weights(tiled)
+    assert after.keys() - before.keys() == {name for name in after if "image_newline" in name}
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    for name in ("config.json", "chat_template.jinja", "generation_config.json"):
+        assert (tiled / name).read_text() == (whole / name).read_text(), name
+    pair = [load_model_processor(folder) for folder in (tiled, whole)]
+    assert pair[0].to_dict() == pair[1].to_dict()
+    stamp = (tiled / "config.json").stat().st_ino
+    assert add_tiles(tiled) == tiled
+    assert (tiled / "config.json").stat().st_ino == stamp
+
+
+def test_stage_one_ends_in_a_model_of_tiles_and_trains_on_one(parts, stored, tmp_path):
+    samples = stored.images.samples
+    tower, language = parts
+    config = {"vision_tower": tower, "language_model": language, "splits": ["train"]}
+    config |= {"sft": {"steps": 1, "batch_size": 4, "optimizer": {"learning_rate": 1e-2}}}
+    out = Path(launch("align_projector", json.dumps(config), str(tmp_path / "run"), {"samples": str(samples)}))
+    untrained = json.loads(next((tmp_path / "run" / "scratch").rglob("config.json")).read_text())
+    assert untrained["model_type"] == "llava"
+    assert json.loads((out / "model" / "config.json").read_text())["model_type"] == "llava_next"
+    assert (out / "model" / "README.md").is_file()
+
+
+def test_chatml_begins_with_the_system_turn_of_the_reference_unless_there_is_one(parts, tmp_path):
+    _, processor = load_model(assemble_llava(*parts, tmp_path / "out"))
+    user = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "red"}]}
+    asked = "<|im_start|>user\n<image>\nred<|im_end|>\n<|im_start|>assistant\n"
+    text = processor.apply_chat_template([user], add_generation_prompt=True)
+    assert text == f"<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{asked}"
+    own = processor.apply_chat_template([{"role": "system", "content": "a"}, user], add_generation_prompt=True)
+    assert own == f"<|im_start|>system\na<|im_end|>\n{asked}"
+
+
 def test_language_model_without_chatml_is_refused(parts, tmp_path):
     tower, _ = parts
     tokenizer = word_tokenizer(["a red square"])
@@ -224,9 +297,9 @@ def test_language_model_without_chatml_is_refused(parts, tmp_path):
 
 
 def test_digest_of_stored_examples_changes_with_a_caption_and_with_the_table(stored):
-    rows = [(row[0], row[1], row[2]) for row in stored._rows]
+    rows = first_references(stored.images.samples, "train")
     other = [*rows[:-1], (rows[-1][0], rows[-1][1], "another caption")]
-    assert StoredExamples(stored._images, rows).digest == stored.digest
-    assert StoredExamples(stored._images, other).digest != stored.digest
-    manifest = read_manifest(stored._images.samples)
-    assert sum(pq.read_metadata(stored._images.samples / shard.name).num_rows for shard in manifest.shards) == len(rows)
+    assert StoredExamples(stored.images, rows).digest == stored.digest
+    assert StoredExamples(stored.images, other).digest != stored.digest
+    manifest = read_manifest(stored.images.samples)
+    assert sum(pq.read_metadata(stored.images.samples / shard.name).num_rows for shard in manifest.shards) == len(rows)

@@ -11,9 +11,12 @@ from gloo_training import LABEL, QUESTION, WRONG, run_processes
 from gloo_training import generator as train_generator
 from gloo_training import genrm as train_genrm
 from gloo_training import policy as train_on_squares
+from gloo_training import vlm as train_vlm
 from safetensors.torch import load_file
 from training_configs import sft_config
 
+from rubricworks.training.config import TinyLlavaConfig
+from rubricworks.training.llava.assembly import build_tiny_llava
 from rubricworks.training.policy.rollouts import PolicyTrainer
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.student import build_student
@@ -66,6 +69,24 @@ def test_sft_under_fsdp_ends_in_the_model_of_one_process(students, sharded, tmp_
     whole = train_sft(students["student"], squares(), tmp_path, sft_config(**SFT))
     assert_same_model(folder / "sft" / "model", whole, Path(students["student"]))
     assert results[0]["sft"]["steps"] == list(range(1, SFT["steps"] + 1))
+
+
+def test_llava_under_fsdp_killed_and_resumed_is_the_model_of_one_process(tmp_path):
+    texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
+    shape = TinyLlavaConfig(hidden=32, layers=2, heads=2, intermediate=64, vision_hidden=16, vision_heads=2)
+    images = [image for image, _, _ in squares()]
+    start = build_tiny_llava(texts, tmp_path / "start" / "model", config=shape, images=images, seed=1)
+    stages = {"model": str(start), "config": SFT | {"steps": 4}}
+    kill = {"file": "whole/checkpoint-2/trainer_state.json"}
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        run_processes({"kill_at": kill, "vlm": stages}, tmp_path / "sharded")
+    first, _ = run_processes({"vlm": stages}, tmp_path / "sharded")
+    assert first["vlm"]["steps"]["aligned"] == [], "stage 1 had finished"
+    assert first["vlm"]["steps"]["whole"][0] == 3
+    assert first["vlm"]["most"] < 0.9 * first["vlm"]["whole"]
+    train_vlm(tmp_path / "alone", **stages)
+    for name in ("aligned", "whole"):
+        assert_same_model(tmp_path / "sharded" / name / "model", tmp_path / "alone" / name / "model", start)
 
 
 @pytest.mark.parametrize("task", ["sft", "policy", "genrm"])

@@ -13,12 +13,12 @@ from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, 
 from rubricworks.grading import AssertionGrader, Pointability
 from rubricworks.grading.assertions.texts import MIN_OVERLAP, first_reference
 from rubricworks.llm import Endpoint, ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
     CAPTION_TOKENS,
     GUIDE_TOKENS,
-    IMAGE_TOKENS,
     PlannedCalls,
 )
 
@@ -71,7 +71,7 @@ class BCapScorer(Scorer):
 def assertion_calls(judge: Endpoint, verifier: Endpoint | None, captions: int) -> Iterator[PlannedCalls]:
     """Yield one call per caption, with the image unless a verifier checks it in a second call."""
     listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-    prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if verifier else IMAGE_TOKENS)
+    prompt = GUIDE_TOKENS + 2 * CAPTION_TOKENS + (0 if verifier else image_tokens(judge))
     yield PlannedCalls("judge", judge, captions, prompt, 2 * listed)
     if verifier:
-        yield PlannedCalls("verifier", verifier, captions, GUIDE_TOKENS + IMAGE_TOKENS + listed, listed)
+        yield PlannedCalls("verifier", verifier, captions, GUIDE_TOKENS + image_tokens(verifier) + listed, listed)

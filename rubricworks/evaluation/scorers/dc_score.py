@@ -32,12 +32,12 @@ from rubricworks.evaluation.scorers.scorer import (
 )
 from rubricworks.grading.assertions.texts import first_reference, has_words
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint, image_part
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import (
     ASSERTION_TOKENS,
     ASSERTIONS_PER_CAPTION,
     CAPTION_TOKENS,
     GUIDE_TOKENS,
-    IMAGE_TOKENS,
     PlannedCalls,
 )
 from rubricworks.metrics import NO_WORDS, DCScore, StatedFact, dc_score
@@ -73,7 +73,7 @@ class DCScorer(Scorer):
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         """Four calls per caption: its facts, the reference's facts, their matching, the check against the image."""
         listed = ASSERTIONS_PER_CAPTION * ASSERTION_TOKENS
-        prompt = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * listed + IMAGE_TOKENS) // 4
+        prompt = GUIDE_TOKENS + (2 * CAPTION_TOKENS + 2 * listed + image_tokens(self.judge)) // 4
         yield PlannedCalls("facts", self.judge, 4 * work.responses, prompt, listed)
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ImageEndpoint
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, PlannedCalls
 
 
 class LikertScorer(Scorer):
@@ -29,4 +30,6 @@ class LikertScorer(Scorer):
         return rate
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("likert", self.judge, work.responses, IMAGE_TOKENS + CAPTION_TOKENS + LIKERT_TOKENS, 2)
+        yield PlannedCalls(
+            "likert", self.judge, work.responses, image_tokens(self.judge) + CAPTION_TOKENS + LIKERT_TOKENS, 2
+        )

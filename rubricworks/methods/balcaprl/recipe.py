@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS
 from rubricworks.methods.balcaprl.stages.peer_rubrics import Config as RubricsConfig
 from rubricworks.methods.balcaprl.stages.recap import Config as RecapConfig
 from rubricworks.policy.policy import CaptionPolicy
@@ -86,9 +87,18 @@ class BalcaprlRecipe(Recipe):
         split_sizes = {"train": train, "held_out": held_out}
         if self.recap.captioner:
             references = sum(split_sizes[split] for split in self.recap.splits)
-            yield CallEstimate("recap", "recaption", self.recap.captioner, references, IMAGE_TOKENS, CAPTION_TOKENS)
+            yield CallEstimate(
+                "recap",
+                "recaption",
+                self.recap.captioner,
+                references,
+                image_tokens(self.recap.captioner),
+                CAPTION_TOKENS,
+            )
         exams = sum(split_sizes[split] for split in self.exams.splits)
-        yield CallEstimate("write_exams", "exam", self.exams.writer, exams, IMAGE_TOKENS + 400, EXAM_TOKENS)
+        yield CallEstimate(
+            "write_exams", "exam", self.exams.writer, exams, image_tokens(self.exams.writer) + 400, EXAM_TOKENS
+        )
         rubrics, makes = self.rubrics, "peer_rubrics"
         if rubrics.committee and rubrics.rubric:
             yield from rubric_calls(

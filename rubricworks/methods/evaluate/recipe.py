@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import model_validator
 
 from rubricworks.evaluation.scorers.scorer import Workload
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS
 from rubricworks.methods.evaluate.stages.evaluation_report import Config as ReportConfig
 from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.runtime.config import StageConfig
@@ -47,7 +48,9 @@ class EvaluateRecipe(Recipe):
         scored = items if config.splits is None else min(self.data.held_out, items)
         for source in config.models.values():
             if source.endpoint:
-                yield CallEstimate("score", "response", source.endpoint, scored, IMAGE_TOKENS, CAPTION_TOKENS)
+                yield CallEstimate(
+                    "score", "response", source.endpoint, scored, image_tokens(source.endpoint), CAPTION_TOKENS
+                )
         models = len(config.models)
         work = Workload(responses=models * scored, compared=(models - 1) * scored)
         for scorer in config.scorers:

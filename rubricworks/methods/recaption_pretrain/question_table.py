@@ -1,15 +1,20 @@
 """Visual questions about the pictures of a samples table, as a samples table of their own."""
 
 import asyncio
+import os
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rubricworks.data.images import image_digest
 from rubricworks.data.manifest import Manifest
-from rubricworks.data.tables import Sample, build_table
+from rubricworks.data.questions import QuestionEntry, question_entries
+from rubricworks.data.source_entries import RejectedEntry
+from rubricworks.data.tables import build_table
+from rubricworks.environment import fill
+from rubricworks.errors import UserError
 from rubricworks.runtime.call_table import Row
 from rubricworks.runtime.job import Job
-from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
+from rubricworks.stages.data.visual_questions import VisualQuestions, open_question, samples_by_digest
 
 _SHARD = 1_024
 
@@ -19,21 +24,53 @@ def write_questions(
 ) -> Manifest:
     """Write the questions about the pictures of some splits of the job's samples.
 
+    Pictures are decoded by a thread per core. A killed call resumes at the first shard that is not committed, without
+    opening the pictures before it.
+
     Args:
         splits: none for all questions of the source, whose pictures are then its own.
         field: recipe field of the questions, for messages.
         split: split of the rows.
+    Raises:
+        UserError: the source cannot be read, or has no question about the pictures.
     """
     splits = tuple(splits)
     pictures: Collection[str] = samples_by_digest(job.inputs["samples"], *splits) if splits else _AnyPicture()
+    source = fill(questions.source, f"{field}.source")
 
-    async def rows(chunk: list[tuple[str, Sample]]) -> list[Row]:
-        return [_row(sample, split) for _, sample in chunk]
+    def open_row(entry: tuple[int, QuestionEntry | RejectedEntry]) -> Row | None:
+        opened = open_question(*entry, pictures, questions)
+        if opened is None:
+            return None
+        digest, sample = opened
+        options = list(sample.options) if sample.options else None
+        return {
+            **sample.model_dump(),
+            "split": split,
+            "references": [],
+            "image_digest": digest,
+            "options": options,
+        }
 
-    table = build_table(
-        folder, "samples", questions_about(pictures, questions, field), rows, made_by=job.made_by, shard_size=_SHARD
-    )
-    return asyncio.run(table)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        async def rows(chunk: list[tuple[int, QuestionEntry | RejectedEntry]]) -> list[Row]:
+            return [row for row in pool.map(open_row, chunk) if row is not None]
+
+        table = build_table(
+            folder,
+            "samples",
+            enumerate(question_entries(source, questions.columns)),
+            rows,
+            made_by=job.made_by,
+            shard_size=_SHARD,
+        )
+        manifest = asyncio.run(table)
+    if not manifest.rows:
+        raise UserError(
+            f"{field}: {source} asks nothing about the pictures of these samples; give questions about them"
+        )
+    return manifest
 
 
 class _AnyPicture(Collection[str]):
@@ -45,10 +82,3 @@ class _AnyPicture(Collection[str]):
 
     def __len__(self) -> int:
         return 0
-
-
-def _row(sample: Sample, split: str) -> Row:
-    row = sample.model_dump()
-    image = sample.require_image("a visual question is about it")
-    options = list(sample.options) if sample.options else None
-    return {**row, "split": split, "references": [], "image_digest": image_digest(image), "options": options}

@@ -5,7 +5,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS
 from rubricworks.methods.recaption_pretrain.stages.align_projector import Config as AlignConfig
 from rubricworks.methods.recaption_pretrain.stages.benchmark_questions import Config as BenchmarkConfig
 from rubricworks.methods.recaption_pretrain.stages.pretrain_vlm import Config as PretrainConfig
@@ -70,7 +71,14 @@ class RecaptionPretrainRecipe(Recipe):
         train = rest if self.data.max_train is None else min(rest, self.data.max_train)
         for captioner in self.recaption.captioners:
             if captioner.endpoint:
-                yield CallEstimate("recaption", "recaption", captioner.endpoint, train, IMAGE_TOKENS, CAPTION_TOKENS)
+                yield CallEstimate(
+                    "recaption",
+                    "recaption",
+                    captioner.endpoint,
+                    train,
+                    image_tokens(captioner.endpoint),
+                    CAPTION_TOKENS,
+                )
         yield from scoring_calls(self.evaluation, held_out)
 
 

@@ -1,5 +1,6 @@
 """A training stage of the recipe: supervised training of a LLaVA model on stored images, with tracking and a card."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rubricworks.runtime.config import StageConfig
@@ -23,12 +24,14 @@ def train_vlm(
     stage_config: StageConfig,
     title: str,
     projector_only: bool,
+    finish: Callable[[Path], object] | None = None,
 ) -> None:
     """Train the model of `start` into the job's folder.
 
     Args:
         stage_config: of the whole stage, for the card.
-        projector_only: train the projector alone (stage 1), not the whole model.
+        projector_only: train the projector alone, on captions without prompt (stage 1), not the whole model.
+        finish: called with the trained model's folder in the main process.
     """
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
@@ -48,8 +51,11 @@ def train_vlm(
             title=title,
             on_log=step_listener(job, log),
             modules=modules if any(modules) else None,
+            plain=projector_only,
         )
     if is_main():
+        if finish:
+            finish(model_dir(job.out))
         write_card(
             model_dir(job.out),
             Usage(only_prompt(examples.prompts)),

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from rubricworks.evaluation.scorers.answers import AnswerScorer
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
-from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, IMAGE_TOKENS, GradingCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, GUIDE_TOKENS, GradingCalls
 from rubricworks.methods.rlr3.stages.audit import Config as AuditConfig
 from rubricworks.methods.rlr3.stages.genrm_data import Config as GenrmDataConfig
 from rubricworks.methods.rlr3.stages.offline_filter import Config as FilterConfig
@@ -131,12 +132,14 @@ class Rlr3Recipe(Recipe):
         checklist, grading = CHECKLIST_TOKENS, EXECUTION_TOKENS
         if self.opening.opener:
             choices = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
-            yield CallEstimate("open_questions", "opening", self.opening.opener, choices, IMAGE_TOKENS + 300, 100)
+            yield CallEstimate(
+                "open_questions", "opening", self.opening.opener, choices, image_tokens(self.opening.opener) + 300, 100
+            )
         for teacher in self.checklists.teachers:
-            prompt = IMAGE_TOKENS + GUIDE_TOKENS
+            prompt = image_tokens(teacher) + GUIDE_TOKENS
             yield CallEstimate("write_checklists", "checklist", teacher, train + held_out, prompt, 2 * checklist)
         if self.checklists.merger:
-            prompt = IMAGE_TOKENS + GUIDE_TOKENS + len(self.checklists.teachers) * checklist
+            prompt = image_tokens(self.checklists.merger) + GUIDE_TOKENS + len(self.checklists.teachers) * checklist
             yield CallEstimate(
                 "write_checklists", "merging", self.checklists.merger, train + held_out, prompt, 2 * checklist
             )

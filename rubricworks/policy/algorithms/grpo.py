@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rubricworks.llm import Endpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.probes import CaptionProbe, ImageProbe
@@ -103,7 +104,7 @@ def policy_plan(reward: Reward | None, config: PolicyConfig, size: TrainingSize)
     yield from reward.estimate(replace(size, rollouts=config.rollouts_on(size.samples), steps=steps))
     if probe := config.watch.probe:
         calls = (steps - 1) // probe.every * min(probe.samples, size.held_out)
-        yield PlannedCalls("probe", probe.judge, calls, COMPARISON_IN, COMPARISON_OUT)
+        yield PlannedCalls("probe", probe.judge, calls, image_tokens(probe.judge) + COMPARISON_IN, COMPARISON_OUT)
 
 
 def train_on_images(stage: PolicyStage, config: PolicyConfig, trainer: Any) -> None:

@@ -10,7 +10,8 @@ from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import Endpoint, ImageEndpoint
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import Reward, TrainingSize
@@ -80,7 +81,7 @@ class Sft(SftConfig, Algorithm):
         self, reward: Reward | None, size: TrainingSize, captioners: Sequence[Endpoint] = ()
     ) -> Iterator[PlannedCalls]:
         if self.captioner and self.captioner.model not in [captioner.model for captioner in captioners]:
-            yield PlannedCalls("caption", self.captioner, size.samples, IMAGE_TOKENS, CAPTION_TOKENS)
+            yield PlannedCalls("caption", self.captioner, size.samples, image_tokens(self.captioner), CAPTION_TOKENS)
 
     def describe(self) -> str:
         captions = f"captions by {self.captioner.model}" if self.captioner else "the captions that came with the images"

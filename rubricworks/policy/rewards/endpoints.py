@@ -7,7 +7,8 @@ from pydantic import Field
 
 from rubricworks.adapters.image_scores import ImageScoreReward
 from rubricworks.grading.images.scores import ScoreEndpoint
-from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
 from rubricworks.policy.step_tables import scorecard_table
@@ -31,7 +32,7 @@ class EndpointsReward(Reward):
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
         for endpoint in self.endpoints:
-            yield PlannedCalls("reward", endpoint, size.rollouts, _PROMPT + IMAGE_TOKENS, _SCORE)
+            yield PlannedCalls("reward", endpoint, size.rollouts, _PROMPT + image_tokens(endpoint), _SCORE)
 
     def describe(self) -> str:
         return f"The reward is the score of {', '.join(endpoint.model for endpoint in self.endpoints)}."

@@ -13,7 +13,8 @@ from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertions.texts import has_words
 from rubricworks.llm import ChatError, Endpoint, ImageEndpoint
-from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, IMAGE_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, EXAM_TOKENS, QUESTIONS_PER_EXAM, PlannedCalls
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
 from rubricworks.policy.step_tables import judgment_count
@@ -44,7 +45,7 @@ class ExamReward(Reward):
         return PreparedReward(functions=[reward], gradings=judgments, values=values, column="exam", judges=[taker])
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("exam", self.writer, size.samples, IMAGE_TOKENS + 400, EXAM_TOKENS)
+        yield PlannedCalls("exam", self.writer, size.samples, image_tokens(self.writer) + 400, EXAM_TOKENS)
         calls = size.rollouts * QUESTIONS_PER_EXAM
         yield PlannedCalls("exam", self.taker, calls, CAPTION_TOKENS + 150, 2)
 

@@ -12,7 +12,8 @@ from rubricworks.grading import CallPer, Grader
 from rubricworks.grading.images.prompts import Credits
 from rubricworks.grading.images.text_reading import RapidOcr, TextReader, open_text_reader
 from rubricworks.llm import ImageEndpoint, SeesImages
-from rubricworks.llm.usage import IMAGE_TOKENS, TOKENS_PER_CRITERION, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import TOKENS_PER_CRITERION, PlannedCalls
 from rubricworks.policy.judges import PanelOrOne, combination, describe_judge, graders
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import refill_criterion, rubric_texts
@@ -119,15 +120,15 @@ class ImageRubricReward(Reward):
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
         by_criterion = self.call_per == "criterion"
         each, criteria = (size.criteria, 1) if by_criterion else (1, size.criteria)
-        tokens_in = _INSTRUCTIONS + _PROMPT + IMAGE_TOKENS + criteria * TOKENS_PER_CRITERION
+        text = _INSTRUCTIONS + _PROMPT + criteria * TOKENS_PER_CRITERION
         tokens_out = criteria * TOKENS_PER_CRITERION
         judges = graders(self.judge)
         for judge in judges:
-            yield PlannedCalls("judge", judge, size.rollouts * each, tokens_in, tokens_out)
+            yield PlannedCalls("judge", judge, size.rollouts * each, image_tokens(judge) + text, tokens_out)
         if gate := self.audit:
             probes = min(gate.sample, size.samples) * (AUDIT_PROBES + AUDIT_IMAGES) * each
             for judge in gate.judges or judges:
-                yield PlannedCalls("audit", judge, probes, tokens_in, tokens_out)
+                yield PlannedCalls("audit", judge, probes, image_tokens(judge) + text, tokens_out)
 
     def describe(self) -> str:
         return (

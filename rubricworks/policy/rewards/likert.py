@@ -9,7 +9,8 @@ from rubricworks.data.tables import Sample
 from rubricworks.grading import FailedCall
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import CAPTION_TOKENS, PlannedCalls
 from rubricworks.policy.references import training_references
 from rubricworks.policy.rewards.reward import PreparedReward, Reward, Training, TrainingSize
 from rubricworks.policy.rubric_texts import compared_samples
@@ -37,7 +38,7 @@ class LikertReward(Reward):
         return PreparedReward(functions=[reward], gradings=judgments, values=rubrics, judges=[judge])
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
-        tokens = IMAGE_TOKENS + (2 if self.reference else 1) * CAPTION_TOKENS + LIKERT_TOKENS
+        tokens = image_tokens(self.judge) + (2 if self.reference else 1) * CAPTION_TOKENS + LIKERT_TOKENS
         yield PlannedCalls("judge", self.judge, size.rollouts, tokens, 2)
 
     def describe(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from rubricworks.data.question_text import Templates, question_with_options
-from rubricworks.data.questions import QuestionColumns, question_entries
+from rubricworks.data.questions import QuestionColumns, QuestionEntry, question_entries
 from rubricworks.data.source_entries import RejectedEntry
 from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample, read_rows
@@ -47,24 +47,34 @@ def questions_about(pictures: Collection[str], task: VisualQuestions, field: str
     source = fill(task.source, f"{field}.source")
     empty = True
     for number, entry in enumerate(question_entries(source, task.columns)):
-        item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
-        if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry) or item.image_digest not in pictures:
-            continue
-        empty = False
-        yield (
-            item.image_digest,
-            Sample(
-                sample_id=f"question-{number}",
-                image=item.image,
-                prompt=task.templates.prompt(entry.question, entry.options),
-                references=item.references,
-                question=question_with_options(entry.question, entry.options),
-                answer=entry.answer,
-                task=entry.task,
-                options=entry.options or None,
-            ),
-        )
+        if (opened := open_question(number, entry, pictures, task)) is not None:
+            empty = False
+            yield opened
     if empty:
         raise UserError(
             f"{field}: {source} asks nothing about the pictures of these samples; give questions about them"
         )
+
+
+def open_question(
+    number: int, entry: QuestionEntry | RejectedEntry, pictures: Collection[str], task: VisualQuestions
+) -> tuple[str, Sample] | None:
+    """Open a question's picture; return its digest and the sample, or None for a picture that is unusable or another.
+
+    Args:
+        number: of the entry in the source.
+    """
+    item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
+    if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry) or item.image_digest not in pictures:
+        return None
+    sample = Sample(
+        sample_id=f"question-{number}",
+        image=item.image,
+        prompt=task.templates.prompt(entry.question, entry.options),
+        references=item.references,
+        question=question_with_options(entry.question, entry.options),
+        answer=entry.answer,
+        task=entry.task,
+        options=entry.options or None,
+    )
+    return item.image_digest, sample

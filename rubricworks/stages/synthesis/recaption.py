@@ -37,6 +37,7 @@ from rubricworks.storage import is_remote
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
 from rubricworks.terminal import say
 from rubricworks.training.config import EngineOptions
+from rubricworks.training.model_card import read_usage
 
 if TYPE_CHECKING:
     from rubricworks.data.downloads.fetcher import Fetcher
@@ -84,7 +85,8 @@ class Config(StageConfig):
     """Hosts that images may be fetched from, where a source holds URLs."""
     captioners: tuple[Captioner, ...] = Field(min_length=1)
     prompt: str | None = Field(default=None, min_length=1)
-    """Request to the captioners; by default that of the samples, or one for detail."""
+    """Request to all captioners. Default: the prompt that the first captioner trained here was trained on, by its model
+    card; without one that of the samples, or one for detail."""
     own_prompts: bool = False
     """Use the prompt that a source gives with an image, where it gives one."""
     splits: tuple[str, ...] = ()
@@ -198,6 +200,12 @@ def _sample_units(samples: Path, splits: tuple[str, ...]) -> list[SourceUnit]:
     return [SourceUnit(shard.name, str(samples), partial(read, number)) for number, shard in enumerate(shards)]
 
 
+def _trained_prompt(captioners: tuple[Captioner, ...]) -> str | None:
+    """Prompt of the first captioner whose model card states the one of its training."""
+    folders = (Path(fill(captioner.model, "captioner.model")) for captioner in captioners if captioner.model)
+    return next((prompt for folder in folders if (prompt := read_usage(folder).prompt)), None)
+
+
 class _Captions:
     """Captions of units; one model is in memory at a time."""
 
@@ -212,7 +220,8 @@ class _Captions:
         self._config, self._job, self._clients, self._live, self._fetcher = config, job, clients, live, fetcher
         self._hosts = AllowedHosts(config.allowed_hosts)
         self._loaded: tuple[str, Engine] | None = None
-        self._own_prompts = config.own_prompts or (config.prompt is None and "samples" in job.inputs)
+        self._prompt_for_all = config.prompt or _trained_prompt(config.captioners)
+        self._own_prompts = config.own_prompts or (self._prompt_for_all is None and "samples" in job.inputs)
 
     async def of_unit(self, item: _Item) -> Answers:
         from rubricworks.data.downloads.fetcher import Fetcher
@@ -236,7 +245,7 @@ class _Captions:
         return self._hosts.screen(unit.entries(), unit.place)
 
     def _prompt(self, entry: ImageEntry) -> str:
-        return (entry.prompt if self._own_prompts else "") or self._config.prompt or CAPTION_PROMPT
+        return (entry.prompt if self._own_prompts else "") or self._prompt_for_all or CAPTION_PROMPT
 
     async def _image(self, entry: ImageEntry | RejectedEntry, fetcher: "Fetcher") -> bytes | RejectedEntry:
         if isinstance(entry, RejectedEntry):

@@ -4,6 +4,7 @@ Architecture and processor are Transformers' own, so that the directory loads wi
 `AutoProcessor` and vLLM. The projector between the two is a new MLP of two layers (LLaVA-1.5).
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    AutoProcessor,
     AutoTokenizer,
     CLIPVisionConfig,
     CLIPVisionModel,
@@ -50,6 +52,8 @@ _TINY_TEMPLATE = (
     f"{{%- if add_generation_prompt -%}}{{{{- '{ASSISTANT}' -}}}}{{%- endif -%}}"
 )
 _CHATML_TEMPLATE = (
+    "{%- if messages[0]['role'] != 'system' -%}"
+    "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' -}}{%- endif -%}"
     "{%- for message in messages -%}{{- '<|im_start|>' + message['role'] + '\\n' -}}"
     "{%- if message['content'] is string -%}{{- message['content'] -}}"
     "{%- else -%}{%- for part in message['content'] -%}"
@@ -58,7 +62,7 @@ _CHATML_TEMPLATE = (
     "{%- endfor -%}{%- endif -%}{{- '<|im_end|>\\n' -}}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
 )
-"""Qwen2's chat format, with a place for the image."""
+"""Qwen2's chat format with its system turn, as LLaVA-NeXT's `qwen_1_5` has it, and a place for the image."""
 
 
 def assemble_llava(
@@ -103,6 +107,34 @@ def assemble_llava(
     )
     model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     return save_plain_model(model, processor, out)
+
+
+def add_tiles(folder: Path, *, seed: int = 0) -> Path:
+    """Turn a LLaVA of one tile into a LLaVA-NeXT of the same weights, in its folder; leave a LLaVA-NeXT unchanged."""
+    if json.loads((folder / "config.json").read_bytes())["model_type"] == "llava_next":
+        return folder
+    with quiet_libraries():
+        old = LlavaForConditionalGeneration.from_pretrained(folder, dtype="auto")
+        read: Any = AutoProcessor.from_pretrained(folder)
+    config: Any = old.config
+    side = config.vision_config.image_size
+    names = ("vision_config", "text_config", "image_token_id", "vision_feature_layer", "tie_word_embeddings")
+    options = {name: getattr(config, name) for name in names}
+    model = _new_model(options, side, any_resolution=True, seed=seed).to(old.dtype)
+    lacks = model.load_state_dict(old.state_dict(), strict=False)
+    assert [*lacks.missing_keys, *lacks.unexpected_keys] == ["model.image_newline"], lacks
+    model.generation_config = old.generation_config
+    size = {name: dict(getattr(read.image_processor, name)) for name in ("size", "crop_size")}
+    processor = _processor(
+        read.tokenizer,
+        size,
+        side,
+        config.vision_config.patch_size,
+        template=read.chat_template,
+        image_token=read.image_token,
+        any_resolution=True,
+    )
+    return save_plain_model(model, processor, folder)
 
 
 def build_tiny_llava(

@@ -22,6 +22,7 @@ from rubricworks.data.source_units import source_units
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.runtime.launch import launch
+from rubricworks.training.model_card import Usage, write_card
 
 
 def recaption(run: Path, sources: list[object], captioners: list[dict], **fields: object) -> Path:
@@ -249,3 +250,34 @@ def test_thoughts_of_a_model_of_ones_own_are_no_captions(tmp_path, monkeypatch):
     assert captions_of(table) == {"10.png": "A wall.", "20.png": "A door."}
     letters = {row["sample_id"]: (row["reason"], row["raw"]) for row in read_rows(table / "dead_letters")}
     assert letters == {"30.png": ("malformed", "<think>Hm"), "40.png": ("malformed", " ")}
+
+
+@pytest.mark.parametrize(("prompt", "expected"), [(None, "caption as trained"), ("another", "another")])
+def test_all_captioners_are_asked_with_the_prompt_that_the_policy_was_trained_on(
+    tmp_path, serve, monkeypatch, prompt, expected
+):
+    asked = []
+
+    class Engine:
+        def __call__(self, images, prompts, **_):
+            asked.extend(prompts)
+            return [("A wall.", 3) for _ in images]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("rubricworks.training.engine.load_engine", lambda *_, **__: Engine())
+    policy, images = tmp_path / "policy", tmp_path / "images"
+    policy.mkdir()
+    write_card(policy, Usage("caption as trained"), trained_by="train_policy", data={}, config={})
+    images.mkdir()
+    (images / "a.png").write_bytes(png(10))
+    run = tmp_path / "run"
+    prepared = {"source": str(images), "prompt": "describe the image .", "train_only": True}
+    samples = launch("prepare", json.dumps(prepared), str(run), {})
+    server = serve([say("a wall")])
+    config = {"captioners": [*by_endpoint(server.url), {"model": str(policy)}], "prompt": prompt}
+    launch("recaption", json.dumps(config), str(run), {"samples": samples})
+    (heard,) = server.chats
+    assert [part["text"] for part in heard.body["messages"][0]["content"] if part["type"] == "text"] == [expected]
+    assert asked == [expected]

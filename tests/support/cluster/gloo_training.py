@@ -81,6 +81,31 @@ def text_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]
     return {"steps": steps}
 
 
+def vlm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Two stages of a LLaVA's pretraining: the projector alone, then the whole model at two learning rates."""
+    from coloured_squares import squares
+
+    from rubricworks.training.llava import PROJECTOR, VISION_TOWER
+    from rubricworks.training.module_rates import ModuleRates
+    from rubricworks.training.sft import train_sft
+
+    steps: dict[str, list[int]] = {}
+    stages = {"aligned": ModuleRates((PROJECTOR,)), "whole": ModuleRates(rates={VISION_TOWER: 1e-3})}
+    for name, modules in stages.items():
+        log = steps.setdefault(name, [])
+        model = str(
+            train_sft(
+                model,
+                squares(),
+                folder / name,
+                sft_config(**config),
+                on_log=lambda line, log=log: log.append(line.step),  # type: ignore[misc]
+                modules=modules,
+            )
+        )
+    return {"steps": steps}
+
+
 def load(folder: Path, model: str) -> dict[str, Any]:
     """Load a model as trainings do; bytes of its weights, and by how many the process grew."""
     from rubricworks.training.generate import load_model
@@ -230,14 +255,8 @@ def _kill_when(file: Path) -> None:
 
 
 TASKS = {
-    "load": load,
-    "sft": sft,
-    "text_sft": text_sft,
-    "policy": policy,
-    "genrm": genrm,
-    "generator": generator,
-    "kill_at": kill_at,
-    "count_gathers": count_gathers,
+    function.__name__: function
+    for function in (load, sft, text_sft, vlm, policy, genrm, generator, kill_at, count_gathers)
 }
 
 

@@ -11,6 +11,7 @@ from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionT
 from rubricworks.evaluation.scorers.comparisons.tournament import TournamentScorer
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 
 
@@ -65,4 +66,4 @@ class ArenaScorer(Scorer):
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         count = work.compared * (2 if self.order == "both" else 1)
-        yield PlannedCalls("arena", self.judge, count, COMPARISON_IN, COMPARISON_OUT)
+        yield PlannedCalls("arena", self.judge, count, image_tokens(self.judge) + COMPARISON_IN, COMPARISON_OUT)

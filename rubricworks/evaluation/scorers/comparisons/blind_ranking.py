@@ -16,8 +16,9 @@ from pydantic import BaseModel, Field
 
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.messages import Message, conversation, fence, image_part, text_part
-from rubricworks.llm.usage import CAPTION_TOKENS, IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import CAPTION_TOKENS, PlannedCalls
 from rubricworks.metrics import LETTERS
 
 REFERENCE = "reference"
@@ -85,7 +86,7 @@ class BlindRankingScorer(Scorer):
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         samples = work.responses - work.compared or work.responses
         models = max(2, work.responses // max(1, samples))
-        tokens = IMAGE_TOKENS + models * CAPTION_TOKENS + 300
+        tokens = image_tokens(self.judge) + models * CAPTION_TOKENS + 300
         yield PlannedCalls("blind_ranking", self.judge, samples, tokens, models * 100)
 
 

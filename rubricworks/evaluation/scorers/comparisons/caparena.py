@@ -16,6 +16,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.comparisons.pairwise import Order, PositionTally, compare
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.metrics.caparena import BASELINES
 from rubricworks.storage import local_path
@@ -71,7 +72,7 @@ class CapArenaScorer(Scorer):
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         count = work.responses * (2 if self.order == "both" else 1)
-        yield PlannedCalls("caparena", self.judge, count, COMPARISON_IN, COMPARISON_OUT)
+        yield PlannedCalls("caparena", self.judge, count, image_tokens(self.judge) + COMPARISON_IN, COMPARISON_OUT)
 
 
 class Baseline(NamedTuple):

@@ -14,6 +14,7 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.comparisons.pairwise import PositionTally, compare
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.llm import ChatError, ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.usage import COMPARISON_IN, COMPARISON_OUT, PlannedCalls
 from rubricworks.rubrics import Response
 
@@ -61,4 +62,6 @@ class TournamentScorer(Scorer):
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         models = 1 + (work.compared // max(1, work.responses - work.compared))
         pairs = models * (models - 1) // 2 * (work.responses // models)
-        yield PlannedCalls("tournament", self.judge, 2 * pairs, COMPARISON_IN, COMPARISON_OUT)
+        yield PlannedCalls(
+            "tournament", self.judge, 2 * pairs, image_tokens(self.judge) + COMPARISON_IN, COMPARISON_OUT
+        )

@@ -10,7 +10,8 @@ from typing import ClassVar
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.grading.images.scores import score_image
 from rubricworks.llm import Endpoint
-from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.usage import PlannedCalls
 
 
 class AestheticScorer(Scorer):
@@ -30,4 +31,4 @@ class AestheticScorer(Scorer):
         return score
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("aesthetic", self.endpoint, work.responses, IMAGE_TOKENS + 100, 10)
+        yield PlannedCalls("aesthetic", self.endpoint, work.responses, image_tokens(self.endpoint) + 100, 10)

@@ -20,8 +20,9 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload, gather_all
 from rubricworks.grading.images.checks import image_problem
 from rubricworks.llm import ChatClient, ChatError, ImageEndpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.messages import Part, conversation, fence, image_part, text_part
-from rubricworks.llm.usage import IMAGE_TOKENS, PlannedCalls
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.metrics import dpg_score
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.storage import local_path
@@ -86,7 +87,9 @@ class DpgScorer(Scorer):
         return score
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
-        yield PlannedCalls("dpg", self.judge, work.responses * _QUESTIONS_PER_PROMPT, IMAGE_TOKENS + 150, 10)
+        yield PlannedCalls(
+            "dpg", self.judge, work.responses * _QUESTIONS_PER_PROMPT, image_tokens(self.judge) + 150, 10
+        )
 
 
 async def _ask(judge: ChatClient, response: Response, question: str) -> str:

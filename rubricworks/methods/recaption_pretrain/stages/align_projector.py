@@ -5,6 +5,7 @@ with the words of the run's texts as vocabulary.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Config(StageConfig):
     language_model: str = "tiny"
     """A language model that speaks ChatML, such as Qwen2; `tiny` is a new one."""
     any_resolution: bool = True
-    """LLaVA-NeXT's tiles for images of any resolution; not for `tiny`."""
+    """LLaVA-NeXT's tiles for images of any resolution, in the stages after this one; not for `tiny`."""
     tiny: TinyLlavaConfig = TinyLlavaConfig()
     """Shape of the tiny towers."""
     questions: VisualQuestions | None = None
@@ -52,16 +53,30 @@ def run(config: Config, job: Job) -> None:
     with main_process_first():
         if is_local_main() and not folder.is_dir():
             _assemble(config, job, folder)
-    rows = first_references(samples, *config.splits)
-    if not rows:
+    examples = StoredExamples(StoredImages(samples), first_references(samples, *config.splits))
+    if not examples:
         raise UserError(
             f"no sample of {', '.join(config.splits)} came with a caption to align the projector on; give the images "
             "captions, or other splits (alignment.splits)"
         )
-    examples = StoredExamples(StoredImages(samples), rows)
     train_vlm(
-        job, folder, examples, config.sft, seed=config.seed, stage_config=config, title="alignment", projector_only=True
+        job,
+        folder,
+        examples,
+        config.sft,
+        seed=config.seed,
+        stage_config=config,
+        title="alignment",
+        projector_only=True,
+        finish=partial(_add_tiles, config),
     )
+
+
+def _add_tiles(config: Config, model: Path) -> None:
+    from rubricworks.training.llava.assembly import add_tiles
+
+    if config.any_resolution and config.vision_tower != "tiny":
+        add_tiles(model, seed=config.seed)
 
 
 def _assemble(config: Config, job: Job, folder: Path) -> None:
@@ -72,7 +87,7 @@ def _assemble(config: Config, job: Job, folder: Path) -> None:
             fill(config.vision_tower, "alignment.vision_tower"),
             fill(config.language_model, "alignment.language_model"),
             folder,
-            any_resolution=config.any_resolution,
+            any_resolution=False,
             seed=config.seed,
         )
         return

@@ -23,22 +23,7 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    samples = job.inputs["samples"]
-    captions: dict[str, dict[str, str]] = defaultdict(dict)
-    for row in read_rows(job.inputs["captions"], columns=["sample_id", "captioner", "caption"]):
-        if row["caption"]:
-            captions[row["sample_id"]].setdefault(row["captioner"], row["caption"])
-    captioners = {name for by_name in captions.values() for name in by_name}
-    if config.captioner not in captioners:
-        raise UserError(f"no caption is by {config.captioner}; the captioners are {', '.join(sorted(captioners))}")
-    images = StoredImages(samples)
-    rows = [
-        (row["sample_id"], row["prompt"], captions[row["sample_id"]][config.captioner])
-        for row in read_rows(samples, columns=["sample_id", "prompt"])
-        if captions.get(row["sample_id"], {}).keys() == captioners
-    ]
-    job.figures["without_every_caption"] = len(captions) - len(rows)
-    examples = StoredExamples(images, rows)
+    examples = _examples(config, job)
     start = model_dir(job.inputs["model"])
     train_vlm(
         job,
@@ -50,3 +35,22 @@ def run(config: Config, job: Job) -> None:
         title="pretraining",
         projector_only=False,
     )
+
+
+def _examples(config: Config, job: Job) -> StoredExamples:
+    samples = job.inputs["samples"]
+    captions: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in read_rows(job.inputs["captions"], columns=["sample_id", "captioner", "caption"]):
+        if row["caption"]:
+            captions[row["sample_id"]].setdefault(row["captioner"], row["caption"])
+    captioners = {name for by_name in captions.values() for name in by_name}
+    if config.captioner not in captioners:
+        raise UserError(f"no caption is by {config.captioner}; the captioners are {', '.join(sorted(captioners))}")
+    rows = (
+        (row["sample_id"], row["prompt"], captions[row["sample_id"]][config.captioner])
+        for row in read_rows(samples, columns=["sample_id", "prompt"])
+        if captions.get(row["sample_id"], {}).keys() == captioners
+    )
+    examples = StoredExamples(StoredImages(samples), rows)
+    job.figures["without_every_caption"] = len(captions) - len(examples)
+    return examples

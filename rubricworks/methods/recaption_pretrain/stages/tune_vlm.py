@@ -25,15 +25,19 @@ class Config(StageConfig):
     sft: VlmConfig = VlmConfig()
 
 
+def prepare_inputs(config: Config, job: Job) -> None:
+    """Write the table of questions, which takes longer than the processes of a training wait for each other."""
+    write_questions(job, job.scratch("questions"), config.questions, config.splits, "tuning.questions")
+
+
 def run(config: Config, job: Job) -> None:
     folder = job.scratch("questions")
     with main_process_first():
         if is_local_main():
-            write_questions(job, folder, config.questions, config.splits, "tuning.questions")
-    rows = list(_answers(folder, boxed=config.boxed))
-    if not rows:
+            prepare_inputs(config, job)
+    examples = StoredExamples(StoredImages(folder), _answers(folder, boxed=config.boxed))
+    if not examples:
         raise UserError("no question has an answer to train on; give tuning.questions with answers")
-    examples = StoredExamples(StoredImages(folder), rows)
     start = model_dir(job.inputs["model"])
     train_vlm(
         job,
