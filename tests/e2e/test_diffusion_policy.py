@@ -24,6 +24,7 @@ from rubricworks.training.checkpoints import open_run
 from rubricworks.training.config import LoraOptions, RefillOptions, SelectionOptions
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import ImageSampling, TinyFlowConfig
+from rubricworks.training.generators.flow_matching import diffusion_policy
 from rubricworks.training.generators.flow_matching.diffusion_policy import (
     DiffusionPolicyTrainer,
     train_diffusion_policy,
@@ -192,6 +193,13 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
     assert all(first[name].equal(second[name]) for name in first)
     assert any(not first[name].equal(start[name]) for name in first)
     assert [step.reward for step in resumed.history] == [step.reward for step in whole.history]
+
+
+def test_training_with_bfloat16_arithmetic_saves_a_bfloat16_transformer(flow, tmp_path, monkeypatch):
+    monkeypatch.setattr(diffusion_policy, "check_precision", lambda optimizer: None)  # it asks for a GPU
+    result = train(flow, tmp_path, nft_config(steps=1, precision="bfloat16", **{**FEW, "group_size": 2}))
+    weights = load_file(result.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
 
 
 def test_a_generator_is_written_as_the_same_files_wherever_it_was_read_from(flow, tmp_path):

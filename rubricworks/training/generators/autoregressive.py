@@ -235,7 +235,7 @@ class VocabularyGenerator(CodeGenerator):
         return folder
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "VocabularyGenerator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "VocabularyGenerator":
         """Read a generator with a patch codebook.
 
         Raises:

@@ -104,7 +104,7 @@ class Emu3Generator(CodeGenerator):
         return output.logits[..., self._code_ids.to(ids.device)], output.past_key_values
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "Emu3Generator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "Emu3Generator":
         """Read a model folder.
 
         Raises:

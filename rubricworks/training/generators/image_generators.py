@@ -58,10 +58,12 @@ def load_image_generator(folder: Path, sampling: ImageSampling | None = None) ->
 
 
 def load_flow_generator(
-    folder: Path, sampling: ImageSampling, *, dtype: Literal["float32", "bfloat16"] = "float32"
+    folder: Path, sampling: ImageSampling, *, dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 ) -> FlowGenerator:
     """Read a flow-matching generator.
 
+    Args:
+        dtype: precision of a pipeline; "auto" for that of its saved transformer.
     Raises:
         UserError: the folder holds none, or one of another image size.
     """

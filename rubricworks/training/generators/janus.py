@@ -95,7 +95,7 @@ class JanusGenerator(CodeGenerator):
         return inner.generation_head(output.hidden_states[-1][:, -keep:]), output.past_key_values
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "JanusGenerator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "JanusGenerator":
         """Read a model folder.
 
         Raises:

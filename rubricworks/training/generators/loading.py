@@ -15,11 +15,11 @@ def is_code_generator(folder: Path) -> bool:
     return _kind(folder) is not None
 
 
-def load_generator(folder: Path, *, dtype: torch.dtype = torch.float32, on_device: bool = True) -> CodeGenerator:
+def load_generator(folder: Path, *, dtype: str = "auto", on_device: bool = True) -> CodeGenerator:
     """Read a generator.
 
     Args:
-        dtype: precision of its weights.
+        dtype: "auto" for the precision of the saved weights, or a torch name such as "float32".
         on_device: put it on the accelerator, if there is one; a trainer does so by itself.
     Raises:
         UserError: the folder holds none.

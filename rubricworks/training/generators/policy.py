@@ -112,8 +112,7 @@ def train_image_policy(
         on_step=on_step,
     )
     if not run.is_trained:
-        dtype = torch.bfloat16 if optimizer.weights == "bfloat16" else torch.float32
-        generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
+        generator = load_generator(Path(model_dir), dtype=optimizer.weights, on_device=False)
         loaded.append(generator)
         args = trl_config(config, out_dir, per_process, generator.tokenizer, seed=seed)
         args.max_completion_length, args.temperature = generator.codec.length, rollouts.temperature

@@ -113,7 +113,7 @@ def train_diffusion_policy(
         if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
             trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
         trainer.forms.merge()
-        generator.save(run.model_dir)
+        generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
     return run.result()
 
 

@@ -63,8 +63,12 @@ class FlowGenerator(Protocol):
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         ...
 
-    def save(self, out: Path) -> Path:
-        """Write a folder that `generators.loading` reads."""
+    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
+        """Write a folder that `generators.loading` reads.
+
+        Args:
+            dtype: precision of the saved transformer; its own by default.
+        """
         ...
 
 
@@ -85,7 +89,7 @@ def generate_images(
     return images
 
 
-def save_transformer(transformer: Any, folder: Path) -> None:
+def save_transformer(transformer: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
     """Write a transformer of diffusers without the folder that it was read from: equal models are equal files."""
     transformer.register_to_config(_name_or_path="")
-    transformer.save_pretrained(folder)
+    transformer.to(dtype).save_pretrained(folder)
