@@ -115,6 +115,43 @@ def test_gradient_is_proportional_to_2r_minus_1_at_the_sampling_policy(flow, tmp
     torch.testing.assert_close(opposite, -0.5 * gradient, rtol=1e-2, atol=1e-3 * gradient.abs().max().item())
 
 
+def recorded_x_t(generator, monkeypatch):
+    """Noisy latents that the generator's velocity is asked at, from here on."""
+    seen, velocity = [], generator.velocity
+    monkeypatch.setattr(
+        generator, "velocity", lambda x_t, *rest, **more: seen.append(x_t) or velocity(x_t, *rest, **more)
+    )
+    return seen
+
+
+def test_noisy_latents_of_bfloat16_images_are_those_of_float64_arithmetic(flow, tmp_path, monkeypatch):
+    trainer = trainer_of(flow, tmp_path, nft_config(steps=1, **FEW))
+    draw = torch.Generator().manual_seed(0)
+    x_0 = trainer.generator.sample(["a red circle"] * 4, generator=draw).latents.bfloat16()
+    noise, levels = torch.randn(x_0.shape, generator=draw), torch.tensor([0.0321, 0.2789, 0.6543, 0.9871])
+    conditions = {
+        name: value.detach() for name, value in trainer.generator.encode_prompts(["a red circle"] * 4).items()
+    }
+    seen = recorded_x_t(trainer.generator, monkeypatch)
+    trainer._loss(x_0, noise, levels, torch.full((4,), 0.5), conditions)
+    t = levels.double()[:, None, None]
+    exact = (1 - t) * x_0.double() + t * noise.double()
+    assert len(seen) == 2
+    for x_t in seen:
+        torch.testing.assert_close(x_t.double(), exact, rtol=0, atol=1e-6)
+
+
+def test_supervised_peer_noises_bfloat16_latents_in_float32(flow, tmp_path, monkeypatch):
+    peer = FlowPeer(PixelFlow.load(flow), 1.0)
+    seen = recorded_x_t(peer.generator, monkeypatch)
+    targets = peer.draw(["a red circle"] * 4, temperature=1.0, draw=torch.Generator().manual_seed(0)).targets.bfloat16()
+    seen.clear()
+    peer.train(["a red circle"] * 4, targets, tmp_path, sft_config(steps=1, batch_size=4), seed=0, checkpoint=None)
+    (x_t,) = seen
+    assert x_t.dtype == torch.float32
+    assert (x_t.bfloat16().float() != x_t).float().mean() > 0.5
+
+
 def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_path):
     """A third of the images has reward 1; every image is trained at all levels of the sampling."""
 

@@ -26,7 +26,7 @@ from rubricworks.training.checkpoints import model_digest, run_digest, train_fro
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
-from rubricworks.training.generators.flow_matching.generator import FlowGenerator, rows_of
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents, rows_of
 from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
@@ -250,15 +250,14 @@ class DiffusionPolicyTrainer(Trainer):
             for rows in torch.arange(count).split(noise_and_rows):
                 x_0, r, t = part.latents[rows].to(device), part.r_N[rows].to(device), levels_N[rows].to(device)
                 conditions = rows_of(part.conditions, part.prompt_N[rows].to(device))
-                loss = self._loss(x_0, noise[rows].to(x_0), t, r, conditions)
+                loss = self._loss(x_0, noise[rows].to(device), t, r, conditions)
                 share = len(rows) / count / levels_NK.shape[1]
                 self.accelerator.backward(loss * share)
                 total += loss.detach() * share
         return total
 
     def _loss(self, x_0: Tensor, noise: Tensor, t_N: Tensor, r_N: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
-        t = t_N.view(-1, *[1] * (x_0.ndim - 1)).to(x_0.dtype)
-        x_t = (1 - t) * x_0 + t * noise
+        x_t = noisy_latents(x_0, noise, t_N)
 
         def velocity() -> Tensor:
             with self._autocast():

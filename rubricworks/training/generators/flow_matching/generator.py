@@ -72,6 +72,16 @@ class FlowGenerator(Protocol):
         ...
 
 
+def noisy_latents(x_0: Tensor, noise: Tensor, t_N: Tensor) -> Tensor:
+    """x_t = (1 - t) x_0 + t noise, in float32: bfloat16 would be off by more than a level's share of the noise.
+
+    Args:
+        t_N: noise levels, one per image.
+    """
+    t = t_N.float().view(-1, *[1] * (x_0.ndim - 1))
+    return (1 - t) * x_0.float() + t * noise.float()
+
+
 def rows_of(conditions: Conditions, rows: Any) -> dict[str, Tensor]:
     """Conditions of some rows."""
     return {name: value[rows] for name, value in conditions.items()}

@@ -15,7 +15,7 @@ from transformers import PrinterCallback, Trainer
 from rubricworks.training.checkpoints import train_from
 from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels, pixels_of
-from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.generators.supervised import supervised_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
@@ -84,10 +84,9 @@ class _Velocity(nn.Module):
         with torch.no_grad():
             conditions = generator.encode_prompts(prompts)
         # One level of each stratum, more of them near noise, where it is decided what is drawn.
-        t_N = stratified_levels(len(x_0)).sqrt().to(x_0)
-        noise, t = torch.randn_like(x_0), t_N.view(-1, *[1] * (x_0.ndim - 1))
-        velocity = generator.velocity((1 - t) * x_0 + t * noise, t_N, conditions, guidance=self.guidance)
-        return {"loss": (velocity - (noise - x_0)).float().square().mean()}
+        t_N, noise = stratified_levels(len(x_0)).sqrt().to(x_0.device), torch.randn_like(x_0, dtype=torch.float32)
+        velocity = generator.velocity(noisy_latents(x_0, noise, t_N), t_N, conditions, guidance=self.guidance)
+        return {"loss": (velocity.float() - (noise - x_0.float())).square().mean()}
 
 
 class FlowTrainer(Trainer):
