@@ -32,6 +32,7 @@ from rubricworks.training.generators.flow_matching.diffusion_policy import (
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
 from rubricworks.training.generators.flow_matching.supervised import FlowPeer
 from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
+from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 
@@ -208,6 +209,40 @@ def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
     for name, weight in trainer.forms.tensors().items():
         if name.startswith("old/"):
             torch.testing.assert_close(weight, 0.25 * start[name] + 0.75)
+
+
+def test_saved_weights_are_the_moving_average_of_the_trained_ones(flow, tmp_path):
+    config = nft_config(steps=4, **{**FEW, "learning_rate": 1e-2, "save_every": 1})
+    assert (config.ema_decay, config.optimizer.weight_decay) == (0.9, 1e-4)
+    result = train(flow, tmp_path, config)
+    kept = load_file(tmp_path / "checkpoint-4" / "forms.safetensors")
+    saved_weights = load_file(result.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert all(weight.equal(kept[f"average/{name}"]) for name, weight in saved_weights.items())
+    assert any(not weight.equal(kept[f"default/{name}"]) for name, weight in saved_weights.items())
+    last = train(flow, tmp_path / "last", config.model_copy(update={"ema_decay": None}))
+    last_weights = load_file(last.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert all(weight.equal(kept[f"default/{name}"]) for name, weight in last_weights.items())
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS])
+def test_average_follows_its_recurrence_and_goes_on_from_a_checkpoint(flow, lora):
+    forms, resumed = (VelocityForms(PixelFlow.load(flow), lora, keep_initial=False, ema_decay=0.25) for _ in range(2))
+    trained = next(parameter for parameter in forms.parameters() if parameter.requires_grad)
+    name = next(name for name, weight in forms.tensors().items() if weight.data_ptr() == trained.data_ptr())
+    average = name.replace("default/", "average/")
+    expected = trained.detach().double().clone()
+    for step in range(1, 6):
+        if step == 4:
+            resumed.restore(forms.tensors())
+            forms = resumed
+            trained = forms.tensors()[name]
+        torch.manual_seed(step)
+        with torch.no_grad():
+            trained.copy_(torch.randn_like(trained))
+        forms.update_average(step)
+        decay = 0.0 if step == 1 else min(step / (9 + step), 0.25)  # EMAModel's warm-up
+        expected = decay * expected + (1 - decay) * trained.double()
+        torch.testing.assert_close(forms.tensors()[average].double(), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])

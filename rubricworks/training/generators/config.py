@@ -77,11 +77,17 @@ class DiffusionRollouts(Rollouts):
     sampling: ImageSampling = ImageSampling()
 
 
+class DiffusionNftOptimizer(LoraOptimizer):
+    """Optimizer of DiffusionNFT, with its authors' weight decay."""
+
+    weight_decay: float = Field(1e-4, ge=0)
+
+
 class DiffusionNftConfig(PolicyConfig):
     """DiffusionNFT; the defaults are those of its authors' code (NVlabs/DiffusionNFT)."""
 
     rollouts: DiffusionRollouts = DiffusionRollouts()
-    optimizer: LoraOptimizer = LoraOptimizer()
+    optimizer: DiffusionNftOptimizer = DiffusionNftOptimizer()
     advantages: Literal["group", "batch"] = "group"
     """Standard deviation that divides the centred rewards: of the prompt's images, or of all."""
     beta: float = Field(1.0, gt=0)
@@ -101,6 +107,9 @@ class DiffusionNftConfig(PolicyConfig):
     decay_cap: float = Field(0.5, ge=0, lt=1)
     decay_start: int = Field(0, ge=0)
     """Updates during which the sampling policy is the trained one."""
+    ema_decay: float | None = Field(0.9, ge=0, lt=1)
+    """Decay of the moving average of the trained weights, which is the model that is saved, after a warm-up; null saves
+    the last weights."""
 
     def decay_at(self, step: int) -> float:
         """Decay after so many updates (RubricRL, equation 11)."""

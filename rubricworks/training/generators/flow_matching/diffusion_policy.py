@@ -3,7 +3,8 @@
 A step draws a group of images per prompt with the sampling form of the transformer, has them rewarded, and fits the
 trained form to the images at some noise levels: towards those with a reward above their prompt's mean, away from those
 below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the trained one by a moving average. Checkpoints
-hold both forms, the optimizer and the random states; on a CPU a resumed training ends with the same weights.
+hold both forms and the average that is saved, the optimizer and the random states; on a CPU a resumed training ends
+with the same weights.
 """
 
 import random
@@ -110,6 +111,7 @@ def train_diffusion_policy(
             trainers.append(trainer)
             with trainer:
                 train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+        trainer.forms.use_average()
         if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
             trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
         trainer.forms.merge()
@@ -148,7 +150,13 @@ class DiffusionPolicyTrainer(Trainer):
     ) -> None:
         self.generator, self.config, self.seed, self.on_rollouts = generator, config, seed, on_rollouts
         self.guidance = config.rollouts.guidance
-        self.forms = VelocityForms(generator, config.optimizer.lora, keep_initial=config.kl_weight > 0, seed=seed)
+        self.forms = VelocityForms(
+            generator,
+            config.optimizer.lora,
+            keep_initial=config.kl_weight > 0,
+            ema_decay=config.ema_decay,
+            seed=seed,
+        )
         if config.optimizer.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
         self._draws = GroupDraws(generator, self.forms, rewards, config, seed=seed, autocast=self._autocast)
@@ -316,13 +324,14 @@ class DiffusionPolicyTrainer(Trainer):
 
 
 class _Follow(TrainerCallback):
-    """Callback by which the sampling form follows the trained one after each update."""
+    """Callback by which the sampling form and the average follow the trained one after each update."""
 
     def __init__(self, forms: VelocityForms, config: DiffusionNftConfig) -> None:
         self.forms, self.config = forms, config
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.forms.blend(self.config.decay_at(state.global_step))
+        self.forms.update_average(state.global_step)
 
 
 class _PromptOrder(Sampler[int]):
