@@ -398,6 +398,12 @@ def test_what_cannot_be_trained_is_said_before_the_first_step(flow, tmp_path, ch
         train(flow, tmp_path, nft_config(steps=1, **{**FEW, **change}))
 
 
+def test_one_process_that_sees_two_gpus_is_refused(flow, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="one process sees 2 GPUs"):
+        train(flow, tmp_path, nft_config(steps=1, **FEW))
+
+
 def test_generator_draws_its_own_size_alone(flow):
     with pytest.raises(UserError, match=r"sampling\.side is 64"):
         load_image_generator(flow, ImageSampling(side=64))

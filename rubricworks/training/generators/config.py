@@ -1,10 +1,10 @@
 """Settings of tiny generators; imports no torch, so that a recipe is validated before anything heavy loads."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.training.config import LoraOptimizer, PolicyConfig, Rollouts
+from rubricworks.training.config import ImageSftOptimizer, LoraOptimizer, PolicyConfig, Rollouts, SupervisedConfig
 
 
 class TinyArConfig(BaseModel):
@@ -67,6 +67,21 @@ class ImageSampling(BaseModel):
     """Evaluations of the velocity."""
     side: int | None = Field(None, ge=8)
     """Height and width in pixels."""
+
+
+class ImageSftConfig(SupervisedConfig):
+    """Settings of supervised training of an image generator."""
+
+    optimizer: ImageSftOptimizer = ImageSftOptimizer()
+    sampling: ImageSampling = ImageSampling()
+    """Size of a flow-matching generator's images, and how it draws them; its own by default."""
+
+    @model_validator(mode="after")
+    def _passes_are_whole(self) -> Self:
+        rows = self.optimizer.rows_per_pass
+        if rows is not None and self.batch_size % rows:
+            raise ValueError(f"rows_per_pass {rows} does not divide batch_size {self.batch_size}; make it a divisor")
+        return self
 
 
 class DiffusionRollouts(Rollouts):

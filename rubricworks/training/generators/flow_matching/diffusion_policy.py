@@ -32,7 +32,7 @@ from rubricworks.training.generators.flow_matching.rewarded_groups import GroupD
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
-from rubricworks.training.machine import check_precision, keep_freed_memory
+from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic
@@ -70,6 +70,7 @@ def train_diffusion_policy(
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     out_dir, optimizer = Path(out_dir), config.optimizer
+    check_one_gpu_per_process()
     check_precision(optimizer)
     if process_count() > 1:
         raise UserError("DiffusionNFT trains on one process; start it on one")

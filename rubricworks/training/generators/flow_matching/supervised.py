@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels, pixels_of
+from rubricworks.training.generators.config import ImageSftConfig
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.generators.supervised import supervised_arguments
@@ -50,7 +50,7 @@ class FlowPeer:
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SupervisedConfig,
+        config: ImageSftConfig,
         *,
         seed: int,
         checkpoint: Path | None,
@@ -58,9 +58,11 @@ class FlowPeer:
     ) -> Path:
         """Train all weights of the transformer and return `out/model`."""
         velocity = _Velocity(self.generator, self.guidance)
+        if config.optimizer.gradient_checkpointing:
+            velocity.transformer.enable_gradient_checkpointing()
         trainer = FlowTrainer(
             model=velocity,
-            args=supervised_arguments(out, config, seed=seed),
+            args=supervised_arguments(out, config, seed=seed, checkpoints_itself=True),
             train_dataset=list(zip(prompts, targets, strict=True)),
             data_collator=collate,
             callbacks=[StepLines("policy", {"loss": "loss", "learning_rate": "lr"}, on_log)],
@@ -68,7 +70,8 @@ class FlowPeer:
         trainer.remove_callback(PrinterCallback)
         with quiet_libraries():
             train_from(trainer, checkpoint)
-        return self.generator.save(out / "model")
+        dtype = torch.bfloat16 if config.optimizer.saves_bfloat16 else None
+        return self.generator.save(out / "model", dtype=dtype)
 
 
 class _Velocity(nn.Module):
@@ -76,7 +79,7 @@ class _Velocity(nn.Module):
 
     def __init__(self, generator: FlowGenerator, guidance: float) -> None:
         super().__init__()
-        self.transformer = generator.transformer.requires_grad_(True)
+        self.transformer: Any = generator.transformer.requires_grad_(True)
         self._generator, self.guidance = [generator], guidance  # in a list, as it is no module
 
     def forward(self, prompts: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
