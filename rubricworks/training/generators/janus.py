@@ -50,6 +50,7 @@ class JanusGenerator(CodeGenerator):
     """Janus, its tokenizer and its VQ model."""
 
     model: JanusForConditionalGeneration
+    shardable = False  # its parts are called one by one, and FSDP gathers the weights of a whole model's call
 
     def __init__(self, model: JanusForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> None:
         """

@@ -31,6 +31,11 @@ def load_generator(folder: Path, *, dtype: str = "auto", on_device: bool = True)
     return generator
 
 
+def is_shardable(folder: Path) -> bool:
+    """Return True if the folder's generator can be sharded over processes (FSDP)."""
+    return (_kind(folder) or VocabularyGenerator).shardable
+
+
 def _kind(folder: Path) -> type[VocabularyGenerator] | type[JanusGenerator] | type[Emu3Generator] | None:
     try:
         config = AutoConfig.from_pretrained(folder)
