@@ -22,8 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from rubricworks.training.config import LoraOptimizer
-from rubricworks.training.generators.config import DiffusionNftConfig, DiffusionRollouts, TinyFlowConfig
+from rubricworks.training.generators.config import (
+    DiffusionNftConfig,
+    DiffusionNftOptimizer,
+    DiffusionRollouts,
+    TinyFlowConfig,
+)
 from rubricworks.training.generators.flow_matching.diffusion_policy import DiffusionPolicyTrainer
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
 from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
@@ -48,13 +52,14 @@ def our_step(flow: PixelFlow, prompts: list[str], folder: Path) -> Callable[[], 
     config = DiffusionNftConfig(
         steps=1,
         rollouts=DiffusionRollouts(group_size=_GROUP, prompts_per_step=_PROMPTS),
-        optimizer=LoraOptimizer(learning_rate=_RATE),
+        optimizer=DiffusionNftOptimizer(learning_rate=_RATE, weight_decay=0.0),
         beta=_BETA,
         clip=_CLIP,
         kl_weight=0.0,
         levels="stratified",
         levels_per_image=_LEVELS,
         decay_rate=0.5,
+        ema_decay=None,
     )
     trainer = DiffusionPolicyTrainer(
         flow, [constant], rows, config, seed=0, out_dir=folder, on_rollouts=lambda step: None

@@ -115,17 +115,20 @@ def audit_calls(stage: str, gate: AuditGate, train: int, tokens: GradingCalls | 
     return [reading, *(CallEstimate(stage, "audit", judge, *calls) for judge in gate.judges)]
 
 
-def scoring_calls(config: Evaluation, samples: int, *, trained: int = 1) -> list[CallEstimate]:
+def scoring_calls(
+    config: Evaluation, samples: int, *, trained: int = 1, prompts: int | None = None
+) -> list[CallEstimate]:
     """Estimate the calls of the stage `score`, as each scorer plans them.
 
     Args:
         trained: trained models with each decoding, besides the base; every milestone counts.
+        prompts: different prompts among the samples, where several images are drawn of each.
     """
     own = trained * len(config.decodings) + len(config.models)
     work = Workload(samples * (own + len(config.decodings)), samples * own)
     rewriting = []
-    if isinstance(config, ImageEvaluation) and config.rewriter:  # once per prompt, of which there may be several images
-        rewriting = [CallEstimate("score", "rewriting", config.rewriter, samples, 250, 120)]
+    if isinstance(config, ImageEvaluation) and config.rewriter:
+        rewriting = [CallEstimate("score", "rewriting", config.rewriter, prompts or samples, 250, 120)]
     return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
 
 

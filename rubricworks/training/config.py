@@ -126,6 +126,10 @@ class SupervisedAdamW(AdamW):
     warmup: float = Field(0.05, ge=0, lt=1)
 
 
+class ImageSftOptimizer(SupervisedAdamW, Optimizer):
+    """Optimizer of an image generator's supervised training."""
+
+
 class SftOptimizer(SupervisedAdamW, LoraOptimizer):
     """Optimizer of supervised training."""
 

@@ -37,6 +37,11 @@ def is_sharded() -> bool:
     return process_count() > 1 and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
 
 
+def keep_whole() -> None:
+    """Keep a copy of the model in each process from here on, where the environment asks for shards (FSDP)."""
+    os.environ["ACCELERATE_USE_FSDP"] = "false"
+
+
 def trains_on_cpu() -> bool:
     """Return True if the environment asks for training without accelerators."""
     return os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")

@@ -24,6 +24,7 @@ from rubricworks.training.checkpoints import open_run
 from rubricworks.training.config import LoraOptions, RefillOptions, SelectionOptions
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import ImageSampling, TinyFlowConfig
+from rubricworks.training.generators.flow_matching import diffusion_policy
 from rubricworks.training.generators.flow_matching.diffusion_policy import (
     DiffusionPolicyTrainer,
     train_diffusion_policy,
@@ -31,6 +32,7 @@ from rubricworks.training.generators.flow_matching.diffusion_policy import (
 from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
 from rubricworks.training.generators.flow_matching.supervised import FlowPeer
 from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
+from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
 
@@ -114,6 +116,43 @@ def test_gradient_is_proportional_to_2r_minus_1_at_the_sampling_policy(flow, tmp
     torch.testing.assert_close(opposite, -0.5 * gradient, rtol=1e-2, atol=1e-3 * gradient.abs().max().item())
 
 
+def recorded_x_t(generator, monkeypatch):
+    """Noisy latents that the generator's velocity is asked at, from here on."""
+    seen, velocity = [], generator.velocity
+    monkeypatch.setattr(
+        generator, "velocity", lambda x_t, *rest, **more: seen.append(x_t) or velocity(x_t, *rest, **more)
+    )
+    return seen
+
+
+def test_noisy_latents_of_bfloat16_images_are_those_of_float64_arithmetic(flow, tmp_path, monkeypatch):
+    trainer = trainer_of(flow, tmp_path, nft_config(steps=1, **FEW))
+    draw = torch.Generator().manual_seed(0)
+    x_0 = trainer.generator.sample(["a red circle"] * 4, generator=draw).latents.bfloat16()
+    noise, levels = torch.randn(x_0.shape, generator=draw), torch.tensor([0.0321, 0.2789, 0.6543, 0.9871])
+    conditions = {
+        name: value.detach() for name, value in trainer.generator.encode_prompts(["a red circle"] * 4).items()
+    }
+    seen = recorded_x_t(trainer.generator, monkeypatch)
+    trainer._loss(x_0, noise, levels, torch.full((4,), 0.5), conditions)
+    t = levels.double()[:, None, None]
+    exact = (1 - t) * x_0.double() + t * noise.double()
+    assert len(seen) == 2
+    for x_t in seen:
+        torch.testing.assert_close(x_t.double(), exact, rtol=0, atol=1e-6)
+
+
+def test_supervised_peer_noises_bfloat16_latents_in_float32(flow, tmp_path, monkeypatch):
+    peer = FlowPeer(PixelFlow.load(flow), 1.0)
+    seen = recorded_x_t(peer.generator, monkeypatch)
+    targets = peer.draw(["a red circle"] * 4, temperature=1.0, draw=torch.Generator().manual_seed(0)).targets.bfloat16()
+    seen.clear()
+    peer.train(["a red circle"] * 4, targets, tmp_path, sft_config(steps=1, batch_size=4), seed=0, checkpoint=None)
+    (x_t,) = seen
+    assert x_t.dtype == torch.float32
+    assert (x_t.bfloat16().float() != x_t).float().mean() > 0.5
+
+
 def test_gradients_of_a_step_are_those_of_the_loss_written_directly(flow, tmp_path):
     """A third of the images has reward 1; every image is trained at all levels of the sampling."""
 
@@ -172,6 +211,40 @@ def test_sampling_policy_follows_by_the_schedule(flow, tmp_path, lora):
             torch.testing.assert_close(weight, 0.25 * start[name] + 0.75)
 
 
+def test_saved_weights_are_the_moving_average_of_the_trained_ones(flow, tmp_path):
+    config = nft_config(steps=4, **{**FEW, "learning_rate": 1e-2, "save_every": 1})
+    assert (config.ema_decay, config.optimizer.weight_decay) == (0.9, 1e-4)
+    result = train(flow, tmp_path, config)
+    kept = load_file(tmp_path / "checkpoint-4" / "forms.safetensors")
+    saved_weights = load_file(result.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert all(weight.equal(kept[f"average/{name}"]) for name, weight in saved_weights.items())
+    assert any(not weight.equal(kept[f"default/{name}"]) for name, weight in saved_weights.items())
+    last = train(flow, tmp_path / "last", config.model_copy(update={"ema_decay": None}))
+    last_weights = load_file(last.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert all(weight.equal(kept[f"default/{name}"]) for name, weight in last_weights.items())
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS])
+def test_average_follows_its_recurrence_and_goes_on_from_a_checkpoint(flow, lora):
+    forms, resumed = (VelocityForms(PixelFlow.load(flow), lora, keep_initial=False, ema_decay=0.25) for _ in range(2))
+    trained = next(parameter for parameter in forms.parameters() if parameter.requires_grad)
+    name = next(name for name, weight in forms.tensors().items() if weight.data_ptr() == trained.data_ptr())
+    average = name.replace("default/", "average/")
+    expected = trained.detach().double().clone()
+    for step in range(1, 6):
+        if step == 4:
+            resumed.restore(forms.tensors())
+            forms = resumed
+            trained = forms.tensors()[name]
+        torch.manual_seed(step)
+        with torch.no_grad():
+            trained.copy_(torch.randn_like(trained))
+        forms.update_average(step)
+        decay = 0.0 if step == 1 else min(step / (9 + step), 0.25)  # EMAModel's warm-up
+        expected = decay * expected + (1 - decay) * trained.double()
+        torch.testing.assert_close(forms.tensors()[average].double(), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("lora", [None, ADAPTERS])
 def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora):
     config = nft_config(steps=5, lora=lora, **{**FEW, "save_every": 2, "kl_weight": 0.01})
@@ -192,6 +265,13 @@ def test_training_that_is_killed_ends_with_the_same_weights(flow, tmp_path, lora
     assert all(first[name].equal(second[name]) for name in first)
     assert any(not first[name].equal(start[name]) for name in first)
     assert [step.reward for step in resumed.history] == [step.reward for step in whole.history]
+
+
+def test_training_with_bfloat16_arithmetic_saves_a_bfloat16_transformer(flow, tmp_path, monkeypatch):
+    monkeypatch.setattr(diffusion_policy, "check_precision", lambda optimizer: None)  # it asks for a GPU
+    result = train(flow, tmp_path, nft_config(steps=1, precision="bfloat16", **{**FEW, "group_size": 2}))
+    weights = load_file(result.model_dir / "transformer/diffusion_pytorch_model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
 
 
 def test_a_generator_is_written_as_the_same_files_wherever_it_was_read_from(flow, tmp_path):
@@ -316,6 +396,12 @@ def test_supervised_peer_learns_the_pictures_that_it_is_shown_and_resumes(flow, 
 def test_what_cannot_be_trained_is_said_before_the_first_step(flow, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         train(flow, tmp_path, nft_config(steps=1, **{**FEW, **change}))
+
+
+def test_one_process_that_sees_two_gpus_is_refused(flow, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="one process sees 2 GPUs"):
+        train(flow, tmp_path, nft_config(steps=1, **FEW))
 
 
 def test_generator_draws_its_own_size_alone(flow):

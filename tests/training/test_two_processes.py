@@ -166,18 +166,50 @@ def test_rollouts_are_drawn_from_the_sharded_policy(students, tmp_path):
     assert state["global_step"] == 2
 
 
-def test_image_generator_in_two_processes_ends_in_the_model_of_one(tmp_path, monkeypatch):
-    """Each process draws the prompts that replace those without a signal, as many as the other one."""
+@pytest.fixture(scope="module")
+def generators(tmp_path_factory):
     from tiny_generator import TINY, captioned_pictures
+    from tiny_vq_models import save_emu3, save_janus
 
-    from rubricworks.training.generators.autoregressive import CodeGenerator
     from rubricworks.training.generators.tiny_ar import pretrain_tiny_ar
 
+    folder = tmp_path_factory.mktemp("generators")
+    tiny = pretrain_tiny_ar(*captioned_pictures(64), folder / "tiny", TINY.model_copy(update={"steps": 2}), seed=1)
+    return {"tiny": tiny, "emu3": save_emu3(folder / "emu3"), "janus": save_janus(folder / "janus")}
+
+
+@pytest.mark.parametrize(("name", "sharded"), [("tiny", False), ("tiny", True), ("emu3", True), ("janus", True)])
+def test_image_generator_in_two_processes_ends_in_the_model_of_one(generators, tmp_path, monkeypatch, name, sharded):
+    """Each process draws the prompts that replace those without a signal, as many as the other one."""
+    from rubricworks.training.generators.autoregressive import CodeGenerator
+
     monkeypatch.setattr(CodeGenerator, "sample", CodeGenerator.sample)  # which the recorded images replace
-    model = pretrain_tiny_ar(*captioned_pictures(64), tmp_path / "tiny", TINY.model_copy(update={"steps": 2}), seed=1)
+    model = generators[name]
     config = {"steps": 1, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "refill": {"rounds": 5}}
-    first, _ = run_processes({"generator": {"model": str(model), "config": config}}, tmp_path / "two", sharded=False)
+    config["gradient_checkpointing"] = True
+    tasks = {"generator": {"model": str(model), "config": config}}
+    first, _ = run_processes(tasks, tmp_path / "two", sharded=sharded)
     whole = train_generator(tmp_path / "one", str(model), config)
     assert first["generator"]["trained"] == whole["trained"]
     assert all(len(names) == 2 and not {"s0", "s1"} & set(names) for names in whole["trained"])
-    assert_same_model(tmp_path / "two" / "generator" / "model", tmp_path / "one" / "generator" / "model", model)
+    two, one = (tmp_path / folder / "generator" / "model" for folder in ("two", "one"))
+    assert_same_model(two, one, model)
+    assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
+
+
+def test_sharded_image_generator_draws_and_resumes_with_the_same_weights(generators, tmp_path):
+    config = {"steps": 2, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "save_every": 1}
+    tasks = {"generator": {"model": str(generators["emu3"]), "config": config, "recorded": False}}
+    run_processes(tasks, tmp_path)
+    trained = tmp_path / "generator"
+    whole = load_file(trained / "model" / "model.safetensors")
+    shutil.rmtree(trained / "model")
+    shutil.rmtree(trained / "checkpoint-2")
+    run_processes(tasks, tmp_path)
+    resumed = load_file(trained / "model" / "model.safetensors")
+    for name, weights in whole.items():
+        torch.testing.assert_close(resumed[name], weights, rtol=0, atol=1e-6, msg=name)
+    start = load_file(generators["emu3"] / "model.safetensors")
+    assert start.keys() == whole.keys()
+    assert any(not start[name].equal(weights) for name, weights in whole.items())
+    assert all(start[name].equal(weights) for name, weights in whole.items() if "vqmodel" in name)

@@ -74,7 +74,7 @@ class RubricrlRecipe(Recipe):
         yield CallEstimate("write_prompt_rubrics", "selection", rubric.writer, written, _INSTRUCTIONS + pool, 60)
         size = TrainingSize(samples=train, held_out=held_out, criteria=rubric.select)
         yield from policy_calls("train_generator", self.policy, size)
-        yield from scoring_calls(self.evaluation, images)
+        yield from scoring_calls(self.evaluation, images, prompts=held_out)
 
 
 RECIPE = RubricrlRecipe

@@ -21,7 +21,8 @@ from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.tracking import RunLog, stage_run
-from rubricworks.training.config import CodeRollouts, SupervisedConfig
+from rubricworks.training.config import CodeRollouts
+from rubricworks.training.generators.config import ImageSftConfig
 from rubricworks.training.model_card import Usage, write_card
 from rubricworks.training.processes import process_count
 
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from rubricworks.training.generators.peers import SupervisedPeer
 
 _BATCH = 128
-"""Images that are sampled at once."""
+"""Images that are sampled at once, unless `rows_per_pass` says otherwise."""
 
 
-class PictureSft(SupervisedConfig, Algorithm):
+class PictureSft(ImageSftConfig, Algorithm):
     """Supervised training on captioned pictures."""
 
     rewards: ClassVar[Sequence[str]] = ()
@@ -46,11 +47,9 @@ class PictureSft(SupervisedConfig, Algorithm):
     """Scale that a guidance-distilled transformer reads in training; others ignore it."""
 
     def train(self, stage: PolicyStage) -> None:
-        from rubricworks.training.generators.image_generators import load_peer
-
         captions, images, digest = read_pictures(local_source(self.pictures))
-        with _training(stage, self.type) as (log, _):
-            generator = load_peer(model_dir(stage.job.inputs["model"]), self.guidance)
+        with _training(stage, self, self.type) as (log, _):
+            generator = _load(stage, self, self.guidance)
             _train(stage, generator, captions, generator.encode(images), self, log, {"pictures": digest})
 
     def estimate(
@@ -62,7 +61,7 @@ class PictureSft(SupervisedConfig, Algorithm):
         return "The generator was trained on captioned pictures (SFT), without any reward."
 
 
-class BestOfN(SupervisedConfig, Algorithm):
+class BestOfN(ImageSftConfig, Algorithm):
     """Supervised training on the best of some images of each prompt."""
 
     type: Literal["best_of_n"]
@@ -91,7 +90,6 @@ class BestOfN(SupervisedConfig, Algorithm):
         """
         import torch
 
-        from rubricworks.training.generators.image_generators import load_peer
         from rubricworks.training.generators.policy import image_responses
         from rubricworks.training.policy.rollouts import StepRollouts
 
@@ -100,14 +98,15 @@ class BestOfN(SupervisedConfig, Algorithm):
         rollouts = CodeRollouts(group_size=self.images, temperature=self.temperature, guidance=self.guidance)
         reward = stage.reward.build(Training(job, rollouts, None, seed, letters))
         samples = prompt_rows(job, reward)
-        with _training(stage, self.type) as (log, tables):
-            generator = load_peer(model_dir(job.inputs["model"]), self.guidance)
+        with _training(stage, self, self.type) as (log, tables):
+            generator = _load(stage, self, self.guidance)
             rows = [row for row in samples for _ in range(self.images)]
             prompts = [row["prompt"] for row in rows]
             draw = torch.Generator(generator.random_device).manual_seed(seed)
+            at_once = self.optimizer.rows_per_pass or _BATCH
             drawn = [
-                generator.draw(prompts[start : start + _BATCH], temperature=self.temperature, draw=draw)
-                for start in range(0, len(prompts), _BATCH)
+                generator.draw(prompts[start : start + at_once], temperature=self.temperature, draw=draw)
+                for start in range(0, len(prompts), at_once)
             ]
             targets = torch.cat([part.targets for part in drawn])
             responses = image_responses(image for part in drawn for image in part.images)
@@ -164,15 +163,23 @@ def _best(rewards_G: Sequence[float | None], keep: int) -> list[int]:
 
 
 @contextmanager
-def _training(stage: PolicyStage, algorithm: str) -> Iterator[tuple[RunLog, StepTables]]:
-    from rubricworks.training.machine import keep_freed_memory
+def _training(stage: PolicyStage, sft: ImageSftConfig, algorithm: str) -> Iterator[tuple[RunLog, StepTables]]:
+    from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory
 
     if process_count() > 1:
         raise UserError(f"policy.algorithm {algorithm} of an image generator trains on one process; start one")
+    check_one_gpu_per_process()
+    check_precision(sft.optimizer)
     keep_freed_memory()
     with stage_run(stage.job.run, stage.job.stage) as log, StepTables(stage.job, every=1) as tables:
         log.log_params(stage.config.model_dump(mode="json"))
         yield log, tables
+
+
+def _load(stage: PolicyStage, sft: ImageSftConfig, guidance: float) -> "SupervisedPeer":
+    from rubricworks.training.generators.image_generators import load_peer
+
+    return load_peer(model_dir(stage.job.inputs["model"]), guidance, sft.sampling, dtype=sft.optimizer.weights)
 
 
 def _train(
@@ -180,7 +187,7 @@ def _train(
     generator: "SupervisedPeer",
     prompts: Sequence[str],
     targets: "Tensor",
-    sft: SupervisedConfig,
+    sft: ImageSftConfig,
     log: RunLog,
     data: Mapping[str, str],
 ) -> None:

@@ -94,7 +94,7 @@ class ImageRubricReward(Reward):
         entries = drawn_entries(
             gate, job.inputs["samples"], job.inputs["rubrics"], seed=training.seed, subject="answer"
         )
-        generator = load_image_generator(model_dir(job.inputs["model"]))
+        generator = load_image_generator(model_dir(job.inputs["model"]), getattr(rollouts, "sampling", None))
         drawn = generator.generate(
             [entry.prompt for entry in entries for _ in range(AUDIT_IMAGES)],
             temperature=getattr(rollouts, "temperature", 1.0),

@@ -123,6 +123,11 @@ class _Responder:
     def _unload(self) -> None:
         while self._loaded:
             self._loaded.popitem()[1].close()
+        if self._generators:
+            from accelerate.utils.memory import clear_device_cache
+
+            self._generators.clear()
+            clear_device_cache(garbage_collection=True)
 
     async def respond(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
         """One entry per sample: the response, why there is none, or None where a file has none."""
@@ -181,8 +186,8 @@ class _Responder:
     def _write(self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
 
-        if folder not in self._loaded:  # one at a time in memory
-            self._unload()
+        if folder not in self._loaded:
+            self._unload()  # one at a time in memory
             self._loaded[folder] = load_engine(folder, config.engine, batch_size=config.batch_size)
         if not samples:
             return []
@@ -201,7 +206,8 @@ class _Responder:
         from rubricworks.training.generators.policy import image_responses
 
         if folder not in self._generators:
-            self._generators = {folder: load_image_generator(Path(folder), config.sampling)}
+            self._unload()  # one at a time in memory
+            self._generators[folder] = load_image_generator(Path(folder), config.sampling)
         first = samples[0].sample_id if samples else ""
         images = self._generators[folder].generate(
             [sample.prompt for sample in samples],

@@ -9,9 +9,10 @@ differ by the words' share. Classifier-free guidance pushes the logits away from
 `_forward` and perhaps `_fed_ids`, and a codec.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -64,6 +65,9 @@ class SampledCodes(NamedTuple):
 class CodeGenerator:
     """Model that writes image codes, its tokenizer, and the codec of the codes."""
 
+    shardable: ClassVar[bool] = True
+    """True if it can be sharded over processes; otherwise each trains a whole copy."""
+
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, codec: ImageTokenizer, first: int
     ) -> None:
@@ -72,6 +76,11 @@ class CodeGenerator:
             first: id of the first code in a training's rows; ids below it are the prompt's.
         """
         self.model, self.tokenizer, self.codec, self.first = model, tokenizer, codec, first
+
+    @contextmanager
+    def sharded(self, device: torch.device) -> Iterator[None]:
+        """The model is sharded over processes inside the block (FSDP), and its codec whole on each of them."""
+        yield
 
     def prompt_text(self, prompt: str) -> str:
         """Text up to the image's first code."""
@@ -188,15 +197,16 @@ class CodeGenerator:
             images += list(self.codec.decode(sampled.codes_NL))
         return images
 
-    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
+    def save(self, out: Path, *, dtype: torch.dtype | None = None, state: dict[str, Any] | None = None) -> Path:
         """Write a folder that `loading.load_generator` reads.
 
         Args:
             dtype: precision of the saved weights; the model's own by default.
+            state: the gathered weights of a model sharded over processes; the model's own by default.
         """
         from rubricworks.training.lora import save_plain_model
 
-        return save_plain_model(self.model, self.tokenizer, out, dtype=dtype)
+        return save_plain_model(self.model, self.tokenizer, out, dtype=dtype, state=state)
 
 
 class VocabularyGenerator(CodeGenerator):
@@ -229,13 +239,13 @@ class VocabularyGenerator(CodeGenerator):
         )  # fmt: skip
         return self.code_logits(output.logits), output.past_key_values
 
-    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
-        folder = super().save(out, dtype=dtype)
+    def save(self, out: Path, *, dtype: torch.dtype | None = None, state: dict[str, Any] | None = None) -> Path:
+        folder = super().save(out, dtype=dtype, state=state)
         self.codec.save(folder)
         return folder
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "VocabularyGenerator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "VocabularyGenerator":
         """Read a generator with a patch codebook.
 
         Raises:

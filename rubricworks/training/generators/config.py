@@ -1,10 +1,10 @@
 """Settings of tiny generators; imports no torch, so that a recipe is validated before anything heavy loads."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rubricworks.training.config import LoraOptimizer, PolicyConfig, Rollouts
+from rubricworks.training.config import ImageSftOptimizer, LoraOptimizer, PolicyConfig, Rollouts, SupervisedConfig
 
 
 class TinyArConfig(BaseModel):
@@ -69,6 +69,21 @@ class ImageSampling(BaseModel):
     """Height and width in pixels."""
 
 
+class ImageSftConfig(SupervisedConfig):
+    """Settings of supervised training of an image generator."""
+
+    optimizer: ImageSftOptimizer = ImageSftOptimizer()
+    sampling: ImageSampling = ImageSampling()
+    """Size of a flow-matching generator's images, and how it draws them; its own by default."""
+
+    @model_validator(mode="after")
+    def _passes_are_whole(self) -> Self:
+        rows = self.optimizer.rows_per_pass
+        if rows is not None and self.batch_size % rows:
+            raise ValueError(f"rows_per_pass {rows} does not divide batch_size {self.batch_size}; make it a divisor")
+        return self
+
+
 class DiffusionRollouts(Rollouts):
     """Sampling of a flow-matching generator's images."""
 
@@ -77,11 +92,17 @@ class DiffusionRollouts(Rollouts):
     sampling: ImageSampling = ImageSampling()
 
 
+class DiffusionNftOptimizer(LoraOptimizer):
+    """Optimizer of DiffusionNFT, with its authors' weight decay."""
+
+    weight_decay: float = Field(1e-4, ge=0)
+
+
 class DiffusionNftConfig(PolicyConfig):
     """DiffusionNFT; the defaults are those of its authors' code (NVlabs/DiffusionNFT)."""
 
     rollouts: DiffusionRollouts = DiffusionRollouts()
-    optimizer: LoraOptimizer = LoraOptimizer()
+    optimizer: DiffusionNftOptimizer = DiffusionNftOptimizer()
     advantages: Literal["group", "batch"] = "group"
     """Standard deviation that divides the centred rewards: of the prompt's images, or of all."""
     beta: float = Field(1.0, gt=0)
@@ -101,6 +122,9 @@ class DiffusionNftConfig(PolicyConfig):
     decay_cap: float = Field(0.5, ge=0, lt=1)
     decay_start: int = Field(0, ge=0)
     """Updates during which the sampling policy is the trained one."""
+    ema_decay: float | None = Field(0.9, ge=0, lt=1)
+    """Decay of the moving average of the trained weights, which is the model that is saved, after a warm-up; null saves
+    the last weights."""
 
     def decay_at(self, step: int) -> float:
         """Decay after so many updates (RubricRL, equation 11)."""

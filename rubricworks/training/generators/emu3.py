@@ -5,6 +5,8 @@ follows its size, `boi_token HEIGHT*WIDTH image_wrapper_token`, and each row of 
 is never chosen: the model reads it, and it has no part in the log-probabilities.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ class Emu3Codec:
     """Codes of Emu3's own VQ model, in square images."""
 
     def __init__(self, model: Emu3ForConditionalGeneration, rows: int) -> None:
-        self._model = model
+        self.vq: Any = model.model.vqmodel
         self.codes: int = model.model.vqmodel.config.codebook_size
         self.rows = rows
         self.length = rows * rows
@@ -35,7 +37,7 @@ class Emu3Codec:
     @property
     def _vq(self) -> Any:
         """The VQ model, which a training would put into its own mode with the rest."""
-        return self._model.model.vqmodel.eval()
+        return self.vq.eval()
 
     @torch.no_grad()
     def encode(self, images: Pixels) -> Tensor:
@@ -85,6 +87,20 @@ class Emu3Generator(CodeGenerator):
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
 
+    @contextmanager
+    def sharded(self, device: torch.device) -> Iterator[None]:
+        vq = self.codec.vq.to(device)
+        self.model.model.vqmodel = torch.nn.Identity()
+        present = {type(module).__name__ for module in self.model.modules()}
+        # Accelerate refuses layers to shard that the model lacks.
+        self.model._no_split_modules = [name for name in self.model._no_split_modules or () if name in present]
+        for tensor in vq.state_dict().values():  # only the first process may have read them
+            torch.distributed.broadcast(tensor, src=0)
+        try:
+            yield
+        finally:
+            self.model.model.vqmodel = vq
+
     def prompt_text(self, prompt: str) -> str:
         return f"{self.tokenizer.bos_token or ''}{prompt}{self._begin}"
 
@@ -104,7 +120,7 @@ class Emu3Generator(CodeGenerator):
         return output.logits[..., self._code_ids.to(ids.device)], output.past_key_values
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "Emu3Generator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "Emu3Generator":
         """Read a model folder.
 
         Raises:

@@ -50,18 +50,19 @@ def load_image_generator(folder: Path, sampling: ImageSampling | None = None) ->
     sampling = sampling or ImageSampling()
     if is_flow_generator(folder):
         return load_flow_generator(folder, sampling)
-    if sampling != ImageSampling():
-        raise UserError("evaluation.sampling is for flow-matching generators; leave it out for an autoregressive one")
+    _check_has_no_sampling(sampling, "evaluation.sampling")
     from rubricworks.training.generators.loading import load_generator
 
     return load_generator(folder)
 
 
 def load_flow_generator(
-    folder: Path, sampling: ImageSampling, *, dtype: Literal["float32", "bfloat16"] = "float32"
+    folder: Path, sampling: ImageSampling, *, dtype: Literal["auto", "float32", "bfloat16"] = "auto"
 ) -> FlowGenerator:
     """Read a flow-matching generator.
 
+    Args:
+        dtype: precision of a pipeline; "auto" for that of its saved transformer.
     Raises:
         UserError: the folder holds none, or one of another image size.
     """
@@ -76,19 +77,28 @@ def load_flow_generator(
     return PixelFlow.load(folder, sampling)
 
 
-def load_peer(folder: Path, guidance: float) -> SupervisedPeer:
+def load_peer(
+    folder: Path, guidance: float, sampling: ImageSampling, *, dtype: Literal["float32", "bfloat16"]
+) -> SupervisedPeer:
     """Read a generator.
 
     Args:
         guidance: of the images that it draws; 1 is none.
+        dtype: precision of its weights.
     Raises:
-        UserError: the folder holds none.
+        UserError: the folder holds none, or `sampling` asks for what it cannot do.
     """
     if is_flow_generator(folder):
         from rubricworks.training.generators.flow_matching.supervised import FlowPeer
 
-        return FlowPeer(load_flow_generator(folder, ImageSampling()), guidance)
+        return FlowPeer(load_flow_generator(folder, sampling, dtype=dtype), guidance)
+    _check_has_no_sampling(sampling, "policy.algorithm.sampling")
     from rubricworks.training.generators.loading import load_generator
     from rubricworks.training.generators.supervised import CodePeer
 
-    return CodePeer(load_generator(folder), guidance)
+    return CodePeer(load_generator(folder, dtype=dtype), guidance)
+
+
+def _check_has_no_sampling(sampling: ImageSampling, field: str) -> None:
+    if sampling != ImageSampling():
+        raise UserError(f"{field} is for flow-matching generators; leave it out for an autoregressive one")

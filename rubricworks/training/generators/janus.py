@@ -50,6 +50,7 @@ class JanusGenerator(CodeGenerator):
     """Janus, its tokenizer and its VQ model."""
 
     model: JanusForConditionalGeneration
+    shardable = False  # its parts are called one by one, and FSDP gathers the weights of a whole model's call
 
     def __init__(self, model: JanusForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> None:
         """
@@ -95,7 +96,7 @@ class JanusGenerator(CodeGenerator):
         return inner.generation_head(output.hidden_states[-1][:, -keep:]), output.past_key_values
 
     @classmethod
-    def load(cls, folder: Path, *, dtype: torch.dtype = torch.float32) -> "JanusGenerator":
+    def load(cls, folder: Path, *, dtype: str = "auto") -> "JanusGenerator":
         """Read a model folder.
 
         Raises:

@@ -15,11 +15,11 @@ def is_code_generator(folder: Path) -> bool:
     return _kind(folder) is not None
 
 
-def load_generator(folder: Path, *, dtype: torch.dtype = torch.float32, on_device: bool = True) -> CodeGenerator:
+def load_generator(folder: Path, *, dtype: str = "auto", on_device: bool = True) -> CodeGenerator:
     """Read a generator.
 
     Args:
-        dtype: precision of its weights.
+        dtype: "auto" for the precision of the saved weights, or a torch name such as "float32".
         on_device: put it on the accelerator, if there is one; a trainer does so by itself.
     Raises:
         UserError: the folder holds none.
@@ -29,6 +29,11 @@ def load_generator(folder: Path, *, dtype: torch.dtype = torch.float32, on_devic
     if on_device and torch.cuda.is_available():
         generator.model.to("cuda")  # type: ignore[arg-type]
     return generator
+
+
+def is_shardable(folder: Path) -> bool:
+    """Return True if the folder's generator can be sharded over processes (FSDP)."""
+    return (_kind(folder) or VocabularyGenerator).shardable
 
 
 def _kind(folder: Path) -> type[VocabularyGenerator] | type[JanusGenerator] | type[Emu3Generator] | None:

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels
+from rubricworks.training.generators.config import ImageSftConfig
 from rubricworks.training.progress import StepLog
 
 
@@ -42,7 +42,7 @@ class SupervisedPeer(Protocol):
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SupervisedConfig,
+        config: ImageSftConfig,
         *,
         seed: int,
         checkpoint: Path | None,

@@ -7,6 +7,7 @@ which the trainer overrides one method of TRL. Guidance is off in rollouts by de
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from datasets import Dataset
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import PrinterCallback
 
 from rubricworks.data.images import NO_PIXELS, png_bytes
@@ -22,13 +24,19 @@ from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import CodeGrpoConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
-from rubricworks.training.generators.loading import load_generator
-from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory, rows_per_process
+from rubricworks.training.generators.loading import is_shardable, load_generator
+from rubricworks.training.machine import (
+    check_one_gpu_per_process,
+    check_precision,
+    check_whole_policy,
+    keep_freed_memory,
+    rows_per_process,
+)
 from rubricworks.training.policy.grpo import LINE_METRICS, Reward, dataset_digest, trl_config
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import PolicyTrainer, StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
-from rubricworks.training.processes import is_sharded
+from rubricworks.training.processes import is_sharded, keep_whole
 from rubricworks.training.progress import StepLog, quiet_libraries
 
 _IMAGE = "image_response"
@@ -86,8 +94,9 @@ def train_image_policy(
     check_one_gpu_per_process()
     optimizer, rollouts = config.optimizer, config.rollouts
     check_precision(optimizer)
-    if is_sharded():
-        raise UserError("an image generator samples in the trainer, which needs it whole; train it without FSDP")
+    if is_sharded() and not is_shardable(Path(model_dir)):
+        keep_whole()
+    check_whole_policy(None, probe)
     if len(samples) < rollouts.prompts_per_step:
         raise UserError(
             f"{len(samples)} prompts with a rubric, but prompts_per_step is {rollouts.prompts_per_step}; add some"
@@ -112,8 +121,7 @@ def train_image_policy(
         on_step=on_step,
     )
     if not run.is_trained:
-        dtype = torch.bfloat16 if optimizer.weights == "bfloat16" else torch.float32
-        generator = load_generator(Path(model_dir), dtype=dtype, on_device=False)
+        generator = load_generator(Path(model_dir), dtype=optimizer.weights, on_device=False)
         loaded.append(generator)
         args = trl_config(config, out_dir, per_process, generator.tokenizer, seed=seed)
         args.max_completion_length, args.temperature = generator.codec.length, rollouts.temperature
@@ -133,9 +141,14 @@ def train_image_policy(
                 guidance=rollouts.guidance,
             )
             trainer.remove_callback(PrinterCallback)
-            train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+            with generator.sharded(trainer.accelerator.device) if is_sharded() else nullcontext():
+                train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+                state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if is_sharded() else None
+        if state is not None:
+            state = {name: weight for name, weight in generator.model.state_dict().items() if _is_whole(weight)} | state
         if trainer.is_world_process_zero():
-            generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
+            dtype = torch.bfloat16 if optimizer.saves_bfloat16 else None
+            generator.save(run.model_dir, dtype=dtype, state=state)
         trainer.accelerator.wait_for_everyone()
     return run.result()
 
@@ -190,6 +203,11 @@ def _rollouts(prompts: list[str], trainer: ImagePolicyTrainer) -> dict[str, Any]
         "logprobs": None,
         _IMAGE: image_responses(generator.codec.decode(sampled.codes_NL)),
     }
+
+
+def _is_whole(weight: Tensor) -> bool:
+    """Return True if the weight is not sharded over processes."""
+    return not isinstance(weight, DTensor)
 
 
 def image_responses(images: Iterable[Pixels | None]) -> list[Response]:

@@ -14,8 +14,9 @@ from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.config import SupervisedConfig
+from rubricworks.training.config import Optimizer, SupervisedConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
+from rubricworks.training.generators.config import ImageSftConfig
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
@@ -48,10 +49,11 @@ def train_supervised(
         callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
     trainer.generator = generator
+    trainer.model_accepts_loss_kwargs = False  # the loss is a mean over rows, whatever the model's own takes
     trainer.remove_callback(PrinterCallback)
     with quiet_libraries():
         train_from(trainer, checkpoint)
-    return generator.save(out / "model")
+    return generator.save(out / "model", dtype=torch.bfloat16 if config.optimizer.saves_bfloat16 else None)
 
 
 class CodePeer:
@@ -81,7 +83,7 @@ class CodePeer:
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SupervisedConfig,
+        config: ImageSftConfig,
         *,
         seed: int,
         checkpoint: Path | None,
@@ -101,13 +103,26 @@ class CodePeer:
         )
 
 
-def supervised_arguments(out: Path, config: SupervisedConfig, *, seed: int) -> TrainingArguments:
-    """Arguments of the trainer for supervised training of a generator."""
+def supervised_arguments(
+    out: Path, config: SupervisedConfig, *, seed: int, checkpoints_itself: bool = False
+) -> TrainingArguments:
+    """Arguments of the trainer for supervised training of a generator.
+
+    Args:
+        checkpoints_itself: the model is none of Transformers, which could not switch its checkpointing on.
+    """
+    optimizer, rows = config.optimizer, config.batch_size
+    if isinstance(optimizer, Optimizer):
+        rows = optimizer.rows_per_pass or rows
+    arguments = optimizer_arguments(optimizer, steps=config.steps)
+    if checkpoints_itself:
+        arguments["activation_checkpointing"] = False
     return TrainingArguments(
         output_dir=str(out),
         max_steps=config.steps,
-        per_device_train_batch_size=config.batch_size,
-        **optimizer_arguments(config.optimizer, steps=config.steps),
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=config.batch_size // rows,
+        **arguments,
         seed=seed,
         save_strategy="steps",
         save_steps=config.save_every,

@@ -62,3 +62,16 @@ def test_on_kubeflow_the_generator_trains_on_the_gpus_of_its_pool(tmp_path, name
     assert tasks["score"]["resources"]["accelerator"]["resourceCount"] == "1"
     for task in ("prepare-prompts", "write-prompt-rubrics", "pretrain-generator", "promote"):
         assert "accelerator" not in tasks[task]["resources"]
+
+
+@pytest.mark.parametrize("name", [NAME, DIFFUSION])
+def test_judges_are_asked_one_criterion_per_call_as_in_the_paper(name):
+    recipe = load_recipe(recipe_path(name))
+    assert recipe.policy.reward.call_per == "criterion"
+    assert recipe.evaluation.scorers.rubric.call_per == "criterion"
+
+
+def test_held_out_prompts_are_rewritten_once_however_many_images_are_drawn():
+    recipe = load_recipe(recipe_path(NAME))
+    (rewriting,) = [call for call in recipe.estimate_calls(11_000) if call.purpose == "rewriting"]
+    assert rewriting.count == 553

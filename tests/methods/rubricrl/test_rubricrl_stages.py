@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+import torch
 import yaml
 from report_page import text_of, write_report
 from scripted_server import fail, say
@@ -407,6 +408,25 @@ def test_trainings_that_cannot_be_are_one_line(run, tmp_path, algorithm, message
             str(tmp_path / "run"),
             {name: str(run / stage) for name, stage in inputs.items()},
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "machine", "message"),
+    [
+        ({}, {"device_count": lambda: 2}, "one process sees 2 GPUs"),
+        ({"precision": "bfloat16"}, {}, r"optimizer\.precision is bfloat16"),
+        ({"sampling": {"side": 16}}, {}, r"policy\.algorithm\.sampling is for flow-matching generators"),
+    ],
+)
+def test_options_of_a_supervised_peer_reach_its_training(run, tmp_path, monkeypatch, options, machine, message):
+    for name, value in machine.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    config = policy_json(
+        None, PictureSft, pictures=str(run.parent / "world/pictures/pairs.parquet"), steps=1, **options
+    )
+    inputs = {"samples": "prepare_prompts", "rubrics": "write_prompt_rubrics", "model": "pretrain_generator"}
+    with pytest.raises(UserError, match=message):
+        launch("train_generator", config, str(tmp_path), {name: str(run / stage) for name, stage in inputs.items()})
 
 
 def test_arms_share_a_generator_that_was_pretrained_on_the_same_pictures(run, tmp_path, capfd):

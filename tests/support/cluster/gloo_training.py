@@ -157,8 +157,8 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"rewards": [step.reward for step in result.history]}
 
 
-def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Policy training of an image generator whose images are recorded; some prompts have no signal and give way."""
+def generator(folder: Path, model: str, config: dict[str, Any], recorded: bool = True) -> dict[str, Any]:
+    """Policy training of an image generator; of recorded images, some prompts have no signal and give way."""
     import torch
 
     from rubricworks.training.generators.autoregressive import CodeGenerator, SampledCodes
@@ -175,7 +175,8 @@ def generator(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any
     async def rewards(prompts: Any, completions: Any, sample_id: Any, **columns: Any) -> list[float]:
         return [float(name in ("s0", "s1")) or (at % group) / group for at, name in enumerate(sample_id)]
 
-    CodeGenerator.sample = draw  # type: ignore[method-assign, assignment]
+    if recorded:
+        CodeGenerator.sample = draw  # type: ignore[method-assign, assignment]
     words = ["a", "a red", "a red circle", "a blue circle a", "a circle a red circle", "a a a a a a"]
     rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(words)]
     steps: list[Any] = []
@@ -298,11 +299,13 @@ def _shard_on_cpu() -> None:
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 
+    from rubricworks.training.processes import is_sharded
+
     initialize = PartialState.__init__
 
     def with_accelerator(self: Any, *args: Any, **options: Any) -> None:
         initialize(self, *args, **options)
-        if self.distributed_type == DistributedType.MULTI_CPU:
+        if self.distributed_type == DistributedType.MULTI_CPU and is_sharded():
             self.distributed_type = DistributedType.MULTI_GPU
 
     PartialState.__init__ = with_accelerator  # type: ignore[method-assign]

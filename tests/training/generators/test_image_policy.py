@@ -155,3 +155,10 @@ def test_too_few_prompts_are_reported_before_the_first_step(pretrained, tmp_path
 def test_options_of_models_that_write_text_do_not_exist(option):
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         code_grpo_config(**option)
+
+
+def test_held_out_probe_of_a_sharded_generator_is_refused_before_the_first_step(pretrained, tmp_path, monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="the held-out probe needs the policy whole"):
+        train(pretrained, tmp_path, code_grpo_config(steps=1), probe=lambda step, draw: None)

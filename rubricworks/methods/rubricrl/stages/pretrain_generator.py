@@ -1,8 +1,8 @@
 """Build or load the image generator that RL starts from.
 
 `tiny_ar` is a small autoregressive generator and `tiny_flow` a flow-matching one, pretrained on captioned pictures. Any
-other value is the folder of a
-generator, which is passed on unchanged: the paper starts from supervised checkpoints (RubricRL, section 4.1).
+other value is a generator's folder or its name on the Hub, which is passed on unchanged: the paper starts from
+supervised checkpoints (RubricRL, section 4.1).
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, model_validator
 
 from rubricworks.data.captioned_pictures import read_pictures
+from rubricworks.data.hub import model_place
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.runtime.config import StageConfig
@@ -19,7 +20,7 @@ from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.reuse import SOURCE
 from rubricworks.runtime.store.source_files import local_source
 from rubricworks.stages.training.step_listener import step_listener
-from rubricworks.storage import files_digest, link
+from rubricworks.storage import files_digest, is_remote, link
 from rubricworks.tracking import stage_run
 from rubricworks.training.generators.config import TinyArConfig, TinyFlowConfig
 from rubricworks.training.generators.files import INDEX_FILE
@@ -33,7 +34,8 @@ TINY_AR, TINY_FLOW = "tiny_ar", "tiny_flow"
 
 class Config(StageConfig):
     generator: str
-    """`tiny_ar`, `tiny_flow`, or the folder of a generator: of a model, or of a diffusers pipeline."""
+    """`tiny_ar`, `tiny_flow`, or a generator (a model or a diffusers pipeline): its folder, here or in a store (s3://…),
+    or its name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
     tiny_ar: TinyArConfig = TinyArConfig()
     """Shape and pretraining of the tiny generator."""
     tiny_flow: TinyFlowConfig = TinyFlowConfig()
@@ -61,7 +63,7 @@ class Config(StageConfig):
 
 def run(config: Config, job: Job) -> None:
     if config.generator not in (TINY_AR, TINY_FLOW):
-        folder = Path(fill(config.generator, "warm_up.generator"))
+        folder = _folder(config.generator)
         if not any((folder / name).is_file() for name in ("config.json", INDEX_FILE)):
             raise UserError(f"warm_up.generator {folder} is not a generator's folder (no config.json)")
         link(job.out / "model", folder)
@@ -82,6 +84,12 @@ def run(config: Config, job: Job) -> None:
         )
     data = {"pictures": digest}
     write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=data, config=config.model_dump(mode="json"))
+
+
+def _folder(generator: str) -> Path:
+    """Folder of a generator, fetched first if it is in a store or on the Hub."""
+    place = fill(generator, "warm_up.generator")
+    return Path(local_source(place, "warm_up.generator") if is_remote(place) else model_place(place))
 
 
 def _pretrainer(shape: TinyArConfig | TinyFlowConfig) -> Callable[..., Path]:

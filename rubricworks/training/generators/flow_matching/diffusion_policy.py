@@ -3,7 +3,8 @@
 A step draws a group of images per prompt with the sampling form of the transformer, has them rewarded, and fits the
 trained form to the images at some noise levels: towards those with a reward above their prompt's mean, away from those
 below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the trained one by a moving average. Checkpoints
-hold both forms, the optimizer and the random states; on a CPU a resumed training ends with the same weights.
+hold both forms and the average that is saved, the optimizer and the random states; on a CPU a resumed training ends
+with the same weights.
 """
 
 import random
@@ -26,12 +27,12 @@ from rubricworks.training.checkpoints import model_digest, run_digest, train_fro
 from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
-from rubricworks.training.generators.flow_matching.generator import FlowGenerator, rows_of
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents, rows_of
 from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
 from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
-from rubricworks.training.machine import check_precision, keep_freed_memory
+from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic
@@ -69,6 +70,7 @@ def train_diffusion_policy(
         UserError: invalid samples or options, before the first step; or no rollout can be judged for several steps.
     """
     out_dir, optimizer = Path(out_dir), config.optimizer
+    check_one_gpu_per_process()
     check_precision(optimizer)
     if process_count() > 1:
         raise UserError("DiffusionNFT trains on one process; start it on one")
@@ -110,10 +112,11 @@ def train_diffusion_policy(
             trainers.append(trainer)
             with trainer:
                 train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+        trainer.forms.use_average()
         if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
             trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
         trainer.forms.merge()
-        generator.save(run.model_dir)
+        generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
     return run.result()
 
 
@@ -148,7 +151,13 @@ class DiffusionPolicyTrainer(Trainer):
     ) -> None:
         self.generator, self.config, self.seed, self.on_rollouts = generator, config, seed, on_rollouts
         self.guidance = config.rollouts.guidance
-        self.forms = VelocityForms(generator, config.optimizer.lora, keep_initial=config.kl_weight > 0, seed=seed)
+        self.forms = VelocityForms(
+            generator,
+            config.optimizer.lora,
+            keep_initial=config.kl_weight > 0,
+            ema_decay=config.ema_decay,
+            seed=seed,
+        )
         if config.optimizer.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
         self._draws = GroupDraws(generator, self.forms, rewards, config, seed=seed, autocast=self._autocast)
@@ -250,15 +259,14 @@ class DiffusionPolicyTrainer(Trainer):
             for rows in torch.arange(count).split(noise_and_rows):
                 x_0, r, t = part.latents[rows].to(device), part.r_N[rows].to(device), levels_N[rows].to(device)
                 conditions = rows_of(part.conditions, part.prompt_N[rows].to(device))
-                loss = self._loss(x_0, noise[rows].to(x_0), t, r, conditions)
+                loss = self._loss(x_0, noise[rows].to(device), t, r, conditions)
                 share = len(rows) / count / levels_NK.shape[1]
                 self.accelerator.backward(loss * share)
                 total += loss.detach() * share
         return total
 
     def _loss(self, x_0: Tensor, noise: Tensor, t_N: Tensor, r_N: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
-        t = t_N.view(-1, *[1] * (x_0.ndim - 1)).to(x_0.dtype)
-        x_t = (1 - t) * x_0 + t * noise
+        x_t = noisy_latents(x_0, noise, t_N)
 
         def velocity() -> Tensor:
             with self._autocast():
@@ -317,13 +325,14 @@ class DiffusionPolicyTrainer(Trainer):
 
 
 class _Follow(TrainerCallback):
-    """Callback by which the sampling form follows the trained one after each update."""
+    """Callback by which the sampling form and the average follow the trained one after each update."""
 
     def __init__(self, forms: VelocityForms, config: DiffusionNftConfig) -> None:
         self.forms, self.config = forms, config
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.forms.blend(self.config.decay_at(state.global_step))
+        self.forms.update_average(state.global_step)
 
 
 class _PromptOrder(Sampler[int]):

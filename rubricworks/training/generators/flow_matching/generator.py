@@ -63,9 +63,23 @@ class FlowGenerator(Protocol):
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         ...
 
-    def save(self, out: Path) -> Path:
-        """Write a folder that `generators.loading` reads."""
+    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
+        """Write a folder that `generators.loading` reads.
+
+        Args:
+            dtype: precision of the saved transformer; its own by default.
+        """
         ...
+
+
+def noisy_latents(x_0: Tensor, noise: Tensor, t_N: Tensor) -> Tensor:
+    """x_t = (1 - t) x_0 + t noise, in float32: bfloat16 would be off by more than a level's share of the noise.
+
+    Args:
+        t_N: noise levels, one per image.
+    """
+    t = t_N.float().view(-1, *[1] * (x_0.ndim - 1))
+    return (1 - t) * x_0.float() + t * noise.float()
 
 
 def rows_of(conditions: Conditions, rows: Any) -> dict[str, Tensor]:
@@ -85,7 +99,7 @@ def generate_images(
     return images
 
 
-def save_transformer(transformer: Any, folder: Path) -> None:
+def save_transformer(transformer: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
     """Write a transformer of diffusers without the folder that it was read from: equal models are equal files."""
     transformer.register_to_config(_name_or_path="")
-    transformer.save_pretrained(folder)
+    transformer.to(dtype).save_pretrained(folder)

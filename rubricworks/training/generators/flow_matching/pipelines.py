@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from diffusers import DiffusionPipeline, FluxPipeline, QwenImagePipeline
 from diffusers.utils import logging as diffusers_logging
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
@@ -133,7 +134,7 @@ class PipelineFlow(ABC):
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         return generate_images(self, prompts, guidance=guidance, seed=seed, batch_size=batch_size)
 
-    def save(self, out: Path) -> Path:
+    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
         """Write a pipeline's folder: the transformer, and a copy of the other parts."""
         part = out.with_name(out.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -144,7 +145,7 @@ class PipelineFlow(ABC):
             elif source.name != "transformer":
                 shutil.copytree(source, part / source.name)
         with quiet_libraries():
-            save_transformer(self.pipe.transformer, part / "transformer")
+            save_transformer(self.pipe.transformer, part / "transformer", dtype)
         shutil.rmtree(out, ignore_errors=True)
         part.rename(out)
         return out
@@ -253,9 +254,13 @@ class QwenImageFlow(PipelineFlow):
 _KINDS: dict[Any, type[PipelineFlow]] = {FluxPipeline: FluxFlow, QwenImagePipeline: QwenImageFlow}
 
 
-def load_pipeline(folder: Path, sampling: ImageSampling, *, dtype: Literal["float32", "bfloat16"]) -> PipelineFlow:
+def load_pipeline(
+    folder: Path, sampling: ImageSampling, *, dtype: Literal["auto", "float32", "bfloat16"]
+) -> PipelineFlow:
     """Read a pipeline's folder.
 
+    Args:
+        dtype: precision of all parts; "auto" for that of the saved transformer.
     Raises:
         UserError: it is damaged, or of another class.
     """
@@ -263,9 +268,12 @@ def load_pipeline(folder: Path, sampling: ImageSampling, *, dtype: Literal["floa
     try:
         with quiet_libraries():
             pipe: Any = DiffusionPipeline.from_pretrained(
-                folder, torch_dtype=getattr(torch, dtype), local_files_only=True, use_safetensors=True
+                folder,
+                dtype=_stored_dtype(folder / "transformer") if dtype == "auto" else getattr(torch, dtype),
+                local_files_only=True,
+                use_safetensors=True,
             )
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, SafetensorError) as error:
         raise UserError(f"cannot load the pipeline {folder}: {str(error).splitlines()[0]}") from error
     kind = next((flow for of_diffusers, flow in _KINDS.items() if isinstance(pipe, of_diffusers)), None)
     if kind is None:
@@ -275,3 +283,13 @@ def load_pipeline(folder: Path, sampling: ImageSampling, *, dtype: Literal["floa
         )
     pipe.to("cuda" if torch.cuda.is_available() else "cpu")
     return kind(pipe, folder, sampling)
+
+
+def _stored_dtype(folder: Path) -> torch.dtype:
+    """Precision of the weights in a folder: diffusers, unlike Transformers, would load them in float32."""
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - it is no dictionary
+                dtype: torch.dtype = weights.get_tensor(name).dtype
+                return dtype
+    return torch.float32

@@ -152,14 +152,14 @@ class PixelFlow:
         """Generate one image per prompt; the temperature is without meaning for a flow."""
         return generate_images(self, prompts, guidance=guidance, seed=seed, batch_size=batch_size)
 
-    def save(self, out: Path) -> Path:
+    def save(self, out: Path, *, dtype: torch.dtype | None = None) -> Path:
         """Write the folder atomically: config.json, transformer/, text_encoder/, tokenizer/."""
         part = out.with_name(out.name + ".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         (part / CONFIG_FILE).write_text(self.shape.model_dump_json(indent=2) + "\n")
         with quiet_libraries():
-            save_transformer(self.transformer, part / "transformer")
+            save_transformer(self.transformer, part / "transformer", dtype)
             self.text_encoder.save_pretrained(part / "text_encoder")
             self.tokenizer.save_pretrained(part / "tokenizer")
         if self.basis is not None:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.config import SupervisedConfig
 from rubricworks.training.generators.autoregressive import Pixels, pixels_of
-from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.config import ImageSftConfig
+from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.generators.supervised import supervised_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
@@ -50,7 +50,7 @@ class FlowPeer:
         prompts: Sequence[str],
         targets: Tensor,
         out: Path,
-        config: SupervisedConfig,
+        config: ImageSftConfig,
         *,
         seed: int,
         checkpoint: Path | None,
@@ -58,9 +58,11 @@ class FlowPeer:
     ) -> Path:
         """Train all weights of the transformer and return `out/model`."""
         velocity = _Velocity(self.generator, self.guidance)
+        if config.optimizer.gradient_checkpointing:
+            velocity.transformer.enable_gradient_checkpointing()
         trainer = FlowTrainer(
             model=velocity,
-            args=supervised_arguments(out, config, seed=seed),
+            args=supervised_arguments(out, config, seed=seed, checkpoints_itself=True),
             train_dataset=list(zip(prompts, targets, strict=True)),
             data_collator=collate,
             callbacks=[StepLines("policy", {"loss": "loss", "learning_rate": "lr"}, on_log)],
@@ -68,7 +70,8 @@ class FlowPeer:
         trainer.remove_callback(PrinterCallback)
         with quiet_libraries():
             train_from(trainer, checkpoint)
-        return self.generator.save(out / "model")
+        dtype = torch.bfloat16 if config.optimizer.saves_bfloat16 else None
+        return self.generator.save(out / "model", dtype=dtype)
 
 
 class _Velocity(nn.Module):
@@ -76,7 +79,7 @@ class _Velocity(nn.Module):
 
     def __init__(self, generator: FlowGenerator, guidance: float) -> None:
         super().__init__()
-        self.transformer = generator.transformer.requires_grad_(True)
+        self.transformer: Any = generator.transformer.requires_grad_(True)
         self._generator, self.guidance = [generator], guidance  # in a list, as it is no module
 
     def forward(self, prompts: Sequence[str], x_0: Tensor) -> dict[str, Tensor]:
@@ -84,10 +87,9 @@ class _Velocity(nn.Module):
         with torch.no_grad():
             conditions = generator.encode_prompts(prompts)
         # One level of each stratum, more of them near noise, where it is decided what is drawn.
-        t_N = stratified_levels(len(x_0)).sqrt().to(x_0)
-        noise, t = torch.randn_like(x_0), t_N.view(-1, *[1] * (x_0.ndim - 1))
-        velocity = generator.velocity((1 - t) * x_0 + t * noise, t_N, conditions, guidance=self.guidance)
-        return {"loss": (velocity - (noise - x_0)).float().square().mean()}
+        t_N, noise = stratified_levels(len(x_0)).sqrt().to(x_0.device), torch.randn_like(x_0, dtype=torch.float32)
+        velocity = generator.velocity(noisy_latents(x_0, noise, t_N), t_N, conditions, guidance=self.guidance)
+        return {"loss": (velocity.float() - (noise - x_0.float())).square().mean()}
 
 
 class FlowTrainer(Trainer):

@@ -62,7 +62,7 @@ def pretrain_tiny_flow(
     latents, texts = generator.encode(images), captions_with_gaps(captions, config.unconditional, seed)
     trainer = FlowTrainer(
         model=_Parts(generator),
-        args=supervised_arguments(out, options, seed=seed),
+        args=supervised_arguments(out, options, seed=seed, checkpoints_itself=True),
         train_dataset=list(zip(texts, latents, strict=True)),
         data_collator=collate,
         callbacks=[StepLines("pretraining", {"loss": "loss", "learning_rate": "lr"}, on_log)],

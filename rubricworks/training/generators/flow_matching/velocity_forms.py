@@ -1,7 +1,7 @@
 """Three forms of a transformer that DiffusionNFT compares: trained, sampling and initial.
 
-The sampling form is a moving average of the trained one. With adapters the forms share the transformer, as adapters
-`default` and `old`, and as none; without, each is a copy of its own.
+The sampling form is a moving average of the trained one; another one, in float32, is what is saved. With adapters the
+forms share the transformer, as adapters `default` and `old`, and as none; without, each is a copy of its own.
 """
 
 import copy
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from diffusers.training_utils import EMAModel
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
@@ -22,18 +23,27 @@ from rubricworks.training.generators.flow_matching.generator import FlowGenerato
 
 TRAINED, SAMPLING = "default", "old"
 """Names of the adapters."""
+AVERAGE = "average"
+"""Name of the average in a checkpoint."""
 
 
 class VelocityForms(nn.Module):
     """The forms of a generator's transformer; its trainable parameters are those of the trained form."""
 
     def __init__(
-        self, generator: FlowGenerator, lora: LoraOptions | None, *, keep_initial: bool, seed: int = 0
+        self,
+        generator: FlowGenerator,
+        lora: LoraOptions | None,
+        *,
+        keep_initial: bool,
+        ema_decay: float | None = None,
+        seed: int = 0,
     ) -> None:
         """
         Args:
             lora: adapters to train; all weights without.
             keep_initial: keep the initial form, which costs a copy unless there are adapters.
+            ema_decay: decay of the average that is saved; None saves the trained form.
         """
         super().__init__()
         self.lora, self._generator = lora, [generator]  # in a list, as it is no module
@@ -55,6 +65,14 @@ class VelocityForms(nn.Module):
                 if f".{TRAINED}." in name
             }
             self.blend(0.0)
+        self._average: EMAModel | None = None
+        if ema_decay is not None:
+            self._average = EMAModel(self._trained, decay=ema_decay)
+            self._average.to(dtype=torch.float32)
+
+    @property
+    def _trained(self) -> list[nn.Parameter]:
+        return [trained for trained, _ in self._pairs.values()]
 
     @property
     def _flow(self) -> FlowGenerator:
@@ -95,9 +113,21 @@ class VelocityForms(nn.Module):
         for trained, old in self._pairs.values():
             old.lerp_(trained.to(old.dtype), 1 - decay)
 
+    def update_average(self, step: int) -> None:
+        """Move the average that is saved, after the update of so many steps."""
+        if self._average is not None:
+            self._average.optimization_step = step - 1  # a checkpoint holds no count of its own
+            self._average.step(self._trained)
+
+    def use_average(self) -> None:
+        """Make the average the trained form, at the end of the training."""
+        if self._average is not None:
+            self._average.copy_to(self._trained)
+
     def tensors(self) -> dict[str, Tensor]:
-        """Weights that a checkpoint holds, of the trained and the sampling form."""
-        return {
+        """Weights that a checkpoint holds, of the trained and the sampling form, and of the average."""
+        averages = [] if self._average is None else self._average.shadow_params
+        return {f"{AVERAGE}/{name}": weight for name, weight in zip(self._pairs, averages, strict=False)} | {
             f"{form}/{name}": weight.detach().contiguous()
             for name, pair in self._pairs.items()
             for form, weight in zip((TRAINED, SAMPLING), pair, strict=True)

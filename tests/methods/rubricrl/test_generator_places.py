@@ -1,0 +1,46 @@
+"""Where a generator to train may be: a store or the Hub, besides a folder."""
+
+import json
+import threading
+from http.server import ThreadingHTTPServer
+
+import pytest
+from hub_stand_in import COMMIT, Hub
+
+from rubricworks.runtime.launch import launch
+from rubricworks.storage import open_bucket
+
+FILES = {"model_index.json": b"{}", "transformer/config.json": b'{"a": 1}', "transformer/w.safetensors": b"weights"}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Models", (Hub,), {"asked": [], "files": FILES}))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    yield f"org/open@{COMMIT}"
+    server.shutdown()
+    server.server_close()
+
+
+def generator_files(tmp_path, generator):
+    out = launch("pretrain_generator", json.dumps({"generator": generator}), str(tmp_path / "run"), {})
+    model = tmp_path / "run" / "pretrain_generator" / "model"
+    assert str(out).endswith("pretrain_generator")
+    return {str(file.relative_to(model)): file.read_bytes() for file in model.rglob("*") if file.is_file()}
+
+
+def test_generator_of_the_hub_is_fetched_at_its_commit(tmp_path, hub):
+    assert generator_files(tmp_path, hub) == FILES
+
+
+def test_generator_of_a_store_is_fetched_whole(tmp_path, bucket, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_WORKSPACE", str(tmp_path / "workspace"))
+    for name, content in FILES.items():
+        open_bucket(bucket).write(f"models/flux/{name}", content)
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", f"{bucket}/models/flux")
+    assert generator_files(tmp_path, "${RUBRICWORKS_GENERATOR}") == FILES
