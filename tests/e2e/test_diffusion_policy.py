@@ -215,13 +215,13 @@ def test_saved_weights_are_the_moving_average_of_the_trained_ones(flow, tmp_path
     config = nft_config(steps=4, **{**FEW, "learning_rate": 1e-2, "save_every": 1})
     assert (config.ema_decay, config.optimizer.weight_decay) == (0.9, 1e-4)
     result = train(flow, tmp_path, config)
-    kept = load_file(tmp_path / "checkpoint-4" / "forms.safetensors")
+    checkpoint = load_file(tmp_path / "checkpoint-4" / "forms.safetensors")
     saved_weights = load_file(result.model_dir / "transformer/diffusion_pytorch_model.safetensors")
-    assert all(weight.equal(kept[f"average/{name}"]) for name, weight in saved_weights.items())
-    assert any(not weight.equal(kept[f"default/{name}"]) for name, weight in saved_weights.items())
+    assert all(weight.equal(checkpoint[f"average/{name}"]) for name, weight in saved_weights.items())
+    assert any(not weight.equal(checkpoint[f"default/{name}"]) for name, weight in saved_weights.items())
     last = train(flow, tmp_path / "last", config.model_copy(update={"ema_decay": None}))
     last_weights = load_file(last.model_dir / "transformer/diffusion_pytorch_model.safetensors")
-    assert all(weight.equal(kept[f"default/{name}"]) for name, weight in last_weights.items())
+    assert all(weight.equal(checkpoint[f"default/{name}"]) for name, weight in last_weights.items())
 
 
 @pytest.mark.parametrize("lora", [None, ADAPTERS])

@@ -192,9 +192,9 @@ def test_image_generator_in_two_processes_ends_in_the_model_of_one(generators, t
     whole = train_generator(tmp_path / "one", str(model), config)
     assert first["generator"]["trained"] == whole["trained"]
     assert all(len(names) == 2 and not {"s0", "s1"} & set(names) for names in whole["trained"])
-    two, one = (tmp_path / folder / "generator" / "model" for folder in ("two", "one"))
-    assert_same_model(two, one, model)
-    assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
+    of_two, of_one = (tmp_path / folder / "generator" / "model" for folder in ("two", "one"))
+    assert_same_model(of_two, of_one, model)
+    assert {path.name for path in of_two.iterdir()} == {path.name for path in of_one.iterdir()}
 
 
 def test_sharded_image_generator_draws_and_resumes_with_the_same_weights(generators, tmp_path):
