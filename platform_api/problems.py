@@ -19,6 +19,7 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.redaction import redact
 from rubricworks.runs.tables import UnreadableTable
+from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.tracking.connection import MlflowAway, MlflowRefused
 
 MEDIA_TYPE = "application/problem+json"
@@ -66,6 +67,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(UnreadableFile, _unreadable_file)
     app.add_exception_handler(UnreadableTable, _table_replaced)
     app.add_exception_handler(MlflowAway, _registry_away)
     app.add_exception_handler(MlflowRefused, _registry_refused)
@@ -110,6 +112,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _user_error(request: Request, error: Exception) -> Response:
     return problem_answer(request, 422, "Invalid request", str(error))
+
+
+async def _unreadable_file(request: Request, error: Exception) -> Response:
+    _log.warning("%s", error)
+    return problem_answer(request, 422, "Unreadable file", str(error))
 
 
 async def _table_replaced(request: Request, error: Exception) -> Response:

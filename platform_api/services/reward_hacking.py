@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.alarm import ALARM_FILE
 from rubricworks.errors import TransientError, UserError
-from rubricworks.evaluation.audit.summary import AuditRow, AuditSummary, parse_audit_row
+from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import NotFound
@@ -20,14 +20,14 @@ from rubricworks.platform_api.schemas.evaluations import FiredAlarm, MeasureBody
 from rubricworks.platform_api.services.recent_values import remember
 from rubricworks.platform_api.services.rollouts import stages_with_rollouts
 from rubricworks.platform_api.services.run_storage import run_folder
-from rubricworks.platform_api.services.runs import list_tables, open_table, read_json, read_steps
+from rubricworks.platform_api.services.runs import list_tables, open_table, read_file, read_object, read_steps
 from rubricworks.recipe.files import load_recipe
 from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_bounds
 from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.judge_audit_cases import BadCase, worst_cases
 from rubricworks.runs.store import RunStore
-from rubricworks.runs.tables import Row, parse_cell
-from rubricworks.storage.confined_files import UnreadableFile
+from rubricworks.runs.tables import parse_cell
+from rubricworks.storage.plain_json import plain_json
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.alarm import StepStats
 from rubricworks.training.policy.alarm_traces import alarm_traces, known_statistics
@@ -107,7 +107,7 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
         measure=await _measure(session, store, run, stage, steps[-1].step),
         config=config,
         traces=[TraceBody.model_validate(trace) for trace in traces],
-        alarm=_fired(await read_json(store, run, f"{stage}/{ALARM_FILE}")),
+        alarm=_fired(await read_object(store, run, f"{stage}/{ALARM_FILE}")),
     )
     return TrainingSignals(stage, signals, len(steps))
 
@@ -134,14 +134,11 @@ async def audit_summary(store: RunStore, audit: RunTable) -> AuditSummary:
     Raises:
         NotFound: it has written none.
     """
-    content = await read_json(store, audit.run, f"{audit.path}/audit.json")
+    path = f"{audit.path}/{SUMMARY_FILE}"
+    content = await read_file(store, audit.run, path)
     if content is None:
         raise NotFound(f"{audit.path} of {audit.run} has no figures yet")
-    try:
-        return AuditSummary.model_validate(content)
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise UnreadableFile(f"{audit.run}/{audit.path}/audit.json: {where}: {error.errors()[0]['msg']}") from error
+    return parse_cell(f"{audit.run}/{path}", lambda text: AuditSummary.model_validate(plain_json(text)), content)
 
 
 async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> list[BadCase]:
@@ -170,16 +167,9 @@ async def audit_figures(store: RunStore, audit: RunTable, mode: str | None, curs
     )
 
 
-def _audit_row(row: Row) -> AuditRow:
-    audited = parse_audit_row(row)
-    if not len(audited.annotations) == len(audited.rubric.criteria) == len(audited.scorecard.verdicts):
-        raise ValueError("it has not as many annotations and verdicts as criteria")
-    return audited
-
-
 def _worst(store: RunStore, audit: RunTable) -> list[BadCase]:
     table = open_table(store, audit)
-    rows = [parse_cell(f"{table.name}: sample {row['sample_id']!r}", _audit_row, row) for row in table]
+    rows = [parse_cell(f"{table.name}: sample {row['sample_id']!r}", parse_audit_row, row) for row in table]
     return worst_cases(rows, {}, _MOST_CASES)
 
 

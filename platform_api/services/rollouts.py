@@ -22,7 +22,7 @@ from rubricworks.platform_api.schemas.rollouts import (
     RolloutBody,
     StoredCard,
 )
-from rubricworks.platform_api.services.run_index import names_digest
+from rubricworks.platform_api.services.indexed_rollouts import names_digest
 from rubricworks.platform_api.services.runs import check_name, get_run
 from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore

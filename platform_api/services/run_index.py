@@ -8,16 +8,14 @@ the storage is away.
 """
 
 import asyncio
-import hashlib
-import json
 import logging
 import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, text
@@ -40,15 +38,15 @@ from rubricworks.platform_api.db.tables import (
     Shard,
     utc_now,
 )
-from rubricworks.platform_api.schemas.rollouts import StoredCard
+from rubricworks.platform_api.services.indexed_rollouts import IndexedRollout, names_digest, read_shard, shard_path
 from rubricworks.runs.records import RunRecord, is_going, record_of_fault, run_record
 from rubricworks.runs.store import RunStore, StoredFile
-from rubricworks.runs.tables import TableFile, UnreadableTable, parse_cell
+from rubricworks.runs.tables import TableFile, UnreadableTable
 from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.storage.plain_json import plain_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
@@ -69,24 +67,7 @@ _NAMES_AT_ONCE = 1_000
 """Names that are fetched from the database together: all of them would take four times the memory of their set."""
 _AWAY = (OperationalError, InterfaceError, ProgrammingError, NoConnection, UserError, OSError)
 """Errors that every run would meet: the database or the storage is away, or the tables are not there yet."""
-_ROLLOUT_COLUMNS = ["step", "sample_id", "response", "reward", "advantage"]
 _log = logging.getLogger(__name__)
-
-
-class _Credits(NamedTuple):
-    """Criteria of a scorecard, and the credit of each."""
-
-    names: list[str]
-    credits: list[float | None]
-
-
-class _IndexedRollout(NamedTuple):
-    step: int
-    sample_id: str
-    reward: float | None
-    advantage: float | None
-    card: _Credits | None
-    """None if nothing was graded."""
 
 
 class RunIndex:
@@ -240,7 +221,7 @@ class RunIndex:
             place = (match["stage"], int(match["number"]))
             if _is_of(shards.pop(place, None), file):
                 continue
-            is_graded = _shard_path(place[0], "scorecards", place[1]) in files
+            is_graded = shard_path(place[0], "scorecards", place[1]) in files
             if not await self._index_shard(name, *place, file, is_graded=is_graded):
                 return False
         async with self._database.session() as session:
@@ -308,7 +289,7 @@ class RunIndex:
 
     async def _index_shard(self, run: str, stage: str, number: int, file: StoredFile, *, is_graded: bool) -> bool:
         """Index a shard in place of the one that it replaces; return False if another service is indexing."""
-        rows = await asyncio.to_thread(_read_shard, self._store, run, stage, number, file, is_graded=is_graded)
+        rows = await asyncio.to_thread(read_shard, self._store, run, stage, number, file, is_graded=is_graded)
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
@@ -340,7 +321,7 @@ class RunIndex:
 
 
 async def _add_shard(
-    session: AsyncSession, rows: list[_IndexedRollout], run: str, stage: str, number: int, file: StoredFile
+    session: AsyncSession, rows: list[IndexedRollout], run: str, stage: str, number: int, file: StoredFile
 ) -> None:
     shard = Shard(run=run, stage=stage, number=number, rows=len(rows), size=file.size, modified=file.modified)
     session.add(shard)
@@ -415,54 +396,3 @@ def _is_storable(column: Any, name: object) -> bool:
 def _length(column: Any) -> int:
     length: int = column.type.length
     return length
-
-
-def _read_shard(
-    store: RunStore, run: str, stage: str, number: int, file: StoredFile, *, is_graded: bool
-) -> list[_IndexedRollout] | None:
-    """Numbers of a shard's rollouts with the credits of their scorecards; None if it is gone or no Parquet."""
-    try:
-        rollouts = TableFile(store, run, _shard_path(stage, "rollouts", number), file, kind="rollouts").columns(
-            _ROLLOUT_COLUMNS
-        )
-    except UnreadableTable as error:
-        _log.warning("%s", error)
-        return None
-    graded: defaultdict[tuple[int, str, str], list[_Credits]] = defaultdict(list)
-    try:
-        for place, credits in _scorecards(store, run, stage, number, file) if is_graded else ():
-            graded[place].append(credits)
-    except UnreadableTable as error:
-        _log.warning("%s", error)
-        graded.clear()
-    rows = []
-    for step, sample_id, response, reward, advantage in _values(rollouts, _ROLLOUT_COLUMNS):
-        cards = graded[step, sample_id, response]
-        # Equal responses of a group have a scorecard each, in their order.
-        card = (cards.pop(0) if len(cards) > 1 else cards[0]) if cards else None
-        rows.append(_IndexedRollout(step, sample_id, reward, advantage, card))
-    return rows
-
-
-def _scorecards(
-    store: RunStore, run: str, stage: str, number: int, file: StoredFile
-) -> Iterator[tuple[tuple[int, str, str], _Credits]]:
-    columns = ["step", "sample_id", "response", "scorecard"]
-    table = TableFile(store, run, _shard_path(stage, "scorecards", number), file, kind="scorecards")
-    for step, sample_id, response, written in _values(table.columns(columns), columns):
-        card = parse_cell(f"{table.name}: sample {sample_id!r}", StoredCard.model_validate_json, written)
-        names = [plain_text(verdict.criterion) for verdict in card.verdicts]
-        yield (step, sample_id, response), _Credits(names, [verdict.credit for verdict in card.verdicts])
-
-
-def _values(table: "pa.Table", columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(table[name].to_pylist() for name in columns), strict=True)
-
-
-def _shard_path(stage: str, table: str, number: int) -> str:
-    return f"{stage}/{table}/part-{number:05}.parquet"
-
-
-def names_digest(names: list[str]) -> str:
-    """Digest of criteria, as the index knows them."""
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()

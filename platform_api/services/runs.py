@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, func, select
@@ -15,14 +15,14 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.tables import Run, RunTable, Submission
 from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.bodies import JsonObject, Page
 from rubricworks.platform_api.schemas.runs import RunBody, StepStatistics
 from rubricworks.redaction import redact
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runs.store import RunStore
 from rubricworks.runs.tables import StoredTable
-from rubricworks.storage.plain_json import plain_json, plain_object
+from rubricworks.storage.plain_json import plain_object
 
 T = TypeVar("T")
 
@@ -203,23 +203,22 @@ async def submission_links(session: AsyncSession, run: str) -> dict[str, str]:
 async def outside_links(session: AsyncSession, store: RunStore, run: str) -> dict[str, str]:
     """Pages of the run elsewhere: name of the program → address."""
     links = await submission_links(session, run)
-    settings = await read_json(store, run, "tracking/settings.json")
-    config = settings.get("config") if isinstance(settings, dict) else None
-    uri = str((config or {}).get("uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))
-    delivered = await read_json(store, run, "tracking/pipeline.delivered.json")
-    number = delivered.get("run") if isinstance(delivered, dict) else None
+    config = (await read_object(store, run, "tracking/settings.json")).get("config")
+    uri = config.get("uri") if isinstance(config, dict) else None
+    uri = str(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
+    number = (await read_object(store, run, "tracking/pipeline.delivered.json")).get("run")
     if uri.startswith(("https://", "http://")) and isinstance(number, str) and number.isalnum():
         links["MLflow"] = f"{redact(uri).rstrip('/')}/#/runs/{number}"
     return links
 
 
-async def read_json(store: RunStore, run: str, path: str) -> Any:
-    """A JSON file of a run; None if there is none or it is damaged."""
+async def read_object(store: RunStore, run: str, path: str) -> JsonObject:
+    """Object in a JSON file of a run; empty if there is none or it is damaged."""
     content = await read_file(store, run, path)
     try:
-        return plain_json(content) if content is not None else None
+        return plain_object(content) if content else {}
     except ValueError:
-        return None
+        return {}
 
 
 async def read_file(store: RunStore, run: str, path: str) -> bytes | None:

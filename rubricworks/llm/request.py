@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from rubricworks.llm.endpoint import Endpoint
+from rubricworks.llm.image_tokens import image_tokens
 from rubricworks.llm.messages import DataUrl, Message, Part
 
 _KIND = "openai-chat-completions"
 _RESERVED_FIELDS = frozenset({"messages", "seed"})
 _MAX_PREFIXES = 64
 BYTES_PER_TOKEN = 3
-_IMAGE_TOKENS = 1_000
 
 
 class Request(NamedTuple):
@@ -30,7 +30,7 @@ class Request(NamedTuple):
     key: bytes
     """32 bytes."""
     tokens: int
-    """Estimated prompt tokens, for the budget: three bytes of text per token, a thousand tokens per image."""
+    """Estimated prompt tokens, for the budget: three bytes of text per token; images by `image_tokens`."""
 
 
 class RequestFrame:
@@ -59,6 +59,7 @@ class RequestFrame:
         self._sends_seed = endpoint.extra_body.get("seed", 0) is not None
         self._hash = hashlib.sha256(json.dumps([_KIND, endpoint.revision, schema]).encode() + self._head)
         self._prefixes: dict[str, tuple[bytes, Any]] = {}
+        self._image_tokens = image_tokens(endpoint)
 
     def encode(self, messages: Sequence[Message], seed: int) -> Request:
         if not messages:
@@ -72,7 +73,7 @@ class RequestFrame:
         suffix = b'],"seed":%d}' % seed if self._sends_seed else b"]}"
         for message in messages:
             if type(message.get("content")) is list:
-                return _with_images(prefix, messages, suffix, digest, seed)
+                return _with_images(prefix, messages, suffix, digest, seed, self._image_tokens)
         text = _encode(messages)[1:-1]
         digest.update(b"%d" % seed + text)
         body = prefix + text + suffix
@@ -94,7 +95,9 @@ class RequestFrame:
         return cached[0], cached[1].copy()
 
 
-def _with_images(prefix: bytes, messages: Sequence[Message], suffix: bytes, digest: Any, seed: int) -> Request:
+def _with_images(
+    prefix: bytes, messages: Sequence[Message], suffix: bytes, digest: Any, seed: int, image_tokens: int
+) -> Request:
     """Encode messages with images, which enter the body unchanged and the hash as digests."""
     pieces, hashed, images = [prefix], [b"%d" % seed], []
     for number, message in enumerate(messages):
@@ -108,7 +111,7 @@ def _with_images(prefix: bytes, messages: Sequence[Message], suffix: bytes, dige
     digest.update(b"\n".join(hashed))
     body = b"".join((*pieces, suffix))
     text = len(body) - sum(map(len, images))
-    return Request(body, digest.digest(), text // BYTES_PER_TOKEN + _IMAGE_TOKENS * len(images))
+    return Request(body, digest.digest(), text // BYTES_PER_TOKEN + image_tokens * len(images))
 
 
 def _image_url(part: Any) -> DataUrl | None:

@@ -184,18 +184,19 @@ class TableFile:
     def copy(self, columns: Sequence[str] | None, target: Path) -> None:
         """Write those of the columns that the file has into a file of their own, a row group in memory at a time.
 
+        All columns (None) are those of the schema, of which a file may lack those that may be empty.
+
         Raises:
             UnreadableTable: the file is damaged, or takes too much memory for one who reads it as a whole.
         """
         import pyarrow.parquet as pq
 
         file = self._open(None if columns is None else ())
-        present = [name for name in file.schema_arrow.names if columns is None or name in columns]
-        schema = file.schema_arrow.empty_table().select(present).schema
+        names = None if columns is None else [name for name in file.schema_arrow.names if name in columns]
         size = 0
-        with pq.ParquetWriter(target, schema) as writer:
+        with pq.ParquetWriter(target, self._read(file, [], names).schema) as writer:
             for group in range(file.num_row_groups):
-                rows = self._read(file, [group], present)
+                rows = self._read(file, [group], names)
                 size += rows.nbytes
                 if size > _MOST_COPIED:
                     raise UnreadableTable(f"{self.name} takes more than {_MOST_COPIED >> 20} MB of memory")

@@ -1,11 +1,9 @@
 """Data sets of the Hub as sources, from a server that answers as the Hub does."""
 
-import threading
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hub_stand_in import COMMIT, Hub
+from hub_stand_in import COMMIT, serving
 
 from rubricworks.data.hub import hub_files, hub_folder, hub_source
 from rubricworks.data.rubric_sets import read_rubric_set
@@ -19,16 +17,8 @@ FILES = {"README.md": b"# RaR", "data/train-0.jsonl": RAR}
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Asked", (Hub,), {"asked": asked, "files": FILES}))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
-    yield asked
-    server.shutdown()
-    server.server_close()
+    with serving(FILES, tmp_path, monkeypatch) as asked:
+        yield asked
 
 
 def test_rubrics_of_a_commit_are_read_and_fetched_once(hub):

@@ -3,8 +3,9 @@
 import pytest
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from rubricworks.llm import Endpoint
+from rubricworks.llm import Endpoint, image_part, text_part
 from rubricworks.llm.image_tokens import image_tokens
+from rubricworks.llm.request import RequestFrame
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 
@@ -48,3 +49,12 @@ def test_a_plan_counts_the_images_tokens_of_its_own_models():
     section = recipe.recaption.model_copy(update={"captioners": tuple(captioners)})
     planned = recipe.model_copy(update={"recaption": section}).estimate_calls(1_000)
     assert [call.tokens_in for call in planned if call.purpose == "recaption"] == [25_501]
+
+
+def test_a_budget_reserves_the_tokens_that_the_model_bills_for_an_image():
+    message = {"role": "user", "content": [image_part(b"\xff\xd8\xff1"), text_part("?")]}
+    named = {
+        name: RequestFrame(Endpoint(url="http://host/v1", model=name), None).encode([message], 0).tokens
+        for name in ("gpt-4o-mini", "other-model")
+    }
+    assert named["gpt-4o-mini"] - named["other-model"] == 25_501 - 1_000

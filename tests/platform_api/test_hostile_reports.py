@@ -1,12 +1,12 @@
 """A report that somebody else wrote, in a real browser: it shows, and nothing leaves the page."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from browser import chromium
+from playwright.sync_api import Page
 from served_api import served, wait_for_rollouts
 from trained_run import write_run
 
@@ -60,13 +60,8 @@ def thief() -> Iterator[ThreadingHTTPServer]:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser.new_page()
-        browser.close()
 
 
 @pytest.mark.parametrize("leave", ["location = '{thief}/?typed'", "document.getElementById('link').click()"])

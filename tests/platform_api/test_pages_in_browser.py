@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 import threading
@@ -16,8 +15,9 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browser import chromium
 from kubeflow_api import FakeKubeflow
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 from pydantic import SecretStr
 from served_api import TOKEN, Caller, bearer, served, wait_for, wait_for_rollouts
 from test_promotions import MODEL, Consumer, add_version, aliases
@@ -64,13 +64,8 @@ CHILD = """
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

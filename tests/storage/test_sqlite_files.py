@@ -1,23 +1,14 @@
 """SQLite files of somebody else's run folder: nothing is deleted, nothing is computed, nothing takes for ever."""
 
 import sqlite3
-import struct
 from contextlib import closing
 
 import pytest
+from hostile_runs import journal_naming
 
 from rubricworks.errors import UserError
 from rubricworks.llm.cache import AnswerCache, find_answer
 from rubricworks.llm.spending import Spending, merge_spending, read_spending
-
-
-def journal_naming(victim, database):
-    """A hot journal as section 1.5 of SQLite's file format has it: no page to restore, and a super-journal's name."""
-    name = str(victim).encode()
-    pages = database.stat().st_size // 4096
-    header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 1, pages, 512, 4096)
-    ending = struct.pack(">I", 0x40000000 // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
-    return header.ljust(512, b"\0") + ending + bytes.fromhex("d9d505f920a163d7")
 
 
 @pytest.fixture

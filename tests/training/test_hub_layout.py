@@ -7,14 +7,13 @@ import pytest
 import torch
 from coloured_squares import squares
 from safetensors.torch import load_file
+from tiny_experts import EXPERTS, tiny_experts
 from torch import nn
 from training_configs import grpo_config
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     Qwen3MoeConfig,
-    Qwen3VLMoeConfig,
-    Qwen3VLMoeForConditionalGeneration,
 )
 
 from rubricworks.training.config import LoraOptions
@@ -24,7 +23,7 @@ from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.vllm_rollouts import mend_generation
 from rubricworks.training.processing import tokenizer_of
 
-EXPERTS, LAYER = 4, "model.language_model.layers.1"
+LAYER = "model.language_model.layers.1"
 SIDES = pytest.mark.parametrize(
     ("hidden", "inner"), [(32, 24), (32, 16), (32, 32)], ids=["2I > H", "2I = H", "I = H"]
 )  # Qwen3-VL-30B-A3B has 2048 and 768
@@ -33,19 +32,7 @@ SIDES = pytest.mark.parametrize(
 def vision_model(student, hidden, inner):
     """A Qwen3-VL-MoE with random weights and the student's processor."""
     _, processor = load_model(student)
-    text = {
-        "vocab_size": len(tokenizer_of(processor)), "hidden_size": hidden, "intermediate_size": 40,
-        "moe_intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 8, "num_experts": EXPERTS, "num_experts_per_tok": 2,
-        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1], "rope_theta": 1e4},
-    }  # fmt: skip
-    vision = {
-        "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": hidden,
-        "patch_size": 4, "deepstack_visual_indexes": [0], "num_position_embeddings": 16,
-    }  # fmt: skip
-    torch.manual_seed(0)
-    config = Qwen3VLMoeConfig(text_config=text, vision_config=vision, image_token_id=processor.image_token_id)
-    return Qwen3VLMoeForConditionalGeneration(config).eval(), processor
+    return tiny_experts(processor, hidden=hidden, inner=inner, head=8), processor
 
 
 def logits(model):

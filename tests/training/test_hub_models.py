@@ -1,10 +1,7 @@
 """Models of the Hub at a commit: fetched once, without other copies of their weights; a name alone is refused."""
 
-import threading
-from http.server import ThreadingHTTPServer
-
 import pytest
-from hub_stand_in import COMMIT, Hub
+from hub_stand_in import COMMIT, serving
 
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
@@ -27,17 +24,8 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch, files):
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Models", (Hub,), {"asked": asked, "files": files}))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
-    yield asked
-    server.shutdown()
-    server.server_close()
+    with serving(files, tmp_path, monkeypatch) as asked:
+        yield asked
 
 
 def test_a_model_of_a_commit_is_loaded_without_other_copies_of_its_weights(hub, files):

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
+from tiny_experts import tiny_experts
 
 from rubricworks.training.generate import load_model
 from rubricworks.training.lora import save_plain_model
-from rubricworks.training.processing import tokenizer_of
 
 pytestmark = pytest.mark.vllm
-HIDDEN, LENGTH = 128, 24
+LENGTH = 24
 
 
 @pytest.mark.parametrize("inner", [96, 64, 128], ids=["2I > H", "2I = H", "I = H"])
@@ -18,19 +17,7 @@ def test_a_saved_mixture_of_experts_answers_under_vllm_as_under_transformers(inn
 
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     _, processor = load_model(taught)
-    text = {
-        "vocab_size": len(tokenizer_of(processor)), "hidden_size": HIDDEN, "intermediate_size": 160,
-        "moe_intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
-        "rope_parameters": {"rope_type": "default", "mrope_section": [8, 4, 4], "rope_theta": 1e4},
-    }  # fmt: skip
-    vision = {
-        "depth": 1, "hidden_size": 64, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": HIDDEN,
-        "patch_size": 4, "deepstack_visual_indexes": [0], "num_position_embeddings": 16,
-    }  # fmt: skip
-    torch.manual_seed(0)
-    config = Qwen3VLMoeConfig(text_config=text, vision_config=vision, image_token_id=processor.image_token_id)
-    model = Qwen3VLMoeForConditionalGeneration(config).eval()
+    model = tiny_experts(processor, hidden=128, inner=inner, head=32, vision=64)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:

@@ -113,7 +113,12 @@ class CriterionOutcome(NamedTuple):
 
 
 def parse_audit_row(row: Row) -> AuditRow:
-    return AuditRow(
+    """Row of an audit's table as a value.
+
+    Raises:
+        ValueError: a part of it is damaged, or of an audit that this version does not make.
+    """
+    audited = AuditRow(
         sample_id=row["sample_id"],
         mode=row["mode"],
         attack=row["attack"],
@@ -124,6 +129,11 @@ def parse_audit_row(row: Row) -> AuditRow:
         annotations=ANNOTATIONS.validate_json(row["annotations"]),
         scorecard=Scorecard.model_validate_json(row["scorecard"]),
     )
+    if audited.setting not in SETTINGS or audited.mode not in MODE_NAMES:
+        raise ValueError(f"there is no setting {audited.setting!r:.40} with the mode {audited.mode!r:.40}")
+    if not len(audited.annotations) == len(audited.rubric.criteria) == len(audited.scorecard.verdicts):
+        raise ValueError("it has not as many annotations and verdicts as criteria")
+    return audited
 
 
 def is_undeserved(annotation: Annotation) -> bool:

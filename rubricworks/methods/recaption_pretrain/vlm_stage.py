@@ -14,30 +14,34 @@ from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main
 
 
+class VlmStageConfig(StageConfig):
+    """Configuration of a stage that trains a VLM."""
+
+    sft: VlmConfig = VlmConfig()
+
+
 def train_vlm(
     job: Job,
     start: Path,
     examples: StoredExamples,
-    config: VlmConfig,
+    config: VlmStageConfig,
     *,
-    seed: int,
-    stage_config: StageConfig,
     title: str,
-    projector_only: bool,
+    projector_only: bool = False,
     finish: Callable[[Path], object] | None = None,
 ) -> None:
     """Train the model of `start` into the job's folder.
 
     Args:
-        stage_config: of the whole stage, for the card.
         projector_only: train the projector alone, on captions without prompt (stage 1), not the whole model.
         finish: called with the trained model's folder in the main process.
     """
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
 
-    settings = config.model_copy(update={"steps": config.steps_on(len(examples)), "epochs": None})
-    rates = {VISION_TOWER: config.vision_learning_rate} if config.vision_learning_rate and not projector_only else {}
+    settings = config.sft.model_copy(update={"steps": config.sft.steps_on(len(examples)), "epochs": None})
+    rate = None if projector_only else settings.vision_learning_rate
+    rates = {VISION_TOWER: rate} if rate else {}
     modules = ModuleRates((PROJECTOR,) if projector_only else (), rates)
     job.figures.update(examples=len(examples), steps=settings.steps)
     with stage_run(job.run, job.stage) as log:
@@ -47,7 +51,7 @@ def train_vlm(
             examples,
             job.out,
             settings,
-            seed=seed,
+            seed=config.seed,
             title=title,
             on_log=step_listener(job, log),
             modules=modules if any(modules) else None,
@@ -61,5 +65,5 @@ def train_vlm(
             Usage(only_prompt(examples.prompts)),
             trained_by=job.stage,
             data=job.made_by["inputs"],
-            config=stage_config.model_dump(mode="json") | {"sft": settings.model_dump(mode="json")},
+            config=config.model_dump(mode="json") | {"sft": settings.model_dump(mode="json")},
         )

@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import pytest
 import synthetic_balcaprl_run as balcaprl
 import torch
-from playwright.sync_api import Browser, Page, sync_playwright
+from browser import chromium
+from playwright.sync_api import Browser, Page
 from report_page import write_balcaprl_report
 
 from rubricworks.rl import decoupled_advantages, group_advantages
@@ -32,13 +32,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def browser(report: str) -> Iterator[Browser]:
     """Started once the page is there: Playwright keeps an event loop running, and tables are written with another."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

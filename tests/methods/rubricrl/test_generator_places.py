@@ -1,11 +1,9 @@
 """Where a generator to train may be: a store or the Hub, besides a folder."""
 
 import json
-import threading
-from http.server import ThreadingHTTPServer
 
 import pytest
-from hub_stand_in import COMMIT, Hub
+from hub_stand_in import COMMIT, serving
 
 from rubricworks.runtime.launch import launch
 from rubricworks.storage import open_bucket
@@ -15,16 +13,8 @@ FILES = {"model_index.json": b"{}", "transformer/config.json": b'{"a": 1}', "tra
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Models", (Hub,), {"asked": [], "files": FILES}))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
-    yield f"org/open@{COMMIT}"
-    server.shutdown()
-    server.server_close()
+    with serving(FILES, tmp_path, monkeypatch):
+        yield f"org/open@{COMMIT}"
 
 
 def generator_files(tmp_path, generator):

@@ -2,9 +2,15 @@
 
 import hashlib
 import json
+import threading
 from base64 import b64decode
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 COMMIT = "9f26ac8b" * 5
 
@@ -137,3 +143,23 @@ class WritableHub(Hub):
 
 def oid(content):
     return hashlib.sha1(content).hexdigest()
+
+
+@contextmanager
+def serving(files: Mapping[str, bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Paths that are asked of a Hub with these files; within the block the client asks it, without a token.
+
+    Args:
+        folder: where the client keeps what it fetched.
+    """
+    asked: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Asked", (Hub,), {"asked": asked, "files": files}))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(folder / "token"))
+    yield asked
+    server.shutdown()
+    server.server_close()

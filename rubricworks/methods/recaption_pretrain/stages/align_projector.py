@@ -14,18 +14,17 @@ from pydantic import Field, model_validator
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.methods.recaption_pretrain.vlm_stage import train_vlm
-from rubricworks.runtime.config import StageConfig
+from rubricworks.methods.recaption_pretrain.vlm_stage import VlmStageConfig, train_vlm
 from rubricworks.runtime.job import Job
 from rubricworks.stages.data.visual_questions import VisualQuestions, questions_about, samples_by_digest
-from rubricworks.training.config import TinyLlavaConfig, VlmConfig
+from rubricworks.training.config import TinyLlavaConfig
 from rubricworks.training.examples import StoredExamples, StoredImages, first_references
 from rubricworks.training.processes import is_local_main, main_process_first
 
 _IMAGES_FOR_BACKGROUND = 256
 
 
-class Config(StageConfig):
+class Config(VlmStageConfig):
     vision_tower: str = "tiny"
     """A CLIP vision tower: a model directory, or a Hub name with its commit; `tiny` is a new one."""
     language_model: str = "tiny"
@@ -38,7 +37,6 @@ class Config(StageConfig):
     """Questions whose words a tiny model must know."""
     splits: tuple[str, ...] = Field(default=("warm_up",), min_length=1)
     """Samples whose own captions it is trained on."""
-    sft: VlmConfig = VlmConfig()
 
     @model_validator(mode="after")
     def _both_or_none_are_tiny(self) -> "Config":
@@ -59,17 +57,8 @@ def run(config: Config, job: Job) -> None:
             f"no sample of {', '.join(config.splits)} came with a caption to align the projector on; give the images "
             "captions, or other splits (alignment.splits)"
         )
-    train_vlm(
-        job,
-        folder,
-        examples,
-        config.sft,
-        seed=config.seed,
-        stage_config=config,
-        title="alignment",
-        projector_only=True,
-        finish=partial(_add_tiles, config),
-    )
+    add_tiles = partial(_add_tiles, config)
+    train_vlm(job, folder, examples, config, title="alignment", projector_only=True, finish=add_tiles)
 
 
 def _add_tiles(config: Config, model: Path) -> None:

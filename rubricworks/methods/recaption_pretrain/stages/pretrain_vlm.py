@@ -9,32 +9,19 @@ from pydantic import Field
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.methods.recaption_pretrain.vlm_stage import train_vlm
-from rubricworks.runtime.config import StageConfig
+from rubricworks.methods.recaption_pretrain.vlm_stage import VlmStageConfig, train_vlm
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.training.config import VlmConfig
 from rubricworks.training.examples import StoredExamples, StoredImages
 
 
-class Config(StageConfig):
+class Config(VlmStageConfig):
     captioner: str = Field(min_length=1)
     """Name of the captioner, as in `recaption.captioners`."""
-    sft: VlmConfig = VlmConfig()
 
 
 def run(config: Config, job: Job) -> None:
     examples = _examples(config, job)
-    start = model_dir(job.inputs["model"])
-    train_vlm(
-        job,
-        start,
-        examples,
-        config.sft,
-        seed=config.seed,
-        stage_config=config,
-        title="pretraining",
-        projector_only=False,
-    )
+    train_vlm(job, model_dir(job.inputs["model"]), examples, config, title="pretraining")
 
 
 def _examples(config: Config, job: Job) -> StoredExamples:

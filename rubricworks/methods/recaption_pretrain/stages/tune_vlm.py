@@ -6,23 +6,20 @@ from pathlib import Path
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.methods.recaption_pretrain.question_table import write_questions
-from rubricworks.methods.recaption_pretrain.vlm_stage import train_vlm
-from rubricworks.runtime.config import StageConfig
+from rubricworks.methods.recaption_pretrain.vlm_stage import VlmStageConfig, train_vlm
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.data.visual_questions import VisualQuestions
-from rubricworks.training.config import VlmConfig
 from rubricworks.training.examples import StoredExamples, StoredImages
 from rubricworks.training.processes import is_local_main, main_process_first
 
 
-class Config(StageConfig):
+class Config(VlmStageConfig):
     questions: VisualQuestions
     """Visual questions; those about the pictures of `splits` are trained on."""
     splits: tuple[str, ...] = ("warm_up",)
     """None: all questions, whose pictures may be others than the samples'."""
     boxed: bool = False
     r"""Train on answers in `\boxed{…}`, where the scorer of answers looks first."""
-    sft: VlmConfig = VlmConfig()
 
 
 def prepare_inputs(config: Config, job: Job) -> None:
@@ -38,17 +35,7 @@ def run(config: Config, job: Job) -> None:
     examples = StoredExamples(StoredImages(folder), _answers(folder, boxed=config.boxed))
     if not examples:
         raise UserError("no question has an answer to train on; give tuning.questions with answers")
-    start = model_dir(job.inputs["model"])
-    train_vlm(
-        job,
-        start,
-        examples,
-        config.sft,
-        seed=config.seed,
-        stage_config=config,
-        title="instruction tuning",
-        projector_only=False,
-    )
+    train_vlm(job, model_dir(job.inputs["model"]), examples, config, title="instruction tuning")
 
 
 def _answers(folder: Path, *, boxed: bool) -> Iterator[tuple[str, str, str]]:
