@@ -49,13 +49,12 @@ def open_confined(folder: Path, path: str) -> BinaryIO:
             descriptor = os.open(parts[-1], _FILE, dir_fd=place)
         finally:
             os.close(place)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if (link := _first_link(folder, parts)) is not None:
-            raise UnreadableFile(f"{name}: {link} is a link; put the file itself there") from error
-        raise FileNotFoundError(path) from error
     except OSError as error:
         if (link := _first_link(folder, parts)) is not None:
-            raise UnreadableFile(f"{name}: {link} is a link; put the file itself there") from error
+            problem = "is a link" if link == name else f"lies behind the link {link}"
+            raise UnreadableFile(f"{name} {problem}; put the file itself there") from error
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise FileNotFoundError(path) from error
         raise UnreadableFile(f"{name}: {error.strerror}; make it readable") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

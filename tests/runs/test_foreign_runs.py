@@ -79,13 +79,13 @@ def test_no_page_follows_a_link_and_every_run_is_indexed(runs):
     with served(ApiSettings(storage=str(runs), index_seconds=0.05)) as url:
         wait_for_rollouts(url, "sound-1")
         wait_for_rollouts(url, "a-odd")
-        fault = "a-odd/outcome.json: a-odd/outcome.json is a link; put the file itself there"
+        fault = "a-odd/outcome.json is a link; put the file itself there"
         wait_for(lambda: ask(f"{url}/api/v1/runs/a-odd")[1]["fault"] == fault)
         assert f"This run cannot be read in full: {fault}" in exchange(f"{url}/runs/a-odd")[2].decode()
         status, problem = ask(f"{url}/runs/a-odd/report/content")
         assert (status, problem["detail"]) == (
             422,
-            "a-odd/report.html: a-odd/report.html is a link; put the file itself there",
+            "a-odd/report.html is a link; put the file itself there",
         )
         status, problem = ask(f"{url}/api/v1/runs/a-odd/stages/{STAGE}/log")
         assert (status, SECRET in str(problem)) == (422, False)
