@@ -77,16 +77,25 @@ def test_every_part_is_tried_alone_and_a_preemption_costs_nothing(api, cluster, 
 
 
 def test_a_part_that_failed_is_blamed_not_one_that_then_succeeded(api, cluster, work):
+    lines: list[str] = []
+    first_failure_seen = threading.Event()
+
     def run(index: int, attempt: int) -> tuple[str, dict]:
         if index == 0 and attempt == 0:
             return failed("", 137, "OOMKilled")
+        if index == 3 and attempt == 1:
+            assert first_failure_seen.wait(60)
         return failed(f"no answer of the judge, attempt {attempt}") if index == 3 else SUCCEEDED
 
-    lines: list[str] = []
+    def report(line: str) -> None:
+        lines.append(line)
+        if line.endswith("attempt 0"):
+            first_failure_seen.set()
+
     api.on_create = JobController(api, run)
     plan = PLAN.model_copy(update={"fan_out": FanOutConfig(parts=4, at_once=2, retries=1)})
     with pytest.raises(UserError) as raised:
-        follow(cluster, work, plan, report=lines.append)
+        follow(cluster, work, plan, report=report)
     assert str(raised.value) == f"{work.name}-3-00001: no answer of the judge, attempt 1 (parts 3)"
     (again,) = [line for line in lines if "attempt" in line and "will be tried again" in line]
     assert again.endswith("attempt 0")
@@ -116,10 +125,18 @@ def test_pods_that_are_refused_end_the_wait_with_the_reason(api, cluster, work, 
 
 def test_parts_that_wait_for_a_quota_are_reported_while_others_run(api, cluster, work):
     waits: list[str] = []
-    told = threading.Event()
+    told, polled = threading.Event(), threading.Event()
 
     def refuse(index: int) -> str | None:
-        return QUOTA if index and not told.is_set() else None
+        if not index or told.is_set():
+            return None
+        polled.clear()
+        assert polled.wait(60), "the pod of the first part is seen before the others are refused"
+        return QUOTA
+
+    def note_poll(method: str, path: str) -> None:
+        if path == PODS:
+            polled.set()
 
     def on_waiting(message: str) -> None:
         waits.append(message)
@@ -143,7 +160,7 @@ def test_parts_that_wait_for_a_quota_are_reported_while_others_run(api, cluster,
         threading.Thread(target=end_the_first, daemon=True).start()
         JobController(api, run, refuse_pod=refuse)(path, item)
 
-    api.on_create = controller
+    api.on_create, api.refuse = controller, note_poll
     done, lines = follow(cluster, work, on_waiting=on_waiting)
     assert done[-1] == 4
     assert waits[0].startswith("1 of 2 parts wait: pods are refused: exceeded quota")

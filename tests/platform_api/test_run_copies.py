@@ -62,7 +62,7 @@ def test_copies_that_were_not_used_for_longest_give_way_and_those_that_are_read_
         assert len(names(third)) == 3, "nobody reads the others any more"
 
 
-def test_a_column_that_may_be_empty_and_is_missing_is_empty_in_the_copy_of_a_whole_table(store, tmp_path):
+def test_a_missing_column_that_may_be_empty_is_empty_in_a_copy_of_a_whole_table(store, tmp_path):
     file = tmp_path / "runs" / "one-1" / CARDS / "part-00000.parquet"
     pq.write_table(pq.read_table(file).drop_columns(["reward"]), file)
     with run_folder(store, "one-1", {CARDS: CARD_TABLE}) as folder:

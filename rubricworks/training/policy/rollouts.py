@@ -38,7 +38,6 @@ from rubricworks.training.policy.refill import (
     split_groups,
 )
 from rubricworks.training.policy.selection import keep_rows, select_rows
-from rubricworks.training.policy.unjudged import PATIENCE, UnjudgedSteps
 from rubricworks.training.policy.vllm_rollouts import (
     LOGP_DIFFERENCE,
     OUT_OF_BOUNDS,
@@ -57,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 _ROLLOUT = ("prompt", "completion", "completion_ids")
 """Keys of TRL's rows that are not columns of the dataset."""
+PATIENCE = 3
+"""Consecutive steps without anything to learn from, after which a training stops."""
 
 
 class StepRollouts(NamedTuple):
@@ -100,6 +101,29 @@ class _Drawn(NamedTuple):
     rewards_NK: Tensor
     places: list[int]
     """Position in `rows` of each rollout of the batch, of all processes."""
+
+
+class UnjudgedSteps:
+    """Count of consecutive generations without a judged rollout."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def update(self, step: int, judged: bool, generations: int) -> None:
+        """Take one generation.
+
+        Args:
+            judged: some of its rollouts were judged.
+            generations: generations of the whole training.
+        Raises:
+            UserError: none of the last few could be judged.
+        """
+        self._count = 0 if judged else self._count + 1
+        if self._count == min(PATIENCE, generations):
+            raise UserError(
+                f"no rollout could be judged in the last {self._count} steps (up to step {step}); check the "
+                "judge; training continues from its last checkpoint"
+            )
 
 
 class PolicyTrainer(GRPOTrainer):

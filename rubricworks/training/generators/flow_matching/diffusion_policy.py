@@ -36,9 +36,8 @@ from rubricworks.training.machine import check_one_gpu_per_process, check_precis
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic
-from rubricworks.training.policy.rollouts import StepRollouts
+from rubricworks.training.policy.rollouts import StepRollouts, UnjudgedSteps
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
-from rubricworks.training.policy.unjudged import UnjudgedSteps
 from rubricworks.training.processes import process_count
 from rubricworks.training.progress import StepLog, quiet_libraries
 
