@@ -18,6 +18,10 @@ _COMMANDS = {
     "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
     "recipes": ("rubricworks.cli.recipes:recipes", "List, copy and describe recipes."),
     "init": ("rubricworks.cli.init:init", "Write a recipe for your images and your endpoint."),
+    "rehearse": (
+        "rubricworks.cli.rehearse:rehearse",
+        "Run a recipe end to end in miniature, before anybody pays for a GPU.",
+    ),
     "doctor": ("rubricworks.cli.doctor:doctor", "Check what a recipe needs, and say what to fix."),
     "caption": (
         "rubricworks.cli.single_steps.caption:caption",

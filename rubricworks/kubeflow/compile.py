@@ -88,12 +88,12 @@ def drop_tasks(pipeline_func: BaseComponent, without: Collection[str]) -> BaseCo
     """
     reduced = copy.deepcopy(pipeline_func)
     spec = reduced.pipeline_spec
-    for dag in _dags(spec):
+    for dag in pipeline_dags(spec):
         for name in [name for name in dag.tasks if name.replace("-", "_") in without]:
             del dag.tasks[name]
         if orphans := [name for name, task in dag.tasks.items() if not set(task.dependent_tasks) <= dag.tasks.keys()]:
             raise ValueError(f"{', '.join(orphans)}: takes what was left out; leave it out too")
-    used = {task.component_ref.name for dag in _dags(spec) for task in dag.tasks.values()}
+    used = {task.component_ref.name for dag in pipeline_dags(spec) for task in dag.tasks.values()}
     for name in set(spec.components) - used:
         executor = spec.components[name].executor_label
         del spec.components[name]
@@ -103,7 +103,7 @@ def drop_tasks(pipeline_func: BaseComponent, without: Collection[str]) -> BaseCo
     return reduced
 
 
-def _dags(spec: Message) -> Iterator[Message]:
+def pipeline_dags(spec: Message) -> Iterator[Message]:
     """DAG of the pipeline and those of its branches and exit handler."""
     yield spec.root.dag
     yield from (component.dag for component in spec.components.values() if component.HasField("dag"))

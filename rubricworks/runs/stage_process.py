@@ -5,6 +5,7 @@ gets one line that says what to do, and the log has the rest.
 """
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -18,6 +19,10 @@ from rubricworks.runs.guard import Guard, end_group
 _STRAGGLERS_S = 5.0
 """Time in which processes that a stage leaves behind may still write before they are ended."""
 
+_OF_TORCHRUN = re.compile(r"\[rank\d+\]: |[IWE]\d{4} .* torch/distributed/")
+"""Beginning of lines by which torchrun and its processes show a traceback and an exit code."""
+_SUMMARY = re.compile(r"={20,}")
+"""First and last line of torchrun's summary of a failure."""
 _CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
 
 
@@ -109,6 +114,8 @@ class _Relay:
     say: Callable[[str], None]
     last_line: str = ""
     _in_traceback: bool = field(default=False, init=False)
+    _torchrun_failed: bool = field(default=False, init=False)
+    _in_summary: bool = field(default=False, init=False)
 
     def run(self) -> None:
         with open(self.descriptor, "rb") as stream:
@@ -116,10 +123,20 @@ class _Relay:
                 self.record.write(raw)
                 # A progress bar redraws itself within a line; its last state is shown.
                 line = raw.decode(errors="replace").rstrip().rsplit("\r", 1)[-1]
+                if self._is_of_torchrun(line):
+                    continue
                 if line.strip():
                     self.last_line = line.strip()
                 if not self._is_traceback(line):
                     self._say(line)
+
+    def _is_of_torchrun(self, line: str) -> bool:
+        if self._torchrun_failed and _SUMMARY.fullmatch(line):
+            self._torchrun_failed, self._in_summary = not self._in_summary, not self._in_summary
+            return True
+        is_its_own = bool(_OF_TORCHRUN.match(line))
+        self._torchrun_failed |= is_its_own and line.startswith("E")
+        return self._in_summary or is_its_own
 
     def _is_traceback(self, line: str) -> bool:
         if "Traceback (most recent call last)" in line:

@@ -17,6 +17,7 @@ from rubricworks.runtime.launch import launch
 from rubricworks.runtime.pods.fan_out import PART_ENV, Part
 from rubricworks.runtime.pods.processes import LAST_WORDS
 from rubricworks.terminal import say
+from rubricworks.training.processes import leave
 
 _TERMINATION_LOG = Path("/dev/termination-log")
 _MAX_MESSAGE_CHARS = 1_000
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run, os.environ[PART_ENV] = part.run_of(run, args.stage), part.label
     try:
         launch(args.stage, args.config, run, inputs)
+        leave()
     except UserError as error:
         say(f"error: {error}")
         _write_termination_message(error)

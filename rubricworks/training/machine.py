@@ -9,7 +9,7 @@ import torch
 
 from rubricworks.errors import UserError
 from rubricworks.training.config import LoraOptions, Optimizer, PolicyConfig, SftConfig, VllmOptions, VllmServer
-from rubricworks.training.processes import is_sharded, process_count
+from rubricworks.training.processes import is_rehearsal, is_sharded, process_count
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -22,7 +22,7 @@ def check_precision(optimizer: Optimizer) -> None:
     if torch.cuda.is_available():
         if not torch.cuda.is_bf16_supported(including_emulation=False):
             raise UserError(f"{setting}: {torch.cuda.get_device_name()} has no bfloat16 arithmetic; set it to float32")
-    elif not torch.backends.mps.is_available():
+    elif not torch.backends.mps.is_available() and not is_rehearsal():
         raise UserError(
             f"{setting}: there is no GPU here, and bfloat16 training on a CPU is slower and worse; set it to float32"
         )
@@ -43,7 +43,7 @@ def check_vllm(options: VllmOptions | None) -> None:
         return
     if importlib.util.find_spec("vllm") is None:
         raise UserError(f'vllm.mode is {options.mode}, but vllm is not installed: pip install "rubricworks[gpu]"')
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_available() and not is_rehearsal():
         raise UserError(f"vllm.mode is {options.mode}, but there is no GPU here; leave vllm out")
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from rubricworks.training.config import AdamW, Optimizer
+from rubricworks.training.processes import trains_on_cpu
 
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
@@ -16,6 +17,8 @@ def optimizer_arguments(optimizer: AdamW, *, steps: int | None = None) -> dict[s
     memory: dict[str, Any] = {}
     if isinstance(optimizer, Optimizer):
         memory = {"bf16": optimizer.autocasts, "activation_checkpointing": optimizer.gradient_checkpointing}
+        if optimizer.autocasts and trains_on_cpu():
+            memory["use_cpu"] = True  # without it Transformers refuses bfloat16
     return {
         "learning_rate": optimizer.learning_rate,
         "lr_scheduler_type": _SCHEDULES[optimizer.schedule],

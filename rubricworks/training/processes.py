@@ -1,15 +1,19 @@
 """Processes of a distributed training, as started by torchrun: rank, order of writing, sharing, broadcast."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import wraps
 from typing import Any, TypeVar
 
 from rubricworks.errors import UserError
 
 T = TypeVar("T")
 
+REHEARSAL = "RUBRICWORKS_REHEARSAL"
+"""Environment variable of a rehearsal: settings for GPUs are accepted on a CPU, where they run slowly and as well."""
 _WAIT = timedelta(seconds=1800)
 """Timeout of collective operations, set here because Transformers cannot set its own on an initialised group."""
 
@@ -45,6 +49,33 @@ def keep_whole() -> None:
 def trains_on_cpu() -> bool:
     """Return True if the environment asks for training without accelerators."""
     return os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")
+
+
+def is_rehearsal() -> bool:
+    """Return True in the processes of a rehearsal."""
+    return bool(os.environ.get(REHEARSAL))
+
+
+def shard_on_cpu() -> None:
+    """Let accelerate shard models over processes without accelerators, which it does over GPUs alone.
+
+    Each process is told that it has one, and computes on the CPU: sharding, gathering, checkpoints and loading are
+    those of FSDP 2 on GPUs, over gloo.
+    """
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+
+    initialize: Any = PartialState.__init__
+    if hasattr(initialize, "__wrapped__"):
+        return
+
+    @wraps(initialize)
+    def with_accelerator(self: Any, *args: Any, **options: Any) -> None:
+        initialize(self, *args, **options)
+        if self.distributed_type == DistributedType.MULTI_CPU and is_sharded():
+            self.distributed_type = DistributedType.MULTI_GPU
+
+    PartialState.__init__ = with_accelerator
 
 
 @contextmanager
@@ -96,6 +127,12 @@ def gather(values: list[T]) -> list[T]:
     return gathered
 
 
+def leave() -> None:
+    """Leave the group of processes, if this one is in it: its threads may abort a process that ends with them."""
+    if (distributed := sys.modules.get("torch.distributed")) and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 def _process_state() -> Any:
     """Accelerate's process state, initialised as Transformers reuses it later.
 
@@ -104,6 +141,8 @@ def _process_state() -> Any:
     """
     from accelerate import PartialState
 
+    if is_rehearsal() and trains_on_cpu() and is_sharded():
+        shard_on_cpu()
     state = PartialState(cpu=trains_on_cpu(), timeout=_WAIT)
     if state.num_processes != process_count():
         raise UserError(

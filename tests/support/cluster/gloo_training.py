@@ -294,32 +294,17 @@ class HeldParameters:
         self.most = max(self.most, sum(part.numel() * part.element_size() for part in parts))
 
 
-def _shard_on_cpu() -> None:
-    """Let accelerate's FSDP take the CPU for the accelerator of each process."""
-    from accelerate import PartialState
-    from accelerate.utils import DistributedType
-
-    from rubricworks.training.processes import is_sharded
-
-    initialize = PartialState.__init__
-
-    def with_accelerator(self: Any, *args: Any, **options: Any) -> None:
-        initialize(self, *args, **options)
-        if self.distributed_type == DistributedType.MULTI_CPU and is_sharded():
-            self.distributed_type = DistributedType.MULTI_GPU
-
-    PartialState.__init__ = with_accelerator  # type: ignore[method-assign]
-
-
 def main() -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(_MAX_SECONDS, exit=True)
     folder, tasks = Path(sys.argv[1]), json.loads(sys.argv[2])
     import torch
 
+    from rubricworks.training.processes import shard_on_cpu
+
     torch.set_num_threads(1)
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
-        _shard_on_cpu()
+        shard_on_cpu()
     held, results = HeldParameters(), {}
     held.watch()
     for name, arguments in tasks.items():

@@ -1,0 +1,331 @@
+"""A rehearsal: a recipe's DAG on this machine, stage by stage, with each training killed once and resumed.
+
+The stages are those of `rubricworks run`, in processes of their own; a training that a cluster places on several
+accelerators runs in as many processes as `shrink.PROCESSES`, sharded over gloo where there is no GPU.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubricworks.data.tables import read_rows
+from rubricworks.environment import fill, names_in
+from rubricworks.errors import UserError
+from rubricworks.kubeflow.arguments import pipeline_arguments
+from rubricworks.kubeflow.compile import load_pipeline
+from rubricworks.llm import write_budget
+from rubricworks.recipe import Recipe
+from rubricworks.recipe.cluster_configs import recipe_yaml
+from rubricworks.recipe.models import loaded_models
+from rubricworks.recipe.sizes import trainings
+from rubricworks.rehearsal import rows
+from rubricworks.rehearsal.full_size import full_size_problems
+from rubricworks.rehearsal.killed_training import KillAtCheckpoint
+from rubricworks.rehearsal.miniatures import Miniature, build_miniature
+from rubricworks.rehearsal.needs import calls_text, training_needs
+from rubricworks.rehearsal.scripted_server import ScriptedServer
+from rubricworks.rehearsal.shapes import Shape
+from rubricworks.rehearsal.shrink import PROCESSES, Substitution, shrink
+from rubricworks.rehearsal.verdict import Rehearsal, StageVerdict
+from rubricworks.runs.local import run_local
+from rubricworks.runs.stage_graph import stages_before
+from rubricworks.runtime.accelerators import ACCELERATORS_ENV
+from rubricworks.runtime.stage_table import NOT_REUSABLE, STAGES
+from rubricworks.storage import write_atomic
+from rubricworks.synthesis.prompts import CAPTION_PROMPT, WRITER_SYSTEM
+from rubricworks.tracking import TrackingConfig
+from rubricworks.training.processes import REHEARSAL
+
+MARK = "rehearsal.json"
+"""File of a rehearsal's folder, with its verdict once it has ended."""
+_CAPTIONER, _GENERATOR, _FLOW = "Qwen/Qwen2.5-VL-7B-Instruct", "BAAI/Emu3-Gen-hf", "black-forest-labs/FLUX.1-dev"
+_QWEN_IMAGE = "Qwen/Qwen-Image"
+_FORMS: dict[str, dict[str, Callable[[Path], Path]]] = {
+    "rubicap": {"data.source": rows.captioned_images},
+    "balcaprl": {"data.source": rows.captioned_images},
+    "rlr3": {"data.source": rows.questions},
+    "rubricrl": {"data.source": rows.recaptioned_prompts, "data.held_out_source": rows.geneval_prompts},
+    "recaption_pretrain": {
+        "data.source": rows.captioned_images,
+        "tuning.questions.source": rows.benchmark_questions,
+        "benchmarks.questions.source": rows.benchmark_questions,
+    },
+    "evaluate": {"data.source": rows.captioned_images},
+}
+"""Pipeline → field of a source → rows in its published form."""
+
+
+class _Material(NamedTuple):
+    """What takes the place of models and rows."""
+
+    fields: dict[str, str]
+    """Field → model that the recipe loads by it."""
+    models: dict[str, str]
+    """Field → folder of its miniature."""
+    sources: dict[str, str]
+    miniatures: list[Miniature]
+    notes: list[Substitution]
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """Model → its own shape."""
+        return {mini.model: mini.shape for mini in self.miniatures}
+
+
+def rehearse(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    stages: Sequence[str] = (),
+    ask_endpoints: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Rehearsal:
+    """Rehearse a recipe, and write the verdict to the folder as JSON.
+
+    Args:
+        folder: place of miniatures, rows and the run; what an earlier rehearsal left there is deleted.
+        stages: end with these, and leave out what they do not need; all by default.
+        ask_endpoints: send the calls to the recipe's own endpoints.
+        say: called with lines of progress.
+    Raises:
+        UserError: the rehearsal cannot begin; a stage that fails is part of the verdict.
+    """
+    _clear(folder)
+    start = time.monotonic()
+    with ExitStack() as stack:
+        server = None if ask_endpoints else stack.enter_context(ScriptedServer())
+        material = _prepare(recipe, folder, say)
+        small = shrink(recipe, material.models, material.sources, server.address if server else None)
+        notes = [*material.notes, *small.substitutions]
+        stack.enter_context(_environment(recipe, ask_endpoints))
+        order = _stages_to_run(small.recipe, stages)
+        verdicts = _run(small.recipe, folder / "run", order, notes, say)
+        calls = dict(server.calls) if server else {}
+    rehearsal = Rehearsal(
+        recipe=recipe.name,
+        arm=recipe.arm,
+        stages=tuple(verdicts),
+        models={mini.model: f"{mini.kind}, shape from {mini.origin}" for mini in material.miniatures},
+        problems=tuple(full_size_problems(recipe, material.fields, material.shapes)),
+        needs=tuple(_needs(recipe, material)),
+        calls=calls,
+        seconds=round(time.monotonic() - start, 1),
+    )
+    write_atomic(folder / MARK, rehearsal.as_json().encode())
+    return rehearsal
+
+
+def _clear(folder: Path) -> None:
+    if folder.exists():
+        if not (folder / MARK).is_file() and any(folder.iterdir()):
+            raise UserError(f"{folder} holds something else than a rehearsal; give another folder with --out")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / MARK).write_text("{}")
+
+
+def _prepare(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> _Material:
+    """Build miniatures and rows."""
+    sources, notes = {}, []
+    for field, write in _FORMS.get(recipe.pipeline, {}).items():
+        text = _value(recipe, field)
+        if text is None:
+            continue
+        if missing := [name for name in names_in(text) if not os.environ.get(name)]:
+            sources[field] = str(write(folder / "rows"))
+            note = f"{missing[0]} is not set: rows in the source's published form take its place"
+            notes.append(Substitution(field.partition(".")[0], note))
+    texts = [CAPTION_PROMPT, WRITER_SYSTEM, *(str(value) for value in recipe.model_dump(mode="json").values())]
+    fields = _models(recipe, notes)
+    built: dict[str, Miniature] = {}
+    for model in dict.fromkeys(fields.values()):
+        place = folder / "models" / model.partition("@")[0].strip("/").replace("/", "--")
+        built[model] = build_miniature(model, place, texts, seed=recipe.seed)
+        say(f"miniature of {model}: {built[model].kind}, shape from {built[model].origin}")
+    for field, model in fields.items():
+        notes += [Substitution(field.partition(".")[0], reason) for reason in built[model].differs]
+    models = {field: str(built[model].folder) for field, model in fields.items()}
+    return _Material(fields, models, sources, list(built.values()), notes)
+
+
+def _models(recipe: Recipe, notes: list[Substitution]) -> dict[str, str]:
+    """Field → model that a stage loads; for one that an unset variable names, a usual one."""
+    fields = dict(loaded_models(recipe))
+    if generator := _value(recipe, "warm_up.generator"):
+        fields["warm_up.generator"] = generator
+    for field, name in fields.items():
+        missing = [variable for variable in names_in(name) if not os.environ.get(variable)]
+        if not missing:
+            fields[field] = fill(name, field)
+            continue
+        fields[field] = _usual_model(recipe, field)
+        note = f"{missing[0]} is not set: {fields[field]} takes its place"
+        notes.append(Substitution(field.partition(".")[0], note))
+    return {field: f"{name}@{'0' * 40}" if _is_bare(name) else name for field, name in fields.items()}
+
+
+def _is_bare(name: str) -> bool:
+    return name in (_CAPTIONER, _GENERATOR, _FLOW, _QWEN_IMAGE)
+
+
+def _usual_model(recipe: Recipe, field: str) -> str:
+    if field != "warm_up.generator":
+        return _CAPTIONER
+    algorithm: Any = getattr(getattr(recipe, "policy", None), "algorithm", None)
+    if getattr(algorithm, "type", "") != "diffusion_nft":
+        return _GENERATOR
+    # FLUX's distilled transformer reads its guidance; Qwen-Image has none in training.
+    return _QWEN_IMAGE if algorithm.rollouts.guidance == 1.0 else _FLOW
+
+
+def _value(recipe: Recipe, field: str) -> str | None:
+    value: Any = recipe
+    for name in field.split("."):
+        value = getattr(value, name, None)
+    return value if isinstance(value, str) else None
+
+
+def _needs(recipe: Recipe, material: _Material) -> Iterator[str]:
+    """Lines with what the recipe takes at full size."""
+    yield from (needs.text for needs in training_needs(recipe, material.shapes))
+    if calls := calls_text(recipe):
+        yield calls
+
+
+@contextmanager
+def _environment(recipe: Recipe, ask_endpoints: bool) -> Iterator[None]:
+    """Variables of the stages' processes, for as long as the rehearsal runs."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    variables = {
+        REHEARSAL: "1",
+        ACCELERATORS_ENV: str(min(PROCESSES, gpus) if gpus else PROCESSES),
+        "OMP_NUM_THREADS": "1",
+    }
+    if not gpus:
+        variables["ACCELERATE_USE_CPU"] = "true"
+    if not ask_endpoints:
+        keys = {endpoint.api_key_env for _, endpoint in recipe.endpoints()}
+        variables |= {key: "rehearsal" for key in keys if key and not os.environ.get(key)}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stages_to_run(recipe: Recipe, stages: Sequence[str]) -> list[str]:
+    """Stages in the pipeline's order: the given ones with those that they need, or all."""
+    names = recipe.stage_names()
+    if unknown := [stage for stage in stages if stage not in names]:
+        raise UserError(f"--stages {unknown[0]}: {recipe.pipeline} has no such stage; there are {', '.join(names)}")
+    if not stages:
+        return [name for name in names if recipe.arm is None or name not in NOT_REUSABLE]
+    needed = stages_before(load_pipeline(recipe.pipeline), stages)
+    return [name for name in names if name in needed]
+
+
+def _run(
+    recipe: Recipe, run: Path, order: Sequence[str], notes: Sequence[Substitution], say: Callable[[str], None]
+) -> list[StageVerdict]:
+    """Run the stages to the end, or to the first that fails; return a verdict on each."""
+    recipe = recipe.model_copy(update={"tracking": TrackingConfig()})
+    run.mkdir()
+    write_atomic(run / "recipe.yaml", recipe_yaml(recipe).encode())
+    write_budget(run, recipe.budget)
+    configs = recipe.stage_configs()
+    without = [stage for stage in recipe.stage_names() if stage not in order]
+    trained = [stage for stage in order if trainings(configs[stage])]
+    arguments = pipeline_arguments(str(run), recipe.stage_json())
+    problem = ""
+    killed: dict[str, int] = {}
+    while True:
+        with KillAtCheckpoint(run, [stage for stage in trained if stage not in killed]) as killer:
+            try:
+                run_local(load_pipeline(recipe.pipeline), arguments, run=run, without=without)
+            except UserError as error:
+                problem = str(error)
+        if not killer.killed:
+            break
+        killed |= killer.killed
+        problem = ""
+        stage, step = next(iter(killer.killed.items()))
+        say(f"{stage}: killed after its checkpoint of step {step}; resumed")
+    return list(_verdicts(recipe, run, order, notes, killed, problem, trained))
+
+
+def _verdicts(
+    recipe: Recipe,
+    run: Path,
+    order: Sequence[str],
+    notes: Sequence[Substitution],
+    killed: Mapping[str, int],
+    problem: str,
+    trained: Sequence[str],
+) -> Iterator[StageVerdict]:
+    sections = {stage: _section_of(recipe, stage) for stage in order}
+    failed, reason = _failure(run, order, problem)
+    for stage in order:
+        own = [note.reason for note in notes if note.section and note.section == sections[stage]]
+        figures = _figures(run, stage)
+        if rejected := figures.get("rejected"):
+            own.append(f"{rejected:,} rows of the source were rejected: {_first_rejection(run / stage)}")
+        if letters := figures.get("dead_letters"):
+            own.append(f"{letters:,} calls brought no usable answer (tables `dead_letters`)")
+        seconds = float(figures.get("seconds", 0.0))
+        if (run / stage / "done.json").is_file():
+            if stage in trained and stage not in killed and any((run / stage).rglob("checkpoint-*")):
+                own.append("it ended before it could be killed at its second checkpoint")
+            yield StageVerdict(stage, "passed", tuple(dict.fromkeys(own)), killed.get(stage), "", seconds)
+        elif stage == failed:
+            yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), killed.get(stage), reason, seconds)
+        else:
+            yield StageVerdict(stage, "not reached", (), None, "", 0.0)
+
+
+def _section_of(recipe: Recipe, stage: str) -> str:
+    """Section of the recipe that is, or holds, the configuration of a stage."""
+    config = recipe.stage_configs()[stage]
+    for name in type(recipe).model_fields:
+        value = getattr(recipe, name)
+        if value is config or value == config:
+            return name
+    return {"train_policy": "policy"}.get(STAGES[stage].module or stage, STAGES[stage].phase)
+
+
+def _failure(run: Path, order: Sequence[str], problem: str) -> tuple[str | None, str]:
+    """Stage that failed, and why; None if none did."""
+    if not problem:
+        return None, ""
+    with suppress(OSError, ValueError, KeyError):
+        report = json.loads((run / "error.json").read_bytes())
+        return str(report["stage"]), " ".join(str(report["message"]).split())
+    first = next((stage for stage in order if not (run / stage / "done.json").is_file()), None)
+    return first, problem
+
+
+def _figures(run: Path, stage: str) -> dict[str, Any]:
+    """Figures of a stage's last attempt."""
+    with suppress(OSError, ValueError, KeyError):
+        lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+        return next((line for line in reversed(lines) if line["stage"] == stage), {})
+    return {}
+
+
+def _first_rejection(out: Path) -> str:
+    """Reason for which the first row was rejected."""
+    table = out / "rejected"
+    if not table.is_dir():
+        return f"see {out}"
+    return next((f"{row['source']}: {row['reason']}" for row in read_rows(table)), f"see {table}")

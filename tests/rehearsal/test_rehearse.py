@@ -1,0 +1,213 @@
+"""Recipes of full size, rehearsed: whole DAGs in miniature, and mistakes that a rehearsal finds, each in a line."""
+
+import json
+import os
+
+import pytest
+from cli_fixtures import tell as tell
+from scripted_server import say as answer
+
+from rubricworks.data.tables import read_rows
+from rubricworks.errors import UserError
+from rubricworks.recipe.files import load_recipe, recipe_path
+from rubricworks.rehearsal import rows
+from rubricworks.rehearsal.miniatures import build_miniature
+from rubricworks.rehearsal.rehearse import MARK, rehearse
+
+pytestmark = pytest.mark.slow
+STUDENT = "Qwen/Qwen2.5-VL-3B-Instruct@66285546d2b821cf421d4f5eb2576359d3770cd3"
+VARIABLES = ("RUBRICWORKS_IMAGES", "RUBRICWORKS_QUESTIONS", "RUBRICWORKS_PROMPTS", "RUBRICWORKS_GENERATOR")
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    """Folder of a model whose files are its own."""
+    return build_miniature(STUDENT, tmp_path_factory.mktemp("student"), ["Describe the image in detail."]).folder
+
+
+def changed(folder, tmp_path, file, change):
+    """Copy of a model's folder with a change in a JSON file."""
+    copy = tmp_path / "changed"
+    copy.mkdir()
+    for entry in folder.iterdir():
+        (copy / entry.name).write_bytes(entry.read_bytes())
+    content = json.loads((copy / file).read_text())
+    change(content)
+    (copy / file).write_text(json.dumps(content))
+    return copy
+
+
+def failure(tmp_path, recipe, *overrides, stage, **options):
+    """Reason for which a stage fails."""
+    rehearsal = rehearse(load_recipe(recipe_path(recipe), overrides), tmp_path / "out", stages=[stage], **options)
+    (failed,) = [verdict for verdict in rehearsal.stages if verdict.outcome == "failed"]
+    assert "\n" not in failed.reason
+    assert not rehearsal.passed
+    return failed.reason
+
+
+def test_the_recipe_of_rubicap_runs_whole_and_its_training_resumes(tmp_path, tell):
+    told = tell("rehearse", "rubicap", "--out", tmp_path / "out", "--json")
+    assert told.code == 0, told
+    verdict = json.loads((tmp_path / "out" / MARK).read_text())
+    assert [stage["outcome"] for stage in verdict["stages"]] == ["passed"] * len(verdict["stages"])
+    resumed = {stage["stage"]: stage["killed_at"] for stage in verdict["stages"]}
+    assert resumed["train_policy"] >= 2
+    assert [name for name, step in resumed.items() if step] == ["train_policy"]
+    rollouts = list(read_rows(tmp_path / "out" / "run" / "train_policy" / "rollouts"))
+    steps = [row["step"] for row in rollouts]
+    assert steps == sorted(steps)
+    assert len(rollouts) == 8 * len(set(steps)), "no step is there twice, and none is missing"
+    assert verdict["calls"]["failed"] > 0
+    assert "Qwen2_5_VLForConditionalGeneration" in str(verdict["models"])
+    assert any(need.startswith("train_policy (algorithm) of 8.3B parameters") for need in verdict["needs"])
+
+
+def test_stages_that_others_need_are_rehearsed_with_them(tmp_path):
+    rehearsal = rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["caption_committee"])
+    assert [(verdict.stage, verdict.outcome) for verdict in rehearsal.stages] == [
+        ("prepare", "passed"),
+        ("caption_committee", "passed"),
+    ]
+
+
+def test_a_model_without_a_chat_template_is_named(tmp_path, student):
+    def drop_template(fields):
+        fields.pop("chat_template", None)
+
+    silent = changed(student, tmp_path, "tokenizer_config.json", drop_template)
+    for name in ("chat_template.json", "chat_template.jinja"):
+        (silent / name).unlink(missing_ok=True)
+    reason = failure(tmp_path, "rubicap", f"warm_up.student={silent}", stage="caption_student")
+    assert "has no chat template, so it cannot be asked" in reason
+
+
+def test_a_model_with_heads_of_odd_size_is_named(tmp_path, student):
+    def odd(config):
+        config["text_config"] |= {"head_dim": 15, "hidden_size": 15 * config["text_config"]["num_attention_heads"]}
+
+    folder = changed(student, tmp_path, "config.json", odd)
+    try:
+        reason = failure(tmp_path, "rubicap", f"warm_up.student={folder}", stage="caption_student")
+    except UserError as error:
+        reason = str(error)
+    assert "15" in reason or "size" in reason, reason
+
+
+def test_a_model_that_no_library_knows_is_named_before_anything_runs(tmp_path, student):
+    folder = changed(student, tmp_path, "config.json", lambda config: config.update(model_type="nonesuch"))
+    with pytest.raises(UserError, match=rf"{folder}: Transformers knows no model of the kind nonesuch"):
+        rehearse(load_recipe(recipe_path("rubicap"), [f"warm_up.student={folder}"]), tmp_path / "out")
+
+
+def test_a_model_whose_shape_nothing_tells_is_named(tmp_path):
+    name = f"someone/something@{'1' * 40}"
+    with pytest.raises(UserError, match=rf"{name}: neither a folder, nor the Hub, nor the table"):
+        rehearse(load_recipe(recipe_path("rubicap"), [f"warm_up.student={name}"]), tmp_path / "out")
+
+
+def test_a_row_without_its_answer_is_reported_with_its_place(tmp_path, monkeypatch):
+    table = rows.questions(tmp_path / "rows")
+    import pyarrow.parquet as pq
+
+    content = pq.read_table(table).to_pylist()
+    content[2]["answer"] = None
+    pq.write_table(pq.read_table(table).from_pylist(content), table)
+    monkeypatch.setenv("RUBRICWORKS_QUESTIONS", str(table))
+    rehearsal = rehearse(load_recipe(recipe_path("rlr3")), tmp_path / "out", stages=["prepare_questions"])
+    (verdict,) = rehearsal.stages
+    assert verdict.outcome == "passed"
+    (differs,) = verdict.differs
+    assert differs.startswith("1 rows of the source were rejected: ")
+    assert "answer" in differs
+
+
+def test_an_empty_source_is_named(tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    monkeypatch.setenv("RUBRICWORKS_IMAGES", str(tmp_path / "images"))
+    assert "images" in failure(tmp_path, "rubicap", stage="prepare")
+
+
+def test_an_endpoint_that_ignores_the_schema_fails_its_stage(tmp_path, serve, monkeypatch):
+    server = serve(lambda heard: answer("I would rather talk about it."))
+    for variable in ("GEMINI_URL", "OPENAI_URL", "TEACHERS_URL", "JUDGE_URL"):
+        monkeypatch.setenv(variable, server.url)
+    for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(variable, "secret-of-this-test")
+    reason = failure(tmp_path, "rubicap", stage="synthesize_rubrics", ask_endpoints=True)
+    assert "rubric" in reason
+    assert "secret-of-this-test" not in (tmp_path / "out" / MARK).read_text()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        (
+            ["policy.algorithm.rollouts.vllm.tensor_parallel=3"],
+            "policy.algorithm.rollouts.vllm.tensor_parallel is 3, which does not divide num_attention_heads of "
+            "Qwen/Qwen2.5-VL-7B-Instruct@cc594898137f460bfe9f0759e9844b3ce807cfb5, 28",
+        ),
+        (
+            [
+                "cluster={storage: s3://b/runs, pools: {h: {accelerator: nvidia.com/gpu}}, workspace: {size: 50Gi}, "
+                "stages: {train_policy: {pool: h, accelerators: 8}}}"
+            ],
+            "workspaces that will fill up: warm_up takes about",
+        ),
+    ],
+    ids=["tensor parallel", "disk"],
+)
+def test_what_full_size_alone_refuses_is_found_by_arithmetic(tmp_path, overrides, problem):
+    recipe = load_recipe(recipe_path("rubicap"), overrides)
+    rehearsal = rehearse(recipe, tmp_path / "out", stages=["prepare"])
+    (found,) = rehearsal.problems
+    assert found.startswith(problem)
+    assert not rehearsal.passed
+    assert f"failed at full size: {found}" in rehearsal.as_table()
+
+
+def test_adapters_for_layers_that_the_model_lacks_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
+    lora = "policy.algorithm.optimizer.lora={rank: 4, alpha: 4, targets: [no_such_layer]}"
+    assert "no_such_layer" in failure(tmp_path, "rubicap", lora, stage="train_policy")
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("everything")
+    with pytest.raises(UserError, match="holds something else than a rehearsal; give another folder with --out"):
+        rehearse(load_recipe(recipe_path("rubicap")), tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "everything"
+
+
+def test_an_unknown_stage_is_named_with_those_that_there_are(tmp_path):
+    with pytest.raises(UserError, match="--stages train: rubicap has no such stage; there are prepare, "):
+        rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["train"])
+
+
+def test_the_environment_is_as_before_afterwards(tmp_path):
+    before = dict(os.environ)
+    rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["prepare"])
+    assert dict(os.environ) == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("recipe", "arm"),
+    [
+        ("balcaprl", None), ("balcaprl", "sft"), ("balcaprl", "rubicap"), ("balcaprl", "caprl"), ("rlr3", None),
+        ("rubricrl-ar", None), ("rubricrl-ar", "dapo"), ("rubricrl-diffusion", None), ("rubricrl-diffusion", "qwen_image"),
+        ("recaption-pretrain", None), ("rubicap", "sft_strong"), ("rubicap", "rouge_l"), ("rubicap", "reference_likert"),
+        ("rubicap", "caprl"), ("rubicap", "rubric_sft"),
+    ],
+)  # fmt: skip
+def test_every_recipe_of_full_size_passes_with_its_arms_that_change_classes(tmp_path, recipe, arm):
+    rehearsal = rehearse(load_recipe(recipe_path(recipe), arm=arm), tmp_path / "out")
+    assert rehearsal.passed, rehearsal.as_table()
