@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of conformance lint docs bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,10 @@ test-lmms: $(VENV)/installed  ## General benchmarks by lmms-eval and ms-vlmeval 
 
 test-kind:  ## The chart on a real control plane (docker, kind, kubectl, helm; after `make images`)
 	tests/cluster/kind.sh
+
+rehearse: $(VENV)/installed  ## The recipes of the papers at full size, in miniature (half an hour)
+	for recipe in rubicap balcaprl rlr3 rubricrl-ar rubricrl-diffusion recaption-pretrain; do \
+	  $(RUN) rubricworks.cli rehearse $$recipe $(ARGS) || exit 1; done
 
 conformance: $(VENV)/installed  ## Reference cases of other implementations
 	$(RUN) pytest tests/conformance -q

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 STOREYS = [
-    {"cli", "platform_api"},
+    {"cli", "platform_api", "rehearsal"},
     {"pipelines", "runs", "kubeflow"},
     {"components"},
     {"methods"},
@@ -29,7 +29,7 @@ STOREYS = [
 ]
 FLOOR = {room: len(STOREYS) - number for number, storey in enumerate(STOREYS) for room in storey}
 PURE = {"rewards", "metrics", "rl"}
-MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipes"}
+MAY_KNOW_THE_WORLD = {"world", "cli", "claims", "recipes", "rehearsal"}
 WORLD_MAY_KNOW = {"world", "errors", *(room for room, floor in FLOOR.items() if floor <= FLOOR["metrics"])}
 
 HEAVY = {"torch", "transformers", "trl", "mlflow", "kfp", "datasets", "matplotlib", "accelerate", "peft", "pandas"} | {

@@ -7,11 +7,15 @@ processor come from the same place; from the table they are stand-ins of the sam
 import importlib.util
 import json
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from huggingface_hub import constants, is_offline_mode
+from huggingface_hub.errors import StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -24,7 +28,7 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from rubricworks.data.hub import model_source
+from rubricworks.data.hub import HubSource, model_source
 from rubricworks.errors import UserError
 from rubricworks.rehearsal.generator_miniatures import is_image_generator, save_image_generator
 from rubricworks.rehearsal.shapes import Shape, cut_shape, published_shape
@@ -34,7 +38,7 @@ from rubricworks.training.processing import TinyVLProcessor
 from rubricworks.training.progress import quiet_libraries
 
 _OF_PROCESSOR = ("*.json", "*.txt", "*.jinja", "*.model")
-_WEIGHTS = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.gguf")
+_HUB_S = 5
 
 
 class Miniature(NamedTuple):
@@ -116,7 +120,8 @@ def _build_language_model(
             small |= ids
         built = _untrained(model, small)
         built.generation_config = GenerationConfig(**ids, do_sample=False)
-        if "vision_config" in small and importlib.util.find_spec("torchvision") is None:
+        is_hubs = (folder / "preprocessor_config.json").is_file()
+        if "vision_config" in small and is_hubs and importlib.util.find_spec("torchvision") is None:
             _replace_processor(folder, tokenizer, small["vision_config"])
             differs = ("torchvision is not installed: a stand-in prepares images, in the same form",)
     with quiet_libraries(), saves_hub_layout(built):
@@ -128,9 +133,11 @@ def _untrained(model: str, small: Shape) -> PreTrainedModel:
     """Model of a shape with random weights."""
     try:
         config: Any = AutoConfig.for_model(**small)
-    except (ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{model}: Transformers knows no model of the kind {small['model_type']}: {reason}") from error
+    except (ValueError, KeyError, StrictDataclassError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise UserError(
+            f"{model}: Transformers takes no such config of the kind {small['model_type']}: {reason}"
+        ) from error
     kind: Any = AutoModelForCausalLM
     if type(config) in AutoModelForImageTextToText._model_mapping:
         kind = AutoModelForImageTextToText
@@ -175,16 +182,29 @@ def _own_files(model: str) -> tuple[Path | None, str]:
     source = model_source(model, ask=False)
     if source is None:
         return None, "the package's table"
+    if not _answers(source):
+        return None, "the package's table"
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        fetched = snapshot_download(
-            source.name, revision=source.revision, allow_patterns=[*_OF_PROCESSOR], etag_timeout=5
-        )
+        with quiet_libraries():
+            fetched = snapshot_download(source.name, revision=source.revision, allow_patterns=[*_OF_PROCESSOR])
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError):
         return None, "the package's table"
     return Path(fetched), "the Hub"
+
+
+def _answers(source: HubSource) -> bool:
+    """Ask the Hub for the model once, so that a machine without network waits no longer than that."""
+    if is_offline_mode():
+        return False
+    request = f"{constants.ENDPOINT}/{source.name}/resolve/{source.revision}/config.json"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(request, method="HEAD"), timeout=_HUB_S):
+            return True
+    except OSError as error:
+        return isinstance(error, urllib.error.HTTPError) and error.code != 404
 
 
 def _read_shape(folder: Path) -> Shape | None:

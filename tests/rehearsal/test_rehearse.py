@@ -14,14 +14,14 @@ from rubricworks.rehearsal import rows
 from rubricworks.rehearsal.miniatures import build_miniature
 from rubricworks.rehearsal.rehearse import MARK, rehearse
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 STUDENT = "Qwen/Qwen2.5-VL-3B-Instruct@66285546d2b821cf421d4f5eb2576359d3770cd3"
 VARIABLES = ("RUBRICWORKS_IMAGES", "RUBRICWORKS_QUESTIONS", "RUBRICWORKS_PROMPTS", "RUBRICWORKS_GENERATOR")
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("rubricworks.rehearsal.miniatures.is_offline_mode", lambda: True)
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
 
@@ -70,14 +70,17 @@ def test_the_recipe_of_rubicap_runs_whole_and_its_training_resumes(tmp_path, tel
     assert any(need.startswith("train_policy (algorithm) of 8.3B parameters") for need in verdict["needs"])
 
 
-def test_stages_that_others_need_are_rehearsed_with_them(tmp_path):
+def test_stages_that_others_need_are_rehearsed_with_them_and_the_environment_is_as_before(tmp_path):
+    before = dict(os.environ)
     rehearsal = rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["caption_committee"])
     assert [(verdict.stage, verdict.outcome) for verdict in rehearsal.stages] == [
         ("prepare", "passed"),
         ("caption_committee", "passed"),
     ]
+    assert dict(os.environ) == before
 
 
+@pytest.mark.long
 def test_a_model_without_a_chat_template_is_named(tmp_path, student):
     def drop_template(fields):
         fields.pop("chat_template", None)
@@ -89,21 +92,19 @@ def test_a_model_without_a_chat_template_is_named(tmp_path, student):
     assert "has no chat template, so it cannot be asked" in reason
 
 
+@pytest.mark.long
 def test_a_model_with_heads_of_odd_size_is_named(tmp_path, student):
     def odd(config):
         config["text_config"] |= {"head_dim": 15, "hidden_size": 15 * config["text_config"]["num_attention_heads"]}
 
     folder = changed(student, tmp_path, "config.json", odd)
-    try:
-        reason = failure(tmp_path, "rubicap", f"warm_up.student={folder}", stage="caption_student")
-    except UserError as error:
-        reason = str(error)
-    assert "15" in reason or "size" in reason, reason
+    with pytest.raises(UserError, match=r"RoPE requires an even rotary dimension, but got `head_dim`=15"):
+        rehearse(load_recipe(recipe_path("rubicap"), [f"warm_up.student={folder}"]), tmp_path / "out")
 
 
 def test_a_model_that_no_library_knows_is_named_before_anything_runs(tmp_path, student):
     folder = changed(student, tmp_path, "config.json", lambda config: config.update(model_type="nonesuch"))
-    with pytest.raises(UserError, match=rf"{folder}: Transformers knows no model of the kind nonesuch"):
+    with pytest.raises(UserError, match=rf"{folder}: Transformers takes no such config of the kind nonesuch"):
         rehearse(load_recipe(recipe_path("rubicap"), [f"warm_up.student={folder}"]), tmp_path / "out")
 
 
@@ -113,6 +114,7 @@ def test_a_model_whose_shape_nothing_tells_is_named(tmp_path):
         rehearse(load_recipe(recipe_path("rubicap"), [f"warm_up.student={name}"]), tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_row_without_its_answer_is_reported_with_its_place(tmp_path, monkeypatch):
     table = rows.questions(tmp_path / "rows")
     import pyarrow.parquet as pq
@@ -129,50 +131,26 @@ def test_a_row_without_its_answer_is_reported_with_its_place(tmp_path, monkeypat
     assert "answer" in differs
 
 
+@pytest.mark.long
 def test_an_empty_source_is_named(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     monkeypatch.setenv("RUBRICWORKS_IMAGES", str(tmp_path / "images"))
     assert "images" in failure(tmp_path, "rubicap", stage="prepare")
 
 
+@pytest.mark.long
 def test_an_endpoint_that_ignores_the_schema_fails_its_stage(tmp_path, serve, monkeypatch):
-    server = serve(lambda heard: answer("I would rather talk about it."))
+    server = serve(lambda number, body: answer("I would rather talk about it."))
     for variable in ("GEMINI_URL", "OPENAI_URL", "TEACHERS_URL", "JUDGE_URL"):
         monkeypatch.setenv(variable, server.url)
     for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(variable, "secret-of-this-test")
     reason = failure(tmp_path, "rubicap", stage="synthesize_rubrics", ask_endpoints=True)
-    assert "rubric" in reason
+    assert "malformed" in reason
     assert "secret-of-this-test" not in (tmp_path / "out" / MARK).read_text()
 
 
-@pytest.mark.parametrize(
-    ("overrides", "problem"),
-    [
-        (
-            ["policy.algorithm.rollouts.vllm.tensor_parallel=3"],
-            "policy.algorithm.rollouts.vllm.tensor_parallel is 3, which does not divide num_attention_heads of "
-            "Qwen/Qwen2.5-VL-7B-Instruct@cc594898137f460bfe9f0759e9844b3ce807cfb5, 28",
-        ),
-        (
-            [
-                "cluster={storage: s3://b/runs, pools: {h: {accelerator: nvidia.com/gpu}}, workspace: {size: 50Gi}, "
-                "stages: {train_policy: {pool: h, accelerators: 8}}}"
-            ],
-            "workspaces that will fill up: warm_up takes about",
-        ),
-    ],
-    ids=["tensor parallel", "disk"],
-)
-def test_what_full_size_alone_refuses_is_found_by_arithmetic(tmp_path, overrides, problem):
-    recipe = load_recipe(recipe_path("rubicap"), overrides)
-    rehearsal = rehearse(recipe, tmp_path / "out", stages=["prepare"])
-    (found,) = rehearsal.problems
-    assert found.startswith(problem)
-    assert not rehearsal.passed
-    assert f"failed at full size: {found}" in rehearsal.as_table()
-
-
+@pytest.mark.long
 def test_adapters_for_layers_that_the_model_lacks_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
     lora = "policy.algorithm.optimizer.lora={rank: 4, alpha: 4, targets: [no_such_layer]}"
@@ -191,23 +169,28 @@ def test_an_unknown_stage_is_named_with_those_that_there_are(tmp_path):
         rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["train"])
 
 
-def test_the_environment_is_as_before_afterwards(tmp_path):
-    before = dict(os.environ)
-    rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["prepare"])
-    assert dict(os.environ) == before
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", ["balcaprl", "rlr3", "rubricrl-ar", "rubricrl-diffusion", "recaption-pretrain"])
+def test_every_recipe_of_full_size_passes(tmp_path, recipe):
+    rehearsal = rehearse(load_recipe(recipe_path(recipe)), tmp_path / "out")
+    assert rehearsal.passed, rehearsal.as_table()
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("recipe", "arm"),
     [
-        ("balcaprl", None), ("balcaprl", "sft"), ("balcaprl", "rubicap"), ("balcaprl", "caprl"), ("rlr3", None),
-        ("rubricrl-ar", None), ("rubricrl-ar", "dapo"), ("rubricrl-diffusion", None), ("rubricrl-diffusion", "qwen_image"),
-        ("recaption-pretrain", None), ("rubicap", "sft_strong"), ("rubicap", "rouge_l"), ("rubicap", "reference_likert"),
-        ("rubicap", "caprl"), ("rubicap", "rubric_sft"),
+        ("balcaprl", "sft"),
+        ("balcaprl", "rubicap"),
+        ("balcaprl", "caprl"),
+        ("rubricrl-ar", "dapo"),
+        ("rubricrl-diffusion", "qwen_image"),
+        ("rubicap", "sft_strong"),
+        ("rubicap", "rouge_l"),
+        ("rubicap", "reference_likert"),
+        ("rubicap", "rubric_sft"),
     ],
-)  # fmt: skip
-def test_every_recipe_of_full_size_passes_with_its_arms_that_change_classes(tmp_path, recipe, arm):
+)
+def test_arms_that_change_classes_pass(tmp_path, recipe, arm):
     rehearsal = rehearse(load_recipe(recipe_path(recipe), arm=arm), tmp_path / "out")
     assert rehearsal.passed, rehearsal.as_table()
