@@ -19,7 +19,6 @@ from typing import NamedTuple
 from planted_rubrics import planted_rubrics
 from test_noise import effect
 
-from rubricworks.data.tables import Sample
 from rubricworks.grading import Cascade, Grader
 from rubricworks.grading.agreement.judge_probe import ProbeRow
 from rubricworks.llm import ChatClient, Endpoint
@@ -54,14 +53,16 @@ def main() -> None:
     print("All simulated: scripted judges in the scene world.\n")
     with subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        url = f"{server.stdout.readline().strip()}/v1"
-        by_seed = [rows_of(scenes, seed) for seed in seeds]
-        rows = by_seed[0]
-        criteria = sum(len(row.rubric.criteria) for row in rows)
-        print(f"{len(rows)} captions a seed, {criteria / len(rows):.1f} criteria each; seeds {seeds}\n")
-        cascades(url, by_seed)
-        calls(url, by_seed)
-        server.send_signal(signal.SIGTERM)
+        try:
+            url = f"{server.stdout.readline().strip()}/v1"
+            by_seed = [rows_of(scenes, seed) for seed in seeds]
+            rows = by_seed[0]
+            criteria = sum(len(row.rubric.criteria) for row in rows)
+            print(f"{len(rows)} captions a seed, {criteria / len(rows):.1f} criteria each; seeds {seeds}\n")
+            cascades(url, by_seed)
+            calls(url, by_seed)
+        finally:
+            server.send_signal(signal.SIGTERM)
     corrections(seeds, scenes)
 
 
@@ -133,7 +134,7 @@ def grade(endpoints: Sequence[Endpoint], rows: Sequence[ProbeRow], make: Callabl
 
         async def one(row: ProbeRow) -> Scorecard:
             async with slots:
-                return await grader.grade(Sample(sample_id=row.sample_id), row.text, row.rubric)
+                return await grader.grade(row.sample, row.text, row.rubric)
 
         cards = await asyncio.gather(*map(one, rows))
         for client in clients:

@@ -5,6 +5,7 @@ Each seed gives one number for a claim, mostly a difference. By the 95 % t inter
     holds          if the whole interval is on the claimed side of the bound
     does not hold  if the whole interval is on the other side
     inconclusive   otherwise; always so with one seed, which has no interval
+    incomplete     if a seed has no number; whatever the others say
     not measured   if no seed has a number
 
     rule       claimed side            other side              the paper says, for example
@@ -31,7 +32,7 @@ OWN = "own"
 """The recipe's own run, beside its arms."""
 Results = TypeVar("Results")
 """What a paper's claims read of one run."""
-Verdict = Literal["holds", "does not hold", "inconclusive", "not measured"]
+Verdict = Literal["holds", "does not hold", "inconclusive", "incomplete", "not measured"]
 Rule = Literal["greater", "not_worse", "within"]
 _DIGITS = 12
 """Decimal digits of numbers and bounds: 0.95 - 0.96 is below -0.01 in floating point, and a margin is a bound."""
@@ -106,9 +107,16 @@ def judge_claim(claim: Claim, observations: Mapping[int, Observation]) -> Findin
         mean=interval and interval.value,
         low=interval and interval.low,
         high=interval and interval.high,
-        verdict=_verdict(claim, interval) if interval else "not measured",
+        verdict=_verdict_on(claim, interval, missing=len(values) - len(numbers)),
         notes={seed: observed.note for seed, observed in observations.items() if observed.note},
     )
+
+
+def _verdict_on(claim: Claim, interval: Interval | None, *, missing: int) -> Verdict:
+    """Verdict on the seeds that have a number, unless others lack one."""
+    if interval is None:
+        return "not measured"
+    return "incomplete" if missing else _verdict(claim, interval)
 
 
 def _rounded(interval: Interval) -> Interval:

@@ -25,7 +25,7 @@ SIMULATED = (
 RULES = (
     "Each seed gives one number for each claim. A claim holds if the whole 95 % t interval of the mean over seeds is "
     "on the claimed side, does not hold if the whole interval is on the other side, and is inconclusive otherwise, "
-    "also if only one seed has a number; without any it is not measured. Each claim is judged by itself: of twenty "
+    "also if only one seed was run; if a seed has no number it is incomplete, and without any it is not measured. Each claim is judged by itself: of twenty "
     "true null differences, one leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage "
     "point."
 )
@@ -58,7 +58,7 @@ class ClaimsReport(BaseModel):
     def headline(self) -> str:
         counts = self.counts
         not_held = f"{counts['does not hold']} {'does' if counts['does not hold'] == 1 else 'do'} not"
-        unknown = f", {counts['not measured']} not measured" if counts["not measured"] else ""
+        unknown = "".join(f", {counts[word]} {word}" for word in ("incomplete", "not measured") if counts[word])
         too_few = " One seed has no interval; take two or more." if len(self.seeds) < 2 else ""
         return (
             f"{len(self.findings)} claims over {_seeds(self.seeds)}: {counts['holds']} hold, {not_held}, "
@@ -187,7 +187,7 @@ def whisker(finding: Finding) -> Whisker:
 
 
 def _row(finding: Finding) -> Row:
-    mood = {"holds": "good", "does not hold": "bad", "inconclusive": "open", "not measured": "open"}[finding.verdict]
+    mood = {"holds": "good", "does not hold": "bad"}.get(finding.verdict, "open")
     return Row(finding, whisker(finding), bound_text(finding.claim), interval_text(finding), mood)
 
 

@@ -17,9 +17,10 @@ from pydantic import BaseModel, Field
 from rubricworks.data import tables
 from rubricworks.evaluation.ratings import CAPARENA, COMPARISONS, RATING_TITLES, TOURNAMENT, ratings
 from rubricworks.evaluation.scoreboard import figure_name
-from rubricworks.metrics import Interval, bootstrap_p_value, holm, mean_interval, paired_differences
+from rubricworks.metrics import Interval, holm, mean_interval, paired_differences, paired_p_value
 
 LEVEL = 0.05
+MIN_SAMPLES = 30
 _BY_TASK = frozenset({"answers", "geneval"})
 _BENCHMARK = "benchmark_"
 _RANK = "blind_ranking_rank"
@@ -49,8 +50,10 @@ class Cell(BaseModel, extra="forbid", frozen=True):
 
     @property
     def mark(self) -> str:
-        """`+` or `-` where the difference is significant, else empty."""
+        """`+` or `-` where the difference is significant on at least `MIN_SAMPLES` samples, else empty."""
         if self.p is None or self.p >= LEVEL or self.difference is None:
+            return ""
+        if (self.difference.samples or 0) < MIN_SAMPLES:
             return ""
         return "+" if self.difference.value > 0 else "-"
 
@@ -327,7 +330,7 @@ class _Collected:
         differences = paired_differences(values, others) if others else {}
         strata = self._strata(instrument, differences)
         difference = mean_interval(differences.values(), share=False, strata=strata)
-        return mean, difference, bootstrap_p_value(differences.values(), strata=strata) if difference else None
+        return mean, difference, paired_p_value(differences.values(), strata=strata) if difference else None
 
     def _strata(self, instrument: Instrument, values: Mapping[str, float | None]) -> list[str] | None:
         """Task of each sample, for scorers whose mean is the mean over tasks."""

@@ -36,7 +36,7 @@ from rubricworks.metrics.caption_scores import (
 )
 from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.coco import coco_caption_scores, coco_scores
-from rubricworks.metrics.comparisons import bootstrap_p_value, holm
+from rubricworks.metrics.comparisons import holm, paired_p_value
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
 from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
 from rubricworks.metrics.intervals import (
@@ -68,7 +68,6 @@ __all__ = [
     "alpha_estimate",
     "b_capscore",
     "bootstrap_interval",
-    "bootstrap_p_value",
     "box_iou",
     "caparena_auto",
     "caption_level_agreement",
@@ -100,6 +99,7 @@ __all__ = [
     "offered_options",
     "pair_agreement",
     "paired_differences",
+    "paired_p_value",
     "prediction_powered_mean",
     "ranking_agreement",
     "relative_position",

@@ -145,6 +145,8 @@ def share_interval(
     """
     values = list(values)
     interval = bootstrap_interval(values, clusters=clusters, strata=strata, level=level, resamples=resamples, seed=seed)
+    if interval.bounds is None and clusters is None and interval.value in (0, 1):
+        return wilson_interval(interval.value, 1, level)  # one value
     groups = clusters if clusters is not None else strata if strata is not None else range(len(values))
     sizes = Counter(group for value, group in zip(values, groups, strict=True) if _is_judged(value))
     trials = len(sizes) * (harmonic_mean(list(sizes.values())) if strata is not None else 1)
@@ -175,7 +177,7 @@ def bootstrap_interval(
     """Mean of the values with its percentile bootstrap interval, reproducible by seed.
 
     Args:
-        values: None and NaN (could not be judged) do not count.
+        values: None and NaN (could not be judged) do not count; a single one gives no bounds.
         clusters: the cluster of each value, such as its image; clusters are resampled whole, and a single one gives no
             bounds. By default every value is resampled by itself.
         strata: the stratum of each value, such as its task: the mean is that of the strata's means, and each stratum's
@@ -217,6 +219,8 @@ def bootstrap_interval(
         return Interval(value=value, low=float(low), high=float(high))
     else:
         value = float(numbers.mean())
+        if numbers.size < 2:
+            return Interval(value=value)
         means = resampled_means(numbers, resamples, generator)
     return percentile_interval(value, means, level)
 
@@ -280,16 +284,16 @@ def t_quantile(level: float, freedom: int) -> float:
     if not 0 < level < 1 or freedom < 1:
         raise ValueError(f"level is {level}, degrees of freedom {freedom}; between 0 and 1, and at least 1")
     low, high = 0.0, 1.0
-    while _t_share(high, freedom) < level:
+    while t_share(high, freedom) < level:
         low, high = high, 2 * high
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_share(middle, freedom) < level else (low, middle)
+        low, high = (middle, high) if t_share(middle, freedom) < level else (low, middle)
     return (low + high) / 2
 
 
-def _t_share(t: float, freedom: int) -> float:
-    """The share of Student's distribution between -t and t."""
+def t_share(t: float, freedom: int) -> float:
+    """Share of Student's distribution between -t and t, for a whole number of degrees of freedom."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = freedom % 2

@@ -102,7 +102,7 @@ class ScriptedServer:
     async def _detect(self, request: web.Request) -> web.Response:
         draw = random.Random(hashlib.sha256(await request.read()).digest())
         self.calls["detections"] += 1
-        found: dict[str, list[Any]] = {
+        detections: dict[str, list[Any]] = {
             name: [
                 {
                     "box": [at, at, at + 8, at + 8],
@@ -113,4 +113,4 @@ class ScriptedServer:
             ]
             for name in _CLASSES
         }
-        return web.json_response({"detections": found})
+        return web.json_response({"detections": detections})

@@ -23,12 +23,12 @@ def stages_before(pipeline_func: BaseComponent, stages: Collection[str]) -> set[
     for branch, members in inside.items():
         for member in members:
             needs.setdefault(member, set()).update(needs.get(branch, ()))
-    found, waiting = set[str](), list(stages)
+    reached, waiting = set[str](), list(stages)
     while waiting:
         stage = waiting.pop()
-        if stage in found:
+        if stage in reached:
             continue
-        found.add(stage)
+        reached.add(stage)
         waiting += needs.get(stage, ())
         waiting += inside.get(stage, ())
-    return found - inside.keys()
+    return reached - inside.keys()

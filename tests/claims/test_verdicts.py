@@ -43,9 +43,9 @@ def test_one_seed_has_no_interval_and_decides_nothing(claim):
     assert (result.mean, result.low, result.high, result.verdict) == (0.02, None, None, "inconclusive")
 
 
-def test_seed_without_a_number_is_left_out_and_says_why():
+def test_a_seed_without_a_number_leaves_the_verdict_incomplete_and_says_why():
     result = judge_claim(BETTER, {1: Observation(0.1), 2: Observation(None, "only 3 cases"), 3: Observation(0.1)})
-    assert (result.mean, result.low, result.high, result.verdict) == (0.1, 0.1, 0.1, "holds")
+    assert (result.mean, result.low, result.high, result.verdict) == (0.1, 0.1, 0.1, "incomplete")
     assert result.values == {1: 0.1, 2: None, 3: 0.1}
     assert result.notes == {2: "only 3 cases"}
     nothing = judge_claim(BETTER, {1: Observation(None, "only 3 cases")})

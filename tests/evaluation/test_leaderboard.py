@@ -10,10 +10,10 @@ from audited import write_stage_table
 from cli_fixtures import tell as tell
 
 from rubricworks.evaluation.leaderboard import Source, leaderboard
-from rubricworks.metrics import bootstrap_p_value, holm, mean_interval
+from rubricworks.metrics import holm, mean_interval, paired_p_value
 from rubricworks.reports.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page
 
-SAMPLES = 20
+SAMPLES = 30
 
 
 def score(model: str, number: int, value: float | None, **fields: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_differences_are_paired_and_corrected_for_all_comparisons():
     assert (board.against, board.comparisons) == ("base", 2)
     base = {row["sample_id"]: row["value"] for row in scores("base", 0.5)}
     raw = {
-        model: bootstrap_p_value([row["value"] - base[row["sample_id"]] for row in rows if row["model"] == model])
+        model: paired_p_value([row["value"] - base[row["sample_id"]] for row in rows if row["model"] == model])
         for model in ("better", "even")
     }
     cells = {row.model: row.cells[0] for row in board.rows}

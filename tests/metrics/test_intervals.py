@@ -144,7 +144,7 @@ def test_same_seed_same_interval_also_when_drawn_in_blocks():
 
 
 @settings(max_examples=50)
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40))
 def test_interval_lies_within_the_values(values):
     interval = bootstrap_interval(values, resamples=50)
     slack = 1e-6
@@ -348,3 +348,8 @@ def test_interval_over_seeds_by_hand():
     assert t_interval([0.1]) == Interval(value=0.1)
     with pytest.raises(ValueError):
         t_interval([])
+
+
+def test_a_single_value_has_no_bounds():
+    assert bootstrap_interval([0.3]) == Interval(value=0.3)
+    assert mean_interval([0.3, None]) == Interval(value=0.3, samples=1, missing=1)

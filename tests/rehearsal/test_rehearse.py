@@ -70,7 +70,7 @@ def test_the_recipe_of_rubicap_runs_whole_and_its_training_resumes(tmp_path, tel
     assert any(need.startswith("train_policy (algorithm) of 8.3B parameters") for need in verdict["needs"])
 
 
-def test_stages_that_others_need_are_rehearsed_with_them_and_the_environment_is_as_before(tmp_path):
+def test_stages_are_rehearsed_with_those_that_they_need(tmp_path):
     before = dict(os.environ)
     rehearsal = rehearse(load_recipe(recipe_path("rubicap")), tmp_path / "out", stages=["caption_committee"])
     assert [(verdict.stage, verdict.outcome) for verdict in rehearsal.stages] == [
