@@ -25,9 +25,9 @@ SIMULATED = (
 RULES = (
     "Each seed gives one number for each claim. A claim holds if the whole 95 % t interval of the mean over seeds is "
     "on the claimed side, does not hold if the whole interval is on the other side, and is inconclusive otherwise, "
-    "also if only one seed was run; if a seed has no number it is incomplete, and without any it is not measured. Each claim is judged by itself: of twenty "
-    "true null differences, one leaves its interval by chance. Shares are between 0 and 1: 0.01 is one percentage "
-    "point."
+    "also if only one seed was run. If a seed has no number the claim is incomplete, and without any it is not "
+    "measured. Each claim is judged by itself: of twenty true null differences, one leaves its interval by chance. "
+    "Shares are between 0 and 1: 0.01 is one percentage point."
 )
 
 _MARGIN = 0.08
