@@ -1,8 +1,11 @@
-"""SIGKILL of a training as soon as its second checkpoint is on disk, once for each stage."""
+"""SIGKILL of a training as soon as its second checkpoint is on disk, once for each training of a stage."""
 
 import threading
+from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import psutil
 
@@ -11,16 +14,26 @@ _POLL_S = 0.02
 _STATE = "trainer_state.json"
 
 
+class KilledTraining(NamedTuple):
+    """A training that was killed."""
+
+    stage: str
+    folder: Path
+    """Folder of its checkpoints."""
+    step: int
+    """Step of its last checkpoint."""
+
+
 class KillAtCheckpoint:
-    """Context manager that watches the folders of stages and kills the first that has two checkpoints.
+    """Context manager that watches the folders of stages and kills the first training that has two checkpoints."""
 
-    A training that another part of the same stage follows (RLVR after SFT) is killed like the first.
-    """
-
-    def __init__(self, run: Path, stages: list[str]) -> None:
-        self._run, self._stages = run, stages
-        self.killed: dict[str, int] = {}
-        """Stage that was killed → step of its last checkpoint."""
+    def __init__(self, run: Path, stages: Collection[str], spared: Collection[Path]) -> None:
+        """
+        Args:
+            spared: folders of checkpoints of trainings that were killed before.
+        """
+        self._run, self._stages, self._spared = run, tuple(stages), frozenset(spared)
+        self.killed: KilledTraining | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -35,13 +48,21 @@ class KillAtCheckpoint:
     def _watch(self) -> None:
         while not self._stop.wait(_POLL_S):
             for stage in self._stages:
-                folder = self._run / stage
-                if (folder / "done.json").exists():
-                    continue
-                steps = sorted(_step(file.parent) for file in folder.rglob(f"checkpoint-*/{_STATE}"))
-                if len(steps) >= _CHECKPOINTS and _kill(stage):
-                    self.killed[stage] = steps[-1]
-                    return
+                for folder, steps in self._checkpoints(stage).items():
+                    if len(steps) >= _CHECKPOINTS and _kill(stage):
+                        self.killed = KilledTraining(stage, folder, max(steps))
+                        return
+
+    def _checkpoints(self, stage: str) -> dict[Path, list[int]]:
+        """Folder of checkpoints → their steps, of trainings that are to be killed."""
+        out = self._run / stage
+        steps: defaultdict[Path, list[int]] = defaultdict(list)
+        if not (out / "done.json").exists():
+            for file in out.rglob(f"checkpoint-*/{_STATE}"):
+                folder = file.parent.parent
+                if folder not in self._spared and not (folder / "model").exists():
+                    steps[folder].append(_step(file.parent))
+        return steps
 
 
 def _step(checkpoint: Path) -> int:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from rubricworks.recipe.models import loaded_models
 from rubricworks.recipe.sizes import trainings
 from rubricworks.rehearsal import rows
 from rubricworks.rehearsal.full_size import full_size_problems
-from rubricworks.rehearsal.killed_training import KillAtCheckpoint
+from rubricworks.rehearsal.killed_training import KillAtCheckpoint, KilledTraining
 from rubricworks.rehearsal.miniatures import Miniature, build_miniature
 from rubricworks.rehearsal.needs import calls_text, training_needs
 from rubricworks.rehearsal.scripted_server import ScriptedServer
@@ -249,19 +249,18 @@ def _run(
     trained = [stage for stage in order if trainings(configs[stage])]
     arguments = pipeline_arguments(str(run), recipe.stage_json())
     problem = ""
-    killed: dict[str, int] = {}
+    killed: list[KilledTraining] = []
     while True:
-        with KillAtCheckpoint(run, [stage for stage in trained if stage not in killed]) as killer:
+        with KillAtCheckpoint(run, trained, [training.folder for training in killed]) as killer:
             try:
                 run_local(load_pipeline(recipe.pipeline), arguments, run=run, without=without)
             except UserError as error:
                 problem = str(error)
-        if not killer.killed:
+        if killer.killed is None:
             break
-        killed |= killer.killed
+        killed.append(killer.killed)
         problem = ""
-        stage, step = next(iter(killer.killed.items()))
-        say(f"{stage}: killed after its checkpoint of step {step}; resumed")
+        say(f"{killer.killed.stage}: killed after its checkpoint of step {killer.killed.step}; it is resumed")
     return list(_verdicts(recipe, run, order, notes, killed, problem, trained))
 
 
@@ -270,13 +269,14 @@ def _verdicts(
     run: Path,
     order: Sequence[str],
     notes: Sequence[Substitution],
-    killed: Mapping[str, int],
+    killed: Sequence[KilledTraining],
     problem: str,
     trained: Sequence[str],
 ) -> Iterator[StageVerdict]:
     sections = {stage: _section_of(recipe, stage) for stage in order}
     failed, reason = _failure(run, order, problem)
     for stage in order:
+        steps = tuple(training.step for training in killed if training.stage == stage)
         own = [note.reason for note in notes if note.section and note.section == sections[stage]]
         figures = _figures(run, stage)
         if rejected := figures.get("rejected"):
@@ -285,13 +285,13 @@ def _verdicts(
             own.append(f"{letters:,} calls brought no usable answer (tables `dead_letters`)")
         seconds = float(figures.get("seconds", 0.0))
         if (run / stage / "done.json").is_file():
-            if stage in trained and stage not in killed and any((run / stage).rglob("checkpoint-*")):
+            if stage in trained and not steps and any((run / stage).rglob("checkpoint-*")):
                 own.append("it ended before it could be killed at its second checkpoint")
-            yield StageVerdict(stage, "passed", tuple(dict.fromkeys(own)), killed.get(stage), "", seconds)
+            yield StageVerdict(stage, "passed", tuple(dict.fromkeys(own)), steps, "", seconds)
         elif stage == failed:
-            yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), killed.get(stage), reason, seconds)
+            yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), steps, reason, seconds)
         else:
-            yield StageVerdict(stage, "not reached", (), None, "", 0.0)
+            yield StageVerdict(stage, "not reached", (), (), "", 0.0)
 
 
 def _section_of(recipe: Recipe, stage: str) -> str:

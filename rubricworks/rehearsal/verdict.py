@@ -13,8 +13,8 @@ class StageVerdict(NamedTuple):
     outcome: Outcome
     differs: tuple[str, ...]
     """What was of another kind than at full size, and why."""
-    killed_at: int | None
-    """Step of the checkpoint after which the training was killed and resumed; None if it was not."""
+    killed_at: tuple[int, ...]
+    """Steps of the checkpoints after which its trainings were killed and resumed."""
     reason: str
     """Why it failed, in a line."""
     seconds: float
@@ -64,7 +64,7 @@ class Rehearsal(NamedTuple):
         widest = max((len(verdict.stage) for verdict in self.stages), default=5)
         lines = [f"rehearsal of {name}", "", f"{'stage':<{widest}}  {'seconds':>7}  {'resumed':>7}  verdict"]
         for verdict in self.stages:
-            resumed = "" if verdict.killed_at is None else f"step {verdict.killed_at}"
+            resumed = ", ".join(map(str, verdict.killed_at))
             seconds = f"{verdict.seconds:.1f}" if verdict.seconds else ""
             lines.append(f"{verdict.stage:<{widest}}  {seconds:>7}  {resumed:>7}  {verdict.text}")
         lines.append("")
