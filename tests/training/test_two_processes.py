@@ -8,6 +8,7 @@ import pytest
 import torch
 from coloured_squares import SMALL, squares
 from gloo_training import LABEL, QUESTION, WRONG, run_processes
+from gloo_training import diffusion as train_diffusion
 from gloo_training import generator as train_generator
 from gloo_training import genrm as train_genrm
 from gloo_training import policy as train_on_squares
@@ -55,8 +56,8 @@ def sharded(students, tmp_path_factory):
     return folder, run_processes(tasks, folder)
 
 
-def assert_same_model(actual, expected, start) -> None:
-    actual, expected, start = (load_file(folder / "model.safetensors") for folder in (actual, expected, start))
+def assert_same_model(actual, expected, start, file="model.safetensors") -> None:
+    actual, expected, start = (load_file(folder / file) for folder in (actual, expected, start))
     assert actual.keys() == expected.keys()
     moved = max(float((expected[name] - start[name]).abs().max()) for name in expected)
     apart = max(float((actual[name] - expected[name]).abs().max()) for name in expected)
@@ -213,3 +214,48 @@ def test_sharded_image_generator_draws_and_resumes_with_the_same_weights(generat
     assert start.keys() == whole.keys()
     assert any(not start[name].equal(weights) for name, weights in whole.items())
     assert all(start[name].equal(weights) for name, weights in whole.items() if "vqmodel" in name)
+
+
+FLOW_FILE = "transformer/diffusion_pytorch_model.safetensors"
+ADAPTERS = {"rank": 4, "alpha": 8, "targets": ["to_q", "to_k", "to_v"]}
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory):
+    from tiny_flow_generator import TINY_FLOW
+    from tiny_generator import captioned_pictures
+
+    from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
+
+    shape = TINY_FLOW.model_copy(update={"steps": 20})
+    return pretrain_tiny_flow(*captioned_pictures(64), tmp_path_factory.mktemp("flow"), shape, seed=1)
+
+
+@pytest.mark.parametrize(
+    "more", [{"lora": ADAPTERS}, {"refill": {"rounds": 2}, "rows_per_pass": 4, "selection": {"keep": 2}}],
+    ids=["adapters", "whole, refilled"],
+)  # fmt: skip
+def test_diffusion_nft_in_two_processes_killed_and_resumed_is_that_of_one(flow, tmp_path, more):
+    config = {
+        "steps": 4, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "save_every": 2, "log_every": 1,
+        "clip": 2.0, "kl_weight": 0.1, "decay_rate": 0.5, "levels_per_image": 2, **more,
+    }  # fmt: skip
+    tasks = {"diffusion": {"model": str(flow), "config": config}}
+    kill = {"file": "diffusion/checkpoint-2/trainer_state.json"}
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        run_processes({"kill_at": kill, **tasks}, tmp_path / "two")
+    assert not (tmp_path / "two" / "diffusion" / "model").exists()
+    first, second = (result["diffusion"] for result in run_processes(tasks, tmp_path / "two"))
+    whole = train_diffusion(tmp_path / "one", str(flow), config)
+    assert_same_model(
+        tmp_path / "two" / "diffusion" / "model", tmp_path / "one" / "diffusion" / "model", flow, FLOW_FILE
+    )
+    assert first["rewards"] == pytest.approx(whole["rewards"], abs=1e-4)
+    assert second["steps"] == [], "the main process alone hands rollouts out"
+    for step, alone in zip(reversed(first["steps"]), reversed(whole["steps"]), strict=False):
+        assert sorted(step["names"]) == sorted(alone["names"])
+        own = step["own"]
+        assert 0 < len(own) < len(step["names"])
+        assert step["names"][: len(own)] == own, "the gradings that are stored are those of the first rows"
+        values, expected = ([value for value in of["advantages"] if value is not None] for of in (step, alone))
+        assert sorted(values) == pytest.approx(sorted(expected), abs=1e-3)

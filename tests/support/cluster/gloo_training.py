@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training_configs import code_grpo_config, grpo_config, sft_config
+from training_configs import code_grpo_config, grpo_config, nft_config, sft_config
 
 RESULT = "result-{rank}.json"
 _MAX_SECONDS = 240.0
@@ -193,6 +193,39 @@ def generator(folder: Path, model: str, config: dict[str, Any], recorded: bool =
     return {"rewards": [step.reward for step in result.history], "trained": trained}
 
 
+def diffusion(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """DiffusionNFT of a flow-matching generator; a picture earns more the bluer its corner, and some earn alike."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
+    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+
+    async def likes_blue(prompts: Any, completions: Any, sample_id: Any, **columns: Any) -> list[float]:
+        asked.extend(sample_id)
+        pixels = [np.asarray(Image.open(io.BytesIO(image.image)).convert("RGB"), float) for image in completions]
+        blue = [0.5 + float((image[:9, :9, 2] - image[:9, :9, 0]).mean()) / 50 for image in pixels]
+        return [0.0 if name == "s0" else value for name, value in zip(sample_id, blue, strict=True)]
+
+    asked: list[str] = []
+    """Samples that this process has judged in this step."""
+    words = ["a red circle", "a blue circle", "a red circle", "a blue circle", "a red circle", "a blue circle"]
+    rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(words)]
+    steps: list[dict[str, Any]] = []
+
+    def record(step: Any) -> None:
+        steps.append({"own": list(asked), "names": step.sample_ids, "advantages": step.advantages})
+        asked.clear()
+
+    result = train_diffusion_policy(
+        model, rows, [likes_blue], folder / "diffusion", nft_config(**config), statistics=IMAGE_STATISTICS,
+        on_step=record,
+    )  # fmt: skip
+    return {"rewards": [step.reward for step in result.history], "steps": steps}
+
+
 def count_gathers(folder: Path, **tasks: Any) -> dict[str, Any]:
     """Run SFT several times; in each, count how often a shard of the model was gathered and how often modules ran."""
     import torch
@@ -257,7 +290,7 @@ def _kill_when(file: Path) -> None:
 
 TASKS = {
     function.__name__: function
-    for function in (load, sft, text_sft, vlm, policy, genrm, generator, kill_at, count_gathers)
+    for function in (load, sft, text_sft, vlm, policy, genrm, generator, diffusion, kill_at, count_gathers)
 }
 
 

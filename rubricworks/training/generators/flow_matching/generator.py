@@ -44,8 +44,14 @@ class FlowGenerator(Protocol):
         """
         ...
 
-    def sample(self, prompts: Sequence[str], *, guidance: float, generator: torch.Generator) -> SampledLatents:
-        """Sample one image per prompt; guidance 1 is none."""
+    def sample(
+        self, prompts: Sequence[str], *, guidance: float, generator: torch.Generator | list[torch.Generator]
+    ) -> SampledLatents:
+        """Sample one image per prompt; guidance 1 is none.
+
+        Args:
+            generator: source of the noise of all images, or of each.
+        """
         ...
 
     def encode(self, images: Pixels) -> Tensor:

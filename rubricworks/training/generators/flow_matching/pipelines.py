@@ -80,7 +80,9 @@ class PipelineFlow(ABC):
         """Latents of the transformer from those of the VAE; undoes `vae_latents`."""
 
     @torch.no_grad()
-    def sample(self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator) -> SampledLatents:
+    def sample(
+        self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator | list[torch.Generator]
+    ) -> SampledLatents:
         """Sample one image per prompt with the pipeline."""
         latents = self.pipe(
             prompt=list(prompts),
