@@ -1,9 +1,11 @@
 """Supervised fine-tuning on examples with images or with text only.
 
-A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only. Training resumes exactly from
+A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only, and so are the logits, which
+at all positions of a long prompt would take more memory than the model. Training resumes exactly from
 its last complete checkpoint: weights, optimizer, schedule, data order and random state.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -217,9 +219,27 @@ class _ImageTrainer(Trainer):
             self.modules.divide_groups(optimizer, self.model)
         return optimizer
 
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        forward = self.accelerator.unwrap_model(model)
+        forward = getattr(forward, "get_base_model", lambda: forward)().forward
+        if "logits_to_keep" in inspect.signature(forward).parameters:
+            inputs = {**inputs, **labelled_positions(inputs["labels"])}
+        return super().compute_loss(model, inputs, *args, **options)
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+
+def labelled_positions(labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Inputs by which a model computes logits only at positions whose next token has a label; the loss is the same.
+
+    Args:
+        labels: [rows, tokens], -100 where there is none.
+    """
+    following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    positions = following != -100
+    return {"labels": following[positions], "shift_labels": following[positions], "logits_to_keep": positions}
 
 
 class _TextTrainer(_ImageTrainer):

@@ -6,6 +6,7 @@ are other ones.
 
 import gc
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from rubricworks.training.generate import Processor, decode_image, end_ids, load
 from rubricworks.training.processing import Messages, prompt_token_ids, tokenizer_of
 
 
+def check_vllm_installed() -> None:
+    """Raise UserError if vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError('engine.kind is vllm, but vllm is not installed: pip install "rubricworks[gpu]"')
+
+
 class VllmEngine:
     """Generator of texts; `close` frees the GPU for the next model."""
 
@@ -28,9 +35,12 @@ class VllmEngine:
         Raises:
             UserError: vLLM is not installed, or one of the two cannot load the model; the message has the reason.
         """
-        if importlib.util.find_spec("vllm") is None:
-            raise UserError('engine.kind is vllm, but vllm is not installed: pip install "rubricworks[gpu]"')
+        check_vllm_installed()
         import vllm
+
+        if torch.distributed.is_initialized():
+            # A forked engine would take the processes of a training for its own.
+            os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
 
         self.processor: Processor = load_model_processor(model)
         model = model_place(str(model))

@@ -224,6 +224,35 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
 
 
 @pytest.mark.slow
+def test_test_outputs_are_written_by_the_engine_that_is_named(tmp_path, inputs, serve, monkeypatch):
+    from rubricworks.training import engine
+    from rubricworks.training.config import EngineOptions
+
+    loaded: list[tuple[str, EngineOptions, int]] = []
+    load = engine.load_engine
+
+    def remember(model: Any, options: EngineOptions, *, batch_size: int) -> Any:
+        loaded.append((Path(model).parent.name, options, batch_size))
+        return load(model, EngineOptions(), batch_size=batch_size)
+
+    monkeypatch.setattr(engine, "check_engine", lambda options: None)  # vLLM is not installed here
+    monkeypatch.setattr(engine, "load_engine", remember)
+    data = labelled(tmp_path / "run", inputs, serve(scored))
+    options = {"kind": "vllm", "max_model_length": 512}
+    out = trained(tmp_path / "named", data, engine=options, batch_size=3)
+    expected = EngineOptions.model_validate(options)
+    assert loaded == [(name, expected, 3) for name in ("base", "sft", "train_genrm")]
+    assert len(list(read_rows(out / "outputs"))) == 12
+
+
+def test_engine_that_is_not_installed_is_said_before_anything_is_trained(tmp_path, inputs, serve):
+    data = labelled(tmp_path / "run", inputs, serve(scored))
+    with pytest.raises(UserError, match=r"engine\.kind is vllm, but vllm is not installed"):
+        trained(tmp_path / "named", data, engine={"kind": "vllm"})
+    assert not (tmp_path / "named" / "train_genrm" / "base").exists()
+
+
+@pytest.mark.slow
 def test_student_that_is_a_model_is_its_own_base_and_reads_the_instructions(tmp_path, inputs, serve):
     data = labelled(tmp_path / "run", inputs, serve(scored))
     from rubricworks.training.tiny.text_config import TinyTextConfig
