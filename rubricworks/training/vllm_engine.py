@@ -6,7 +6,6 @@ are other ones.
 
 import gc
 import importlib.util
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,6 @@ class VllmEngine:
         """
         check_vllm_installed()
         import vllm
-
-        if torch.distributed.is_initialized():
-            # A forked engine would take the processes of a training for its own.
-            os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
 
         self.processor: Processor = load_model_processor(model)
         model = model_place(str(model))
