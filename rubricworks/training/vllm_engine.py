@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase, ProcessorMixin
 
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, decode_image, end_ids, load_model_processor
+from rubricworks.training.llava import LLAVAS
 from rubricworks.training.processing import Messages, prompt_token_ids, tokenizer_of
 
 
@@ -57,6 +59,11 @@ class VllmEngine:
                 disable_log_stats=True,
             )
         except (ValueError, RuntimeError, OSError) as error:
+            if config.model_type in LLAVAS:
+                raise UserError(
+                    f"vLLM {vllm.__version__} reads no LLaVA beside Transformers {transformers.__version__} (it does "
+                    f"beside 5.16); set engine.kind to generate for {model}"
+                ) from error
             raise UserError(f"vLLM cannot load {model}: {_first_line(error)}; see engine.* in the recipe") from error
         self._image_token = getattr(config, "image_token_id", None)
         self._ends = _end_ids(model, tokenizer_of(processor))
