@@ -22,7 +22,6 @@ from training_configs import nft_config, sft_config
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import open_run
 from rubricworks.training.config import LoraOptions, RefillOptions, SelectionOptions
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import ImageSampling, TinyFlowConfig
 from rubricworks.training.generators.flow_matching import diffusion_policy
 from rubricworks.training.generators.flow_matching.diffusion_policy import (
@@ -35,6 +34,7 @@ from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tin
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import is_flow_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+from rubricworks.training.generators.image_tokenizer import pixels_of
 
 pytestmark = pytest.mark.slow
 

@@ -26,13 +26,13 @@ from rubricworks.errors import UserError
 from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents, rows_of
 from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, RewardedGroups, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
+from rubricworks.training.generators.image_tokenizer import pixels_of
 from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
 from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory
 from rubricworks.training.optimizer import optimizer_arguments

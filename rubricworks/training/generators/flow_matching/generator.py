@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rubricworks.training.generators.autoregressive import Pixels, pixels_of
+from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
 
 Conditions = Mapping[str, Tensor]
 """Encoded prompts: tensors with a row per prompt."""

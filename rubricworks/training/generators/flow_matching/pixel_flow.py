@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow_matching.generator import (
     Conditions,
@@ -30,6 +29,7 @@ from rubricworks.training.generators.flow_matching.generator import (
     save_transformer,
 )
 from rubricworks.training.generators.flow_matching.patch_basis import PatchBasis
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.progress import quiet_libraries
 
 KIND = "pixel_flow"

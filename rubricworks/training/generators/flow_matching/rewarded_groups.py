@@ -19,10 +19,10 @@ from torch import Tensor
 from rubricworks.rl import prompt_advantages
 from rubricworks.rubrics import Response
 from rubricworks.training.config import RefillOptions
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
+from rubricworks.training.generators.image_tokenizer import pixels_of
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
