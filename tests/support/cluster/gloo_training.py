@@ -81,26 +81,34 @@ def text_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]
     return {"steps": steps}
 
 
-def vlm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Two stages of a LLaVA's pretraining: the projector alone, then the whole model at two learning rates."""
+def vlm(folder: Path, model: str, config: dict[str, Any], instructions: str = "") -> dict[str, Any]:
+    """Stages of a LLaVA's pretraining: the projector alone, the whole model at two learning rates, and instructions.
+
+    Args:
+        instructions: table for the last stage, which is left out without.
+    """
     from coloured_squares import squares
 
+    from rubricworks.training.examples import StoredConversations
     from rubricworks.training.llava import PROJECTOR, VISION_TOWER
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
 
     steps: dict[str, list[int]] = {}
     stages = {"aligned": ModuleRates((PROJECTOR,)), "whole": ModuleRates(rates={VISION_TOWER: 1e-3})}
+    if instructions:
+        stages["tuned"] = stages["whole"]
     for name, modules in stages.items():
         log = steps.setdefault(name, [])
         model = str(
             train_sft(
                 model,
-                squares(),
+                StoredConversations(Path(instructions)) if name == "tuned" else squares(),
                 folder / name,
                 sft_config(**config),
                 on_log=lambda line, log=log: log.append(line.step),  # type: ignore[misc]
                 modules=modules,
+                plain=name == "aligned",
             )
         )
     return {"steps": steps}
@@ -155,6 +163,16 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     _record_rollouts({row["sample_id"]: [LABEL, WRONG, LABEL[:20], LABEL] for row in rows})
     result = train_policy(model, rows, ExecutionReward(), folder / "genrm", grpo_config(**config))
     return {"rewards": [step.reward for step in result.history]}
+
+
+def genrm_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """SFT of a GenRM on labels, with prompts of several lengths."""
+    from rubricworks.training.sft import train_sft
+
+    steps: list[int] = []
+    rows = [(None, QUESTION.format(number=number) * (1 + number % 3), LABEL) for number in range(8)]
+    train_sft(model, rows, folder / "genrm_sft", sft_config(**config), on_log=lambda log: steps.append(log.step))
+    return {"steps": steps}
 
 
 def generator(folder: Path, model: str, config: dict[str, Any], recorded: bool = True) -> dict[str, Any]:
@@ -290,7 +308,7 @@ def _kill_when(file: Path) -> None:
 
 TASKS = {
     function.__name__: function
-    for function in (load, sft, text_sft, vlm, policy, genrm, generator, diffusion, kill_at, count_gathers)
+    for function in (load, sft, text_sft, vlm, policy, genrm, genrm_sft, generator, diffusion, kill_at, count_gathers)
 }
 
 
