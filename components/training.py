@@ -68,12 +68,12 @@ pretrain_baseline = component(
 )
 tune_vlm = component(
     "tune_vlm",
-    "Tune the model on visual questions with their answers (stage 2).",
+    "Tune the model on instructions or visual questions (stage 2).",
     "URI of the folder that holds the trained model.",
 )
 tune_baseline = component(
     "tune_baseline",
-    "Tune the baseline on the same visual questions (stage 2).",
+    "Tune the baseline on the same instructions or questions (stage 2).",
     "URI of the folder that holds the trained model.",
 )
 

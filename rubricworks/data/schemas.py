@@ -54,6 +54,12 @@ SCHEMAS: dict[str, pa.Schema] = {
         pa.field("task", _TEXT),
         pa.field("options", pa.list_(_TEXT)),
     ),
+    "instructions": _schema(
+        _SAMPLE_ID,
+        _required("images", pa.list_(pa.binary())),
+        _required("messages", _TEXT),
+        _required("source", _TEXT),
+    ),
     "captions": _schema(
         _SAMPLE_ID,
         _required("captioner", _TEXT),

@@ -64,7 +64,7 @@ def source_files(path: str, suffixes: tuple[str, ...]) -> list[Path]:
 CAPTION_FIELDS = ("references", "captions", "caption", "texts", "text", "description", "txt")
 """Fields of a record that may hold its captions; the first that does counts, `text` and `texts` together."""
 _CONVERSATIONS = ("conversations", "messages")
-_SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
+SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
 class Captions(NamedTuple):
@@ -101,7 +101,7 @@ def _said(turn: Any) -> tuple[str, str]:
     text = fields.get("value") if fields.get("value") is not None else fields.get("content")
     if isinstance(text, list | tuple):
         text = "".join(str(part.get("text") or "") for part in text if isinstance(part, Mapping))
-    return _SPEAKERS.get(speaker, speaker), text if isinstance(text, str) else ""
+    return SPEAKERS.get(speaker, speaker), text if isinstance(text, str) else ""
 
 
 def prompt_of(value: object) -> str:

@@ -7,6 +7,7 @@ the manifest is written last.
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,8 @@ Progress = Callable[[int, int], None]
 """Callback after every shard: number of items done, and how many of them an earlier run had committed."""
 
 _READ_ROWS = 64
+_PREPARED = 2
+"""Shards whose items are prepared while one is made, so that neither side waits for the other's slow ones."""
 
 
 class Sample(BaseModel):
@@ -90,6 +93,7 @@ async def build_table(
     shard_size: int,
     side_tables: Mapping[str, str | Path] | None = None,
     progress: Progress | None = None,
+    prepare: Callable[[list[T]], Awaitable[list[Any]]] | None = None,
 ) -> Manifest:
     """Write a table, or finish an unfinished one; leave a complete table of the same provenance unchanged.
 
@@ -100,6 +104,7 @@ async def build_table(
         shard_size: items per shard; one shard is in memory at a time.
         side_tables: name to URI of tables written in the same pass (dead letters, rejected items); their shards are
             committed before the main table's.
+        prepare: makes the items of a shard that `make_rows` gets, two shards ahead of it.
     Raises:
         UserError: the disk is full, or another run is writing the same folder.
     """
@@ -116,20 +121,41 @@ async def build_table(
             folder.begin()
         processed = reused = shards = 0
         source = iter(items)
-        while chunk := list(itertools.islice(source, shard_size)):
-            if all(folder.has_shard(shards) for folder in (*side_folders, main)):
-                reused += len(chunk)
-            else:
-                result = await make_rows(chunk)
-                rows = result if isinstance(result, Mapping) else {table: result}
-                if unknown := rows.keys() - {table, *side_tables}:
-                    raise ValueError(f"make_rows gave rows for {sorted(unknown)}, which build_table was not asked for")
-                for folder in (*side_folders, main):
-                    await asyncio.to_thread(folder.commit_shard, shards, rows.get(folder.table, []))
-            shards += 1
-            processed += len(chunk)
-            if progress:
-                progress(processed, reused)
+        ahead: deque[tuple[list[T], asyncio.Future[list[Any]] | None]] = deque()
+        """Items of the next shards, and those that are prepared of them; none for a committed shard."""
+
+        def read_ahead() -> None:
+            while len(ahead) < (1 if prepare is None else 1 + _PREPARED):
+                if not (chunk := list(itertools.islice(source, shard_size))):
+                    return
+                committed = all(folder.has_shard(shards + len(ahead)) for folder in (*side_folders, main))
+                ahead.append((chunk, asyncio.ensure_future(prepare(chunk)) if prepare and not committed else None))
+
+        try:
+            while True:
+                read_ahead()
+                if not ahead:
+                    break
+                chunk, prepared = ahead.popleft()
+                if all(folder.has_shard(shards) for folder in (*side_folders, main)):
+                    reused += len(chunk)
+                else:
+                    result = await make_rows(await prepared if prepared else chunk)
+                    rows = result if isinstance(result, Mapping) else {table: result}
+                    if unknown := rows.keys() - {table, *side_tables}:
+                        raise ValueError(
+                            f"make_rows gave rows for {sorted(unknown)}, which build_table was not asked for"
+                        )
+                    for folder in (*side_folders, main):
+                        await asyncio.to_thread(folder.commit_shard, shards, rows.get(folder.table, []))
+                shards += 1
+                processed += len(chunk)
+                if progress:
+                    progress(processed, reused)
+        finally:
+            for _, prepared in ahead:
+                if prepared:
+                    prepared.cancel()
         manifests = [await asyncio.to_thread(folder.finish, shards) for folder in (*side_folders, main)]
         return manifests[-1]
 

@@ -192,7 +192,7 @@ def plan_text(recipe: Recipe) -> str:
         lines.append(f"warning: {excess}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
     if recipe.base_model is not None:
-        memory = training_bytes(recipe.base_model, lora=recipe.lora)
+        memory = training_bytes(recipe, recipe.base_model)
         size = "not known from its name" if memory is None else f"{memory / 2**30:.1f} GiB and its activations"
         lines.append(f"memory to train {recipe.base_model}: {size}")
         lines += process_memory(recipe)

@@ -7,7 +7,9 @@ place, so that its stages need no workspace.
 import math
 import re
 from pathlib import Path
+from typing import NamedTuple
 
+from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
 from rubricworks.recipe.cluster import DEFAULT_WORKSPACE, ClusterConfig
 from rubricworks.recipe.placement import StagePlacement
@@ -15,6 +17,8 @@ from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.training.config import ColocatedVllm, PolicyConfig, SupervisedConfig
+from rubricworks.training.generators.config import DiffusionNftConfig
+from rubricworks.training.generators.files import INDEX_FILE
 
 BYTES_PER_PARAMETER = {"full": 18, "lora": 3}
 """Training memory without activations: bf16 weights and gradients, fp32 master weights and Adam; LoRA: weights."""
@@ -30,6 +34,23 @@ _CHECKPOINTS = 3
 """Two are kept, and a third is written before the oldest is deleted."""
 _ABOVE_NAME = 1.2
 """Parameters beyond those that a name states: Qwen2.5-VL-7B has 8.3e9, a LLaVA of Qwen2-7B and CLIP 7.9e9."""
+
+
+class ModelSize(NamedTuple):
+    """Parameters of a model: those of the part that is trained, and those beside it."""
+
+    trained: int
+    frozen: int = 0
+    """Text encoders and VAE of a pipeline, codec of an autoregressive generator."""
+
+
+_GENERATORS = {
+    "flux.1-dev": ModelSize(11_900_000_000, 4_970_000_000),
+    "flux.1-schnell": ModelSize(11_900_000_000, 4_970_000_000),
+    "qwen-image": ModelSize(20_400_000_000, 8_420_000_000),
+    "emu3-gen": ModelSize(8_490_000_000, 270_000_000),
+}
+"""Sizes of image generators whose names tell none, by the beginning of the name."""
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY_UNITS = {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("KMGTPE", start=1)}
 
@@ -43,10 +64,20 @@ def process_memory(recipe: Recipe) -> list[str]:
         placement = recipe.cluster.placement(stage)
         processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
         options = trainings(config)[-1].optimizer if trainings(config) else None
-        parameters = count_parameters(getattr(config, "student", None) or str(recipe.base_model))
-        if processes < 2 or options is None or options.adapters or parameters is None:
+        model = str(getattr(config, "student", None) or recipe.base_model)
+        parameters = count_parameters(model)
+        if processes < 2 or options is None or parameters is None:
             continue
-        each = parameters * options.bytes_per_parameter / processes / 2**30
+        if (algorithm := diffusion_training(config)) is not None:
+            copy = diffusion_bytes(model_size(model) or ModelSize(parameters), algorithm) / 2**30
+            lines.append(
+                f"  {stage} on {processes} accelerators: {copy:.1f} GiB each, a copy, with activations beside it"
+            )
+            continue
+        if options.adapters:
+            continue
+        shards = 1 if "janus" in _filled(model).lower() else processes  # its parts are called one by one
+        each = parameters * options.bytes_per_parameter / shards / 2**30
         read = parameters * (2 if options.weights == "bfloat16" else 4) / 2**30
         lines.append(
             f"  {stage} on {processes} accelerators: {each:.1f} GiB each, with activations and vLLM beside it; "
@@ -87,27 +118,79 @@ def colocate_warning(recipe: Recipe) -> str:
     )
 
 
-def training_bytes(student: str, *, lora: bool) -> int | None:
+def training_bytes(recipe: Recipe, student: str) -> int | None:
     """Estimate the GPU memory for weights, gradients and optimiser of a student; None if its size is unknown.
 
     Args:
         student: a folder or a Hub name, which tells the number of parameters.
     """
-    parameters = count_parameters(student)
-    return None if parameters is None else parameters * BYTES_PER_PARAMETER["lora" if lora else "full"]
+    size = model_size(student)
+    if size is None:
+        return None
+    for config in recipe.stage_configs().values():
+        if (algorithm := diffusion_training(config)) is not None:
+            return diffusion_bytes(size, algorithm)
+    return sum(size) * BYTES_PER_PARAMETER["lora" if recipe.lora else "full"]
+
+
+def diffusion_training(config: StageConfig) -> DiffusionNftConfig | None:
+    """Options of a stage that trains by DiffusionNFT, of which each process has a copy."""
+    return next((options for options in trainings(config) if isinstance(options, DiffusionNftConfig)), None)
+
+
+def diffusion_bytes(size: ModelSize, config: DiffusionNftConfig) -> int:
+    """GPU memory of DiffusionNFT without activations: the forms of the trained part, what updates it, and the rest.
+
+    Adapters share one transformer and take little themselves.
+    """
+    weights = 2 if config.optimizer.weights == "bfloat16" else 4
+    if config.optimizer.adapters:
+        return weights * (size.trained + size.frozen)
+    forms = 3 if config.kl_weight else 2  # trained, sampling and initial
+    update = 3  # gradient and Adam's two moments
+    average = 0 if config.ema_decay is None else 4
+    return size.trained * (weights * (forms + update) + average) + weights * size.frozen
 
 
 def count_parameters(student: str) -> int | None:
     """Estimate the number of parameters from a folder's weights, or from the name; None if neither tells."""
-    if student == "tiny":
-        return 700_000
-    weights = list(Path(student).glob("*.safetensors"))
-    if weights:
-        return sum(path.stat().st_size for path in weights) // 2
-    for part in reversed(student.partition("@")[0].replace("_", "-").split("-")):
+    size = model_size(student)
+    return None if size is None else sum(size)
+
+
+def model_size(name: str) -> ModelSize | None:
+    """Estimate the size of a model from a folder's weights, or from the name; None if neither tells.
+
+    Args:
+        name: may hold environment variables.
+    """
+    if name == "tiny":
+        return ModelSize(700_000)
+    name = _filled(name)
+    folder = Path(name)
+    if (folder / INDEX_FILE).is_file():
+        of_parts = {path: path.stat().st_size // 2 for path in folder.glob("*/*.safetensors")}
+        trained = sum(size for path, size in of_parts.items() if path.parent.name == "transformer")
+        return ModelSize(trained, sum(of_parts.values()) - trained)
+    if weights := list(folder.glob("*.safetensors")):
+        return ModelSize(sum(path.stat().st_size for path in weights) // 2)
+    plain = name.partition("@")[0]
+    last = plain.rstrip("/").rpartition("/")[2].lower()
+    for known, size in _GENERATORS.items():
+        if last.startswith(known):
+            return size
+    for part in reversed(plain.replace("_", "-").split("-")):
         if part[:-1].replace(".", "", 1).isdigit() and part[-1] in "Bb":
-            return int(float(part[:-1]) * 1e9)
+            return ModelSize(int(float(part[:-1]) * 1e9))
     return None
+
+
+def _filled(name: str) -> str:
+    """Name with its environment variables, as far as they are set."""
+    try:
+        return fill(name, "the model") if names_in(name) else name
+    except UserError:
+        return name
 
 
 def stage_disk(recipe: Recipe) -> dict[str, int]:
@@ -133,8 +216,8 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
     disk = {}
     for stage, config in configs.items():
         written = sum(training_disk(options, sizes[stage]) for options in trainings(config))
-        if stage == "warm_up" and not written:
-            written = read["model"]  # a copy of the student
+        if stage in ("warm_up", "pretrain_generator") and not written:
+            written = read["model"]  # a copy of the student or generator
         if stage == "fetch_champion":
             written = policy
         disk[stage] = _TABLES + written + sum(read.get(name, 0) for name in STAGES[stage].inputs)
@@ -144,10 +227,13 @@ def stage_disk(recipe: Recipe) -> dict[str, int]:
 def training_disk(options: SupervisedConfig | PolicyConfig, parameters: int) -> int:
     """Bytes of a training's checkpoints, its model and its milestones.
 
-    A checkpoint holds the weights twice, as FSDP's own file and as a model, and Adam's two moments; one of LoRA holds
-    little. The model and the milestones are saved in the precision of the arithmetic.
+    A checkpoint holds the weights twice, as FSDP's own file and as a model or as DiffusionNFT's two forms, and Adam's
+    two moments; one of LoRA holds little. The model and the milestones are saved in the precision of the arithmetic.
     """
-    checkpoints = 0 if options.optimizer.adapters else _CHECKPOINTS * options.optimizer.bytes_per_parameter
+    state = options.optimizer.bytes_per_parameter
+    if isinstance(options, DiffusionNftConfig) and options.ema_decay is not None:
+        state += 4  # the average that is saved
+    checkpoints = 0 if options.optimizer.adapters else _CHECKPOINTS * state
     return parameters * (checkpoints + saved_models(options))
 
 

@@ -133,8 +133,7 @@ def _accelerator(recipe: Recipe, student: str) -> str:
         return "none needed by the tiny student"
     import torch
 
-    lora = recipe.lora
-    needed = training_bytes(student, lora=lora)
+    needed = training_bytes(recipe, student)
     wanted = f"{needed / 2**30:.0f} GiB" if needed else "unknown memory"
     if not torch.cuda.is_available():
         parameters = count_parameters(student)

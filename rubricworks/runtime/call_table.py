@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -34,13 +35,15 @@ class Answers(NamedTuple):
 def ask_all(
     job: Job,
     table: str,
-    items: Iterable[T],
+    items: Iterable[Any],
     ask: Callable[[T], Coroutine[Any, Any, Answers]],
     *,
     total: int,
     shard_size: int,
     clients: Iterable[ChatClient],
     side_tables: Sequence[str] = (),
+    place: str = "",
+    load_drawing: Callable[[], Callable[[list[Any]], list[T]]] | None = None,
     unit: str = "samples",
 ) -> Manifest:
     """Build the job's table, its dead letters and side tables from what `ask` returns for each item, in order.
@@ -50,6 +53,9 @@ def ask_all(
     Args:
         total: number of items.
         side_tables: names of further tables, each written to a folder of its name.
+        place: folder of the table in the job's; the job's own by default.
+        load_drawing: loads a model, where items are asked about, and returns what makes the items of a shard that
+            `ask` gets of those of the table; it runs in a thread, some shards ahead of the calls.
         unit: plural noun for one item, for progress and messages.
     Raises:
         UserError: there were items and none produced a row.
@@ -60,7 +66,8 @@ def ask_all(
     if part is not None:
         items, total = part.items(items, total, shard_size), part.size(total, shard_size)
     plan = fan_out_plan(job)
-    parts = StageParts(job, plan, total, shard_size) if plan and total > shard_size else None
+    parts = StageParts(job, plan, total, shard_size, place) if plan and total > shard_size else None
+    draw = load_drawing() if load_drawing and not parts else None
 
     async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:
         answers = await job.calls.gather_all(ask(item) for item in chunk)
@@ -78,9 +85,14 @@ def ask_all(
         async with AsyncExitStack() as stack:
             for client in clients:
                 await stack.enter_async_context(client)
+            prepare = None
+            if draw is not None:
+                thread = stack.enter_context(ThreadPoolExecutor(1))
+                stack.callback(thread.shutdown, wait=False, cancel_futures=True)
+                prepare = partial(_call_in, thread, draw)
             build = partial(
                 build_table,
-                job.out,
+                job.out / place,
                 table,
                 made_by=job.made_by,
                 shard_size=shard_size,
@@ -89,19 +101,23 @@ def ask_all(
             )
             if parts:
                 return await build(items=range(total), make_rows=read_part_rows)
-            return await build(items=items, make_rows=make_rows)
+            return await build(items=items, make_rows=make_rows, prepare=prepare)
 
     if parts:
         parts.run()
     manifest = asyncio.run(make_table())
     if parts:
         parts.delete()
-    job.figures.update({table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
+    job.figures.update({place or table: manifest.rows, "dead_letters": count_rows(job.out / "dead_letters")})
     # An empty part may be chance; only the whole stage is judged.
     if total and not manifest.rows and part is None:
         job.mark_unusable()
         raise UserError(f"no {table} came of {total} {unit}: {_main_reasons(job)}; see {job.out / 'dead_letters'}")
     return manifest
+
+
+async def _call_in(thread: ThreadPoolExecutor, draw: Callable[[list[Any]], list[T]], items: list[Any]) -> list[T]:
+    return await asyncio.get_running_loop().run_in_executor(thread, draw, items)
 
 
 def caption_row(sample_id: str, client: ChatClient, seed: int, reply: Reply[Any]) -> Row:

@@ -7,7 +7,7 @@ from typing import Protocol
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, generate_captions, load_model
 from rubricworks.training.processing import Messages
-from rubricworks.training.vllm_engine import VllmEngine
+from rubricworks.training.vllm_engine import VllmEngine, check_vllm_installed
 
 
 class Engine(Protocol):
@@ -28,6 +28,12 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def check_engine(options: EngineOptions) -> None:
+    """Raise UserError if the engine is not installed, for a stage that uses it after hours of other work."""
+    if options.kind == "vllm":
+        check_vllm_installed()
 
 
 def load_engine(model: str | Path, options: EngineOptions, *, batch_size: int) -> Engine:

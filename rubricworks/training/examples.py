@@ -1,11 +1,12 @@
-"""Examples of supervised training: in memory, or read from a table of samples when a batch needs them."""
+"""Examples of supervised training: in memory, or read from a table when a batch needs them."""
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +35,25 @@ class Example(NamedTuple):
     caption: str
 
 
-class StoredImages:
-    """Images of a `samples` table by row, read a row group at a time; any process may read after a fork."""
+class Conversation(NamedTuple):
+    """Turns of user and assistant, with their images in the order of their places."""
 
-    def __init__(self, samples: Path) -> None:
-        self.samples = samples
+    images: list[bytes]
+    messages: "Messages"
+
+
+T = TypeVar("T", Example, Conversation)
+
+
+class StoredImages:
+    """Images of a table by row, read a row group at a time; any process may read after a fork."""
+
+    def __init__(self, samples: Path, columns: Sequence[str] = ("image",)) -> None:
+        """
+        Args:
+            columns: those that are read by row.
+        """
+        self.samples, self._columns = samples, list(columns)
         self._paths = shard_paths(samples)
         self._groups: list[tuple[int, int]] = []
         """File and row group of each group of the table."""
@@ -53,7 +68,7 @@ class StoredImages:
         """First row of each group, and the number of rows."""
         self.bytes = sum(path.stat().st_size for path in self._paths)
         self._files: OrderedDict[int, pq.ParquetFile] = OrderedDict()
-        self._cache: OrderedDict[int, tuple[pa.ChunkedArray, int]] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()
         self.cached_bytes = 0
 
     def rows(self, sample_ids: pa.Array) -> np.ndarray:
@@ -79,30 +94,73 @@ class StoredImages:
         Raises:
             UserError: it has none.
         """
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        if number not in self._cache:
-            images = self._read_group(number)
-            while self._cache and self.cached_bytes + images.nbytes > CACHED_BYTES:
-                self.cached_bytes -= self._cache.popitem(last=False)[1][1]
-            self._cache[number] = images, images.nbytes
-            self.cached_bytes += images.nbytes
-        self._cache.move_to_end(number)
-        image: bytes | None = self._cache[number][0][row - self._starts[number]].as_py()
+        image: bytes | None = self.cells(row)["image"]
         if not image:
             raise UserError(f"sample {self._ids[row]} has no image to train on")
         return image
 
-    def _read_group(self, number: int) -> pa.ChunkedArray:
+    def cells(self, row: int) -> dict[str, Any]:
+        """Values of a row by column."""
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        if number not in self._cache:
+            group = self._read_group(number)
+            while self._cache and self.cached_bytes + group.nbytes > CACHED_BYTES:
+                self.cached_bytes -= self._cache.popitem(last=False)[1][1]
+            self._cache[number] = group, group.nbytes
+            self.cached_bytes += group.nbytes
+        self._cache.move_to_end(number)
+        table, place = self._cache[number][0], int(row - self._starts[number])
+        return {name: table[name][place].as_py() for name in self._columns}
+
+    def _read_group(self, number: int) -> pa.Table:
         place, group = self._groups[number]
         if place not in self._files:
             if len(self._files) >= _OPEN_FILES:
                 self._files.popitem(last=False)[1].close()
             self._files[place] = pq.ParquetFile(self._paths[place])
         self._files.move_to_end(place)
-        return self._files[place].read_row_group(group, columns=["image"], use_threads=False)["image"]
+        return self._files[place].read_row_group(group, columns=self._columns, use_threads=False)
 
 
-class StoredExamples(Sequence[Example]):
+class StoredRows(Sequence[T]):
+    """Examples of which each is in a row of a table."""
+
+    images: StoredImages
+    rows: np.ndarray
+    """Row of each example in the table of images."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of what is trained on."""
+        raise NotImplementedError
+
+    @property
+    def prompts(self) -> list[str]:
+        """The different prompts; none where an example has several turns."""
+        return []
+
+    def example(self, index: int) -> T:
+        """Read one example."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self.example(number) for number in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.example(index)
+
+
+class StoredExamples(StoredRows[Example]):
     """Prompts and targets in memory, with images that stay in their table.
 
     Texts are Arrow columns, which processes that are forked from this one share.
@@ -121,7 +179,6 @@ class StoredExamples(Sequence[Example]):
             batches.append(pa.record_batch(columns, schema=fields))
         self._texts = pa.Table.from_batches(batches, fields).combine_chunks()
         self.rows = images.rows(self._texts["sample_id"].cast(pa.string()))
-        """Row of each example in the table of images."""
 
     @property
     def digest(self) -> str:
@@ -137,22 +194,25 @@ class StoredExamples(Sequence[Example]):
         """The different prompts."""
         return [str(prompt) for prompt in self._texts["prompt"].unique().to_pylist()]
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
+    def example(self, index: int) -> Example:
         _, prompt, caption = (column[index].as_py() for column in self._texts.columns)
         return Example(self.images.read(int(self.rows[index])), prompt, caption)
+
+
+class StoredConversations(StoredRows[Conversation]):
+    """All rows of an `instructions` table."""
+
+    def __init__(self, table: Path) -> None:
+        self.images = StoredImages(table, ("images", "messages"))
+        self.rows = np.arange(read_manifest(table).rows)
+
+    @property
+    def digest(self) -> str:
+        return read_manifest(self.images.samples).digest
+
+    def example(self, index: int) -> Conversation:
+        cells = self.images.cells(index)
+        return Conversation(cells["images"], json.loads(cells["messages"]))
 
 
 def first_references(samples: Path, *splits: str) -> list[tuple[str, str, str]]:

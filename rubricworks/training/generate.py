@@ -153,8 +153,8 @@ def generate_captions(
 ) -> list[tuple[str, int]]:
     """Generate one text per prompt; return texts and token counts, end token included. Temperature 0 is greedy.
 
-    A prompt with image None has no image. The model's mode and the global random state are restored, so it may be
-    called during training.
+    A prompt with image None has no image. Prompts of text only are batched by length, the longest first. The model's
+    mode and the global random state are restored, so it may be called during training.
     """
     if len(images) != len(prompts):
         raise ValueError(f"{len(images)} images for {len(prompts)} prompts; give one of each per caption")
@@ -166,16 +166,19 @@ def generate_captions(
     image_token = getattr(model.config, "image_token_id", None)
     was_training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
-    captions: list[tuple[str, int]] = []
+    order = list(range(len(images)))
+    if all(image is None for image in images):
+        order.sort(key=lambda at: -len(str(prompts[at])))
+    captions: list[tuple[str, int]] = [("", 0)] * len(images)
     try:
         model.eval()
         with torch.no_grad(), torch.random.fork_rng(devices) if temperature > 0 else nullcontext():
             if temperature > 0:
                 torch.manual_seed(seed)
             for start in range(0, len(images), batch_size):
-                chunk = images[start : start + batch_size]
-                batch = [None if image is None else decode_image(image) for image in chunk]
-                inputs = encode_prompts(processor, batch, prompts[start : start + batch_size])
+                chunk = order[start : start + batch_size]
+                batch = [None if (image := images[at]) is None else decode_image(image) for at in chunk]
+                inputs = encode_prompts(processor, batch, [prompts[at] for at in chunk])
                 inputs = {name: tensor.to(model.device) for name, tensor in inputs.items()}
                 output = generate(
                     **inputs,
@@ -186,9 +189,10 @@ def generate_captions(
                     suppress_tokens=None if image_token is None else [image_token],
                     disable_compile=True,
                 )
-                for row in output[:, inputs["input_ids"].shape[1] :].tolist():
+                answers = output[:, inputs["input_ids"].shape[1] :].tolist()
+                for at, row in zip(chunk, answers, strict=True):
                     length = next((index + 1 for index, token in enumerate(row) if token in ends), len(row))
-                    captions.append((str(tokenizer.decode(row[:length], skip_special_tokens=True)), length))
+                    captions[at] = (str(tokenizer.decode(row[:length], skip_special_tokens=True)), length)
     finally:
         model.train(was_training)
     return captions

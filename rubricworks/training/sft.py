@@ -1,9 +1,11 @@
 """Supervised fine-tuning on examples with images or with text only.
 
-A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only. Training resumes exactly from
+A plain `transformers.Trainer`: the loss is the model's own, on the answer's tokens only, and so are the logits, which
+at all positions of a long prompt would take more memory than the model. Training resumes exactly from
 its last complete checkpoint: weights, optimizer, schedule, data order and random state.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,8 @@ from rubricworks.training.checkpoints import (
     train_from,
 )
 from rubricworks.training.config import SftConfig
-from rubricworks.training.examples import CACHED_BYTES, Example, StoredExamples
+from rubricworks.training.conversation_collator import ConversationCollator
+from rubricworks.training.examples import CACHED_BYTES, Example, StoredConversations, StoredRows
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -51,7 +54,7 @@ from rubricworks.training.text_parameters import freeze_unreached_by_text
 
 def train_sft(
     model_dir: str | Path,
-    examples: Iterable[tuple[bytes | None, str | Messages, str]],
+    examples: Iterable[tuple[bytes | None, str | Messages, str]] | StoredRows[Any],
     out_dir: Path,
     config: SftConfig,
     *,
@@ -67,13 +70,14 @@ def train_sft(
     A call with the same arguments after a kill resumes from the last checkpoint and ends with the same weights.
 
     Args:
-        examples: the triples; those of `StoredExamples` are read when they are needed.
+        examples: the triples; those of a table are read when they are needed, and may be conversations.
         modules: parts of the model to train, and learning rates of their own; the whole model at one rate by default.
         plain: train on the image and its caption without chat template and prompt (LLaVA's stage 1).
     Raises:
         UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
-    rows = examples if isinstance(examples, StoredExamples) else [Example(*example) for example in examples]
+    stored = examples if isinstance(examples, StoredRows) else None
+    rows: Sequence[Any] = [Example(*example) for example in examples] if stored is None else stored
     if not rows:
         raise UserError("the warm-up has no examples; give at least one image with a caption")
     config = config.model_copy(update={"steps": config.steps_on(len(rows)), "epochs": None})
@@ -86,11 +90,7 @@ def train_sft(
     keep_freed_memory()
     out_dir = Path(out_dir)
     settings = config.model_dump(exclude={"save_every", "log_every"}) | {"seed": seed}
-    data = (
-        rows.digest
-        if isinstance(rows, StoredExamples)
-        else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
-    )
+    data = stored.digest if stored else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
     options = [*([modules] if modules else []), *(["plain"] if plain else [])]
     digest = run_digest("sft", model_digest(model_dir), settings, data, *options)
     with main_process_first():
@@ -98,7 +98,7 @@ def train_sft(
     if (out_dir / "model").is_dir():
         return out_dir / "model"
     model, processor = load_model(model_dir, dtype=optimizer.weights, on_device=False)
-    has_images = isinstance(rows, StoredExamples) or any(row.image is not None for row in rows)
+    has_images = stored is not None or any(row.image is not None for row in rows)
     check_reads_images(processor, has_images)
     trained = model if optimizer.lora is None else add_adapters(model, optimizer.lora, seed=seed)
     if not has_images:
@@ -106,7 +106,7 @@ def train_sft(
     if modules:
         modules.freeze_others(trained)
 
-    large = isinstance(rows, StoredExamples) and rows.images.bytes > CACHED_BYTES
+    large = stored is not None and stored.images.bytes > CACHED_BYTES
     arguments = TrainingArguments(
         output_dir=str(out_dir),
         max_steps=config.steps,
@@ -124,12 +124,12 @@ def train_sft(
         disable_tqdm=True,
         report_to="none",
     )
-    kind = _StoredTrainer if isinstance(rows, StoredExamples) else _ImageTrainer if has_images else _TextTrainer
+    kind = _StoredTrainer if stored else _ImageTrainer if has_images else _TextTrainer
     trainer = kind(
         model=trained,
         args=arguments,
         train_dataset=_Rows(rows),
-        data_collator=PlainCollator(processor) if plain else CaptionCollator(processor),
+        data_collator=_collator(rows, processor, plain=plain),
         processing_class=processor,
         callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
     )
@@ -141,6 +141,12 @@ def train_sft(
         train_from(trainer, checkpoint)
     save_trained_model(trainer, processor, out_dir / "model", bf16=optimizer.saves_bfloat16)
     return out_dir / "model"
+
+
+def _collator(rows: Sequence[Any], processor: Processor, *, plain: bool) -> Any:
+    if isinstance(rows, StoredConversations):
+        return ConversationCollator(processor)
+    return PlainCollator(processor) if plain else CaptionCollator(processor)
 
 
 class CaptionCollator:
@@ -213,9 +219,27 @@ class _ImageTrainer(Trainer):
             self.modules.divide_groups(optimizer, self.model)
         return optimizer
 
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        forward = self.accelerator.unwrap_model(model)
+        forward = getattr(forward, "get_base_model", lambda: forward)().forward
+        if "logits_to_keep" in inspect.signature(forward).parameters:
+            inputs = {**inputs, **labelled_positions(inputs["labels"])}
+        return super().compute_loss(model, inputs, *args, **options)
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if not load_renamed_weights(Path(resume_from_checkpoint), model or self.model):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+
+def labelled_positions(labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Inputs by which a model computes logits only at positions whose next token has a label; the loss is the same.
+
+    Args:
+        labels: [rows, tokens], -100 where there is none.
+    """
+    following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    positions = following != -100
+    return {"labels": following[positions], "shift_labels": following[positions], "logits_to_keep": positions}
 
 
 class _TextTrainer(_ImageTrainer):
@@ -244,19 +268,19 @@ class _StoredTrainer(_ImageTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> RowGroupOrder:
         examples = self.train_dataset.rows
-        assert isinstance(examples, StoredExamples)
+        assert isinstance(examples, StoredRows)
         places = examples.images.places(examples.rows)
         passes = self.args.gradient_accumulation_steps
         batch_size = self.args.train_batch_size * passes * self.args.world_size
         return RowGroupOrder(places, batch_size, self.rows_per_pass, self.args.seed)
 
 
-class _Rows(Dataset[Example]):
-    def __init__(self, rows: Sequence[Example]) -> None:
+class _Rows(Dataset[Any]):
+    def __init__(self, rows: Sequence[Any]) -> None:
         self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> Example:
+    def __getitem__(self, index: int) -> Any:
         return self.rows[index]

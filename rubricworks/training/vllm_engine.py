@@ -11,13 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase, ProcessorMixin
 
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, decode_image, end_ids, load_model_processor
+from rubricworks.training.llava import LLAVAS
 from rubricworks.training.processing import Messages, prompt_token_ids, tokenizer_of
+
+
+def check_vllm_installed() -> None:
+    """Raise UserError if vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError('engine.kind is vllm, but vllm is not installed: pip install "rubricworks[gpu]"')
 
 
 class VllmEngine:
@@ -28,8 +36,7 @@ class VllmEngine:
         Raises:
             UserError: vLLM is not installed, or one of the two cannot load the model; the message has the reason.
         """
-        if importlib.util.find_spec("vllm") is None:
-            raise UserError('engine.kind is vllm, but vllm is not installed: pip install "rubricworks[gpu]"')
+        check_vllm_installed()
         import vllm
 
         self.processor: Processor = load_model_processor(model)
@@ -52,6 +59,11 @@ class VllmEngine:
                 disable_log_stats=True,
             )
         except (ValueError, RuntimeError, OSError) as error:
+            if config.model_type in LLAVAS:
+                raise UserError(
+                    f"vLLM {vllm.__version__} reads no LLaVA beside Transformers {transformers.__version__} (it does "
+                    f"beside 5.16); set engine.kind to generate for {model}"
+                ) from error
             raise UserError(f"vLLM cannot load {model}: {_first_line(error)}; see engine.* in the recipe") from error
         self._image_token = getattr(config, "image_token_id", None)
         self._ends = _end_ids(model, tokenizer_of(processor))

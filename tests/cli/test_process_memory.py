@@ -8,8 +8,16 @@ from rubricworks.kubeflow.compile import compile_specs, load_pipeline
 from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
 from rubricworks.kubernetes.config import TrainJobPlan
 from rubricworks.kubernetes.pods import resources
+from rubricworks.recipe.estimate import plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.recipe.sizes import colocate_warning, process_memory, workspace_lines
+from rubricworks.recipe.sizes import (
+    ModelSize,
+    colocate_warning,
+    diffusion_bytes,
+    model_size,
+    process_memory,
+    workspace_lines,
+)
 from rubricworks.world.scene.export import export_scenes
 
 CLUSTER = {"storage": "s3://b", "images": {role: f"registry.example/{role}:1" for role in ("cpu", "trainer", "vllm")}}
@@ -170,3 +178,94 @@ def test_a_dry_run_and_a_run_say_so(tell, tmp_path):
     for more in (["--dry-run"], ["--run", "mine"]):
         result = tell("run", "rubicap", "--set", source, "--set", NO_LIMIT, *more)
         assert "warning: vLLM may not start in train_policy (Qwen/Qwen2.5-VL-7B-Instruct" in result.out + result.err
+
+
+GIB = 2**30
+
+
+def test_image_generators_state_their_memory_and_workspaces(planned, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", "black-forest-labs/FLUX.1-dev@commit")
+    recipe = planned("rubricrl-diffusion", {"train_generator": EIGHT})
+    (line,) = process_memory(recipe)
+    pipeline = 11.9e9 + 4.97e9  # transformer; T5, CLIP and VAE
+    # Each accelerator has the pipeline in bfloat16, whose adapters are small.
+    assert line.startswith(f"  train_generator on 8 accelerators: {2 * pipeline / GIB:.1f} GiB each, a copy")
+    sizes = {stage: int(size.removesuffix("Gi")) for stage, size in workspaces(recipe).items()}
+    assert sizes["pretrain_generator"] >= 10 + 2 * pipeline / GIB
+    assert sizes["train_generator"] >= 10 + 2 * 2 * pipeline / GIB  # what it starts from, and the result
+    assert sizes["score"] >= 10 + 2 * 2 * pipeline / GIB
+    assert sizes["write_prompt_rubrics"] == 50
+    whole = {"lora": None, "precision": "bfloat16"}
+    overrides = [f"policy.algorithm.optimizer.{name}={value or 'null'}" for name, value in whole.items()]
+    full = planned("rubricrl-diffusion", {"train_generator": EIGHT}, *overrides)
+    (line,) = process_memory(full)
+    # Three forms, gradient and two moments in bfloat16, and the average in float32.
+    expected = (11.9e9 * (2 * 6 + 4) + 2 * 4.97e9) / GIB
+    assert f"{expected:.1f} GiB each" in line
+    checkpoints = 3 * pipeline * (8 + 4) / GIB
+    assert int(workspaces(full)["train_generator"].removesuffix("Gi")) >= sizes["train_generator"] + checkpoints
+
+
+def test_autoregressive_generator_is_sharded_and_its_name_tells_the_size(planned, monkeypatch):
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", "BAAI/Emu3-Gen-hf@commit")
+    recipe = planned("rubricrl-ar", {"train_generator": EIGHT})
+    (line,) = process_memory(recipe)
+    per_parameter = recipe.policy.algorithm.optimizer.bytes_per_parameter
+    assert f"{8.76e9 * per_parameter / 8 / GIB:.1f} GiB each, with activations" in line
+    assert int(workspaces(recipe)["train_generator"].removesuffix("Gi")) > 3 * 8.76e9 * per_parameter / GIB
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", "deepseek-community/Janus-Pro-7B@commit")
+    assert f"{7e9 * per_parameter / GIB:.1f} GiB each" in process_memory(recipe)[0], "it is whole on each"
+
+
+def test_dry_run_states_the_memory_of_an_image_generator(planned, monkeypatch, tmp_path):
+    for name, text in (
+        ("prompts.jsonl", '{"prompts": ["a"]}\n{"prompts": ["b"]}\n'),
+        ("geneval.jsonl", '{"tag": "single_object", "include": [{"class": "dog", "count": 1}], "prompt": "a dog"}\n'),
+    ):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("RUBRICWORKS_PROMPTS", str(tmp_path / "prompts.jsonl"))
+    monkeypatch.setenv("RUBRICWORKS_GENEVAL", str(tmp_path / "geneval.jsonl"))
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", "Qwen/Qwen-Image@commit")
+    text = plan_text(planned("rubricrl-diffusion", {}))
+    assert "memory to train ${RUBRICWORKS_GENERATOR}: 53.7 GiB and its activations" in text  # (20.4 + 8.42) x 2e9 bytes
+    assert "workspaces: " in text
+    assert "train_generator" in text.split("workspaces: ")[1]
+    monkeypatch.setenv("RUBRICWORKS_GENERATOR", "mine")
+    assert "memory to train ${RUBRICWORKS_GENERATOR}: not known from its name" in plan_text(
+        planned("rubricrl-diffusion", {})
+    )
+
+
+def test_folder_of_a_pipeline_tells_the_size_of_its_parts(tmp_path):
+    for part, size in (("transformer", 600), ("text_encoder", 200), ("vae", 100)):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "model.safetensors").write_bytes(bytes(size))
+    (tmp_path / "model_index.json").write_text("{}")
+    assert model_size(str(tmp_path)) == ModelSize(300, 150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kl_weight", [0.0, 0.1])
+def test_memory_of_diffusion_nft_is_that_of_its_tensors(tmp_path, kl_weight):
+    import torch
+    from tiny_flow_generator import TINY_FLOW
+    from tiny_generator import captioned_pictures
+    from training_configs import nft_config
+
+    from rubricworks.training.generators.flow_matching.pixel_flow import PixelFlow
+    from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
+    from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
+
+    model = pretrain_tiny_flow(*captioned_pictures(8), tmp_path, TINY_FLOW.model_copy(update={"steps": 1}), seed=1)
+    generator, config = PixelFlow.load(model), nft_config(kl_weight=kl_weight)
+    forms = VelocityForms(generator, None, keep_initial=bool(kl_weight), ema_decay=config.ema_decay)
+    trained = [parameter for parameter in forms.parameters() if parameter.requires_grad]
+    update = torch.optim.AdamW(trained)
+    for parameter in trained:
+        parameter.grad = torch.ones_like(parameter)
+    update.step()
+    moments = [tensor for state in update.state.values() for tensor in state.values() if tensor.dim()]
+    frozen = list(generator.text_encoder.parameters())
+    tensors = [*forms.parameters(), *(part.grad for part in trained), *moments, *forms._average.shadow_params, *frozen]
+    size = ModelSize(*(sum(part.numel() for part in parts) for parts in (trained, frozen)))
+    assert diffusion_bytes(size, config) == sum(tensor.numel() * tensor.element_size() for tensor in tensors)

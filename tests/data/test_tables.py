@@ -45,6 +45,35 @@ def test_rows_come_back_in_order_over_all_shards(tmp_path):
     assert manifest == read_manifest(tmp_path / "t")
 
 
+def test_items_are_prepared_two_shards_ahead_and_not_for_committed_ones(tmp_path):
+    prepared, at_making = [], []
+
+    async def prepare(items):
+        prepared.extend(items)
+        return [item * 10 for item in items]
+
+    class Stopped(Exception):
+        pass
+
+    maker = Maker()
+
+    async def make(items):
+        await asyncio.sleep(0)  # lets what may be prepared begin
+        at_making.append(len(prepared))
+        if len(at_making) == 3:
+            raise Stopped
+        return await maker(items)
+
+    with pytest.raises(Stopped):
+        build(tmp_path, make, items=range(20), prepare=prepare)
+    assert at_making == [9, 12, 15]
+    assert maker.asked == [0, 10, 20, 30, 40, 50]
+    prepared.clear()
+    build(tmp_path, maker, items=range(20), prepare=prepare)
+    assert prepared == list(range(6, 20))
+    assert [row["source"] for row in read_rows(tmp_path)] == [str(10 * number) for number in range(20)]
+
+
 def test_columns_can_be_chosen(tmp_path):
     build(tmp_path, Maker())
     assert next(read_rows(tmp_path, columns=["reason"])) == {"reason": "blurred"}

@@ -14,11 +14,11 @@ from training_configs import nft_config
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.training.config import LoraOptions
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
 from rubricworks.training.generators.image_generators import is_image_generator, load_image_generator
 from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+from rubricworks.training.generators.image_tokenizer import pixels_of
 
 pytestmark = pytest.mark.slow
 

@@ -21,6 +21,25 @@ def test_default_engine_writes_what_generate_does(student):
     engine.close()
 
 
+def test_texts_are_batched_by_length_and_returned_in_their_order(student):
+    """A batch is as long as its longest prompt: the cache of keys and values holds the padding too."""
+    engine = load_engine(student, EngineOptions(), batch_size=2)
+    prompts = [" ".join(["describe"] * count) for count in (3, 40, 5, 41, 4, 42)]
+    alone = [engine([None], [prompt], max_new_tokens=5)[0] for prompt in prompts]
+    shapes: list[tuple[int, int]] = []
+    generate = engine._model.generate
+
+    def note(input_ids, **options):
+        shapes.append(tuple(input_ids.shape))
+        return generate(input_ids=input_ids, **options)
+
+    engine._model.generate = note
+    assert engine([None] * 6, prompts, max_new_tokens=5) == alone
+    longest = shapes[0][1]
+    assert shapes == [(2, longest), (2, longest - 2), (2, longest - 38)]
+    engine.close()
+
+
 def test_vllm_that_is_not_installed_is_one_clear_error(student, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"engine\.kind is vllm, but vllm is not installed: pip install"):

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from training_configs import sft_config
 
 from rubricworks.errors import UserError
+from rubricworks.training import sft
 from rubricworks.training.config import LoraOptimizer, LoraOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.lora import save_plain_model
@@ -141,6 +142,48 @@ def test_labels_cover_the_caption_and_its_end_token_only(student):
     assert [processor.tokenizer.decode(ids[:-1]) for ids in learnt] == ["at top-left a red square .", "a square ."]
     assert all(ids[-1] == end for ids in learnt)
     assert batch["input_ids"].shape == batch["labels"].shape == batch["mm_token_type_ids"].shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [None, LoraOptions(rank=2)])
+@pytest.mark.parametrize("images", [True, False])
+def test_logits_are_computed_for_answers_only_and_train_the_same(student, tmp_path, monkeypatch, lora, images):
+    """Cut logits against those at all positions: the same weights after steps of two unequal passes."""
+    prompts = ["describe", "describe the image .", "at top-left a red square ."]
+    rows = [
+        (image if images else None, prompts[at % 3], caption if at % 2 else caption.split(" a ")[0])
+        for at, (image, _, caption) in enumerate(squares())
+    ]
+    config = sft_config(steps=3, batch_size=6, rows_per_pass=3, learning_rate=1e-2, save_every=1000, lora=lora)
+    batches: list[torch.Tensor] = []
+    collate = CaptionCollator.__call__
+
+    def noted(self, examples):
+        batch = collate(self, examples)
+        batches.append(batch["labels"])
+        return batch
+
+    monkeypatch.setattr(CaptionCollator, "__call__", noted)
+    size = load_model(student)[0].get_output_embeddings().out_features
+    counts: list[int] = []
+
+    def count(module, _, output):
+        if batches and isinstance(module, torch.nn.Linear) and module.out_features == size:
+            counts.append(output.numel() // size)
+
+    hook = torch.nn.modules.module.register_module_forward_hook(count)
+    cut = train_sft(student, rows, tmp_path / "cut", config)
+    hook.remove()
+    used = batches[: len(counts)]  # the loader is one batch ahead
+    assert counts == [int((labels != -100).sum()) for labels in used]
+    assert sum(counts) < sum(labels.numel() for labels in used) / 1.3
+    monkeypatch.setattr(sft, "labelled_positions", lambda labels: {})
+    whole = train_sft(student, rows, tmp_path / "whole", config)
+    expected, actual, start = (load_file(folder / "model.safetensors") for folder in (whole, cut, student))
+    moved = max(float((expected[name] - start[name]).abs().max()) for name in expected)
+    apart = max(float((expected[name] - actual[name]).abs().max()) for name in expected)
+    assert moved > 1e-3
+    assert apart < moved / 1000
 
 
 def test_rows_per_pass_must_divide_the_batch(student, tmp_path):

@@ -1,5 +1,6 @@
 """Trainings sharded over two processes (FSDP 2 over gloo) beside the same ones in one process."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -8,13 +9,16 @@ import pytest
 import torch
 from coloured_squares import SMALL, squares
 from gloo_training import LABEL, QUESTION, WRONG, run_processes
+from gloo_training import diffusion as train_diffusion
 from gloo_training import generator as train_generator
 from gloo_training import genrm as train_genrm
+from gloo_training import genrm_sft as train_genrm_sft
 from gloo_training import policy as train_on_squares
 from gloo_training import vlm as train_vlm
 from safetensors.torch import load_file
 from training_configs import sft_config
 
+from rubricworks.data.tables import build_table
 from rubricworks.training.config import TinyLlavaConfig
 from rubricworks.training.llava.assembly import build_tiny_llava
 from rubricworks.training.policy.rollouts import PolicyTrainer
@@ -55,8 +59,8 @@ def sharded(students, tmp_path_factory):
     return folder, run_processes(tasks, folder)
 
 
-def assert_same_model(actual, expected, start) -> None:
-    actual, expected, start = (load_file(folder / "model.safetensors") for folder in (actual, expected, start))
+def assert_same_model(actual, expected, start, file="model.safetensors") -> None:
+    actual, expected, start = (load_file(folder / file) for folder in (actual, expected, start))
     assert actual.keys() == expected.keys()
     moved = max(float((expected[name] - start[name]).abs().max()) for name in expected)
     apart = max(float((actual[name] - expected[name]).abs().max()) for name in expected)
@@ -71,22 +75,74 @@ def test_sft_under_fsdp_ends_in_the_model_of_one_process(students, sharded, tmp_
     assert results[0]["sft"]["steps"] == list(range(1, SFT["steps"] + 1))
 
 
-def test_llava_under_fsdp_killed_and_resumed_is_the_model_of_one_process(tmp_path):
+def test_llavas_three_stages_under_fsdp_killed_and_resumed_are_those_of_one_process(tmp_path):
+    """Some passes of the last stage have no image, on one process or on both."""
     texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
     shape = TinyLlavaConfig(hidden=32, layers=2, heads=2, intermediate=64, vision_hidden=16, vision_heads=2)
     images = [image for image, _, _ in squares()]
     start = build_tiny_llava(texts, tmp_path / "start" / "model", config=shape, images=images, seed=1)
-    stages = {"model": str(start), "config": SFT | {"steps": 4}}
-    kill = {"file": "whole/checkpoint-2/trainer_state.json"}
-    with pytest.raises(RuntimeError, match="SIGKILL"):
-        run_processes({"kill_at": kill, "vlm": stages}, tmp_path / "sharded")
+    table = instructions_table(tmp_path / "instructions")
+    stages = {"model": str(start), "config": SFT | {"steps": 4}, "instructions": str(table)}
+    for place in ("whole", "tuned"):
+        kill = {"file": f"{place}/checkpoint-2/trainer_state.json"}
+        with pytest.raises(RuntimeError, match="SIGKILL"):
+            run_processes({"kill_at": kill, "vlm": stages}, tmp_path / "sharded")
     first, _ = run_processes({"vlm": stages}, tmp_path / "sharded")
-    assert first["vlm"]["steps"]["aligned"] == [], "stage 1 had finished"
-    assert first["vlm"]["steps"]["whole"][0] == 3
+    assert first["vlm"]["steps"]["aligned"] == first["vlm"]["steps"]["whole"] == [], "they had finished"
+    assert first["vlm"]["steps"]["tuned"][0] == 3
     assert first["vlm"]["most"] < 0.9 * first["vlm"]["whole"]
     train_vlm(tmp_path / "alone", **stages)
-    for name in ("aligned", "whole"):
+    for name in ("aligned", "whole", "tuned"):
         assert_same_model(tmp_path / "sharded" / name / "model", tmp_path / "alone" / name / "model", start)
+
+
+def instructions_table(folder: Path) -> Path:
+    """Conversations about the squares: one turn or two, two images, and texts alone."""
+
+    def turn(role: str, *parts: str) -> dict:
+        kinds = {"<image>": {"type": "image"}}
+        return {"role": role, "content": [kinds.get(part, {"type": "text", "text": part}) for part in parts]}
+
+    rows = []
+    for at, (image, prompt, caption) in enumerate(squares()):
+        answer = turn("assistant", caption)
+        pictured = [turn("user", "<image>", prompt), answer, *([turn("user", prompt), answer] if at % 3 else [])]
+        several = [turn("user", "<image>", prompt, "<image>", prompt), answer]
+        texts = [turn("user", prompt), answer]
+        images, messages = (([image], pictured), ([image] * 2, several), ([], texts), ([], texts))[at % 4]
+        source = {"sample_id": f"i{at}", "source": "squares"}
+        rows.append({**source, "images": images, "messages": json.dumps(messages)})
+
+    async def make(chunk: list[dict]) -> list[dict]:
+        return chunk
+
+    made_by = {"stage": "tune_vlm", "config": "c", "inputs": {}, "version": "1"}
+    asyncio.run(build_table(folder, "instructions", rows, make, made_by=made_by, shard_size=64))
+    return folder
+
+
+def test_genrms_sft_and_rlvr_killed_and_resumed_are_those_of_one_process(students, tmp_path, monkeypatch):
+    for name in ("_generate_and_score_completions", "_generate_single_turn"):
+        monkeypatch.setattr(PolicyTrainer, name, getattr(PolicyTrainer, name))
+    rlvr = GENRM | {"steps": 4, "save_every": 2}
+    tasks = {
+        "genrm_sft": {"model": students["text"], "config": SFT | {"rows_per_pass": 2}},
+        "genrm": {"model": students["text"], "config": rlvr},
+    }
+    for place in ("genrm_sft", "genrm"):
+        kill = {"file": f"{place}/checkpoint-2/trainer_state.json"}
+        with pytest.raises(RuntimeError, match="SIGKILL"):
+            run_processes({"kill_at": kill, **tasks}, tmp_path / "two")
+        assert not (tmp_path / "two" / place / "model").exists()
+    first, _ = run_processes(tasks, tmp_path / "two")
+    assert first["genrm_sft"]["steps"] == [], "it had finished"
+    assert len(first["genrm"]["rewards"]) == 4
+    start = Path(students["text"])
+    train_genrm_sft(tmp_path / "one", **tasks["genrm_sft"])
+    alone = train_genrm(tmp_path / "one", **tasks["genrm"])
+    for place in tasks:
+        assert_same_model(tmp_path / "two" / place / "model", tmp_path / "one" / place / "model", start)
+    assert first["genrm"]["rewards"] == pytest.approx(alone["rewards"])
 
 
 @pytest.mark.parametrize("task", ["sft", "policy", "genrm"])
@@ -213,3 +269,67 @@ def test_sharded_image_generator_draws_and_resumes_with_the_same_weights(generat
     assert start.keys() == whole.keys()
     assert any(not start[name].equal(weights) for name, weights in whole.items())
     assert all(start[name].equal(weights) for name, weights in whole.items() if "vqmodel" in name)
+
+
+@pytest.mark.parametrize("name", ["tiny", "emu3"])
+def test_image_generator_under_fsdp_killed_and_resumed_is_that_of_one_process(generators, tmp_path, monkeypatch, name):
+    from rubricworks.training.generators.autoregressive import CodeGenerator
+
+    monkeypatch.setattr(CodeGenerator, "sample", CodeGenerator.sample)  # which the recorded images replace
+    model = generators[name]
+    config = {"steps": 4, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "save_every": 2}
+    tasks = {"generator": {"model": str(model), "config": config}}
+    kill = {"file": "generator/checkpoint-2/trainer_state.json"}
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        run_processes({"kill_at": kill, **tasks}, tmp_path / "two")
+    assert not (tmp_path / "two" / "generator" / "model").exists()
+    first, _ = run_processes(tasks, tmp_path / "two")
+    whole = train_generator(tmp_path / "one", str(model), config)
+    assert len(first["generator"]["trained"]) < 4, "it goes on from a checkpoint"
+    assert first["generator"]["rewards"] == pytest.approx(whole["rewards"])
+    assert_same_model(tmp_path / "two" / "generator" / "model", tmp_path / "one" / "generator" / "model", model)
+
+
+FLOW_FILE = "transformer/diffusion_pytorch_model.safetensors"
+ADAPTERS = {"rank": 4, "alpha": 8, "targets": ["to_q", "to_k", "to_v"]}
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory):
+    from tiny_flow_generator import TINY_FLOW
+    from tiny_generator import captioned_pictures
+
+    from rubricworks.training.generators.flow_matching.tiny_flow import pretrain_tiny_flow
+
+    shape = TINY_FLOW.model_copy(update={"steps": 20})
+    return pretrain_tiny_flow(*captioned_pictures(64), tmp_path_factory.mktemp("flow"), shape, seed=1)
+
+
+@pytest.mark.parametrize(
+    "more", [{"lora": ADAPTERS}, {"refill": {"rounds": 2}, "rows_per_pass": 4, "selection": {"keep": 2}}],
+    ids=["adapters", "whole, refilled"],
+)  # fmt: skip
+def test_diffusion_nft_in_two_processes_killed_and_resumed_is_that_of_one(flow, tmp_path, more):
+    config = {
+        "steps": 4, "group_size": 4, "prompts_per_step": 2, "learning_rate": 1e-3, "save_every": 2, "log_every": 1,
+        "clip": 2.0, "kl_weight": 0.1, "decay_rate": 0.5, "levels_per_image": 2, **more,
+    }  # fmt: skip
+    tasks = {"diffusion": {"model": str(flow), "config": config}}
+    kill = {"file": "diffusion/checkpoint-2/trainer_state.json"}
+    with pytest.raises(RuntimeError, match="SIGKILL"):
+        run_processes({"kill_at": kill, **tasks}, tmp_path / "two")
+    assert not (tmp_path / "two" / "diffusion" / "model").exists()
+    first, second = (result["diffusion"] for result in run_processes(tasks, tmp_path / "two"))
+    whole = train_diffusion(tmp_path / "one", str(flow), config)
+    assert_same_model(
+        tmp_path / "two" / "diffusion" / "model", tmp_path / "one" / "diffusion" / "model", flow, FLOW_FILE
+    )
+    assert first["rewards"] == pytest.approx(whole["rewards"], abs=1e-4)
+    assert second["steps"] == [], "the main process alone hands rollouts out"
+    for step, alone in zip(reversed(first["steps"]), reversed(whole["steps"]), strict=False):
+        assert sorted(step["names"]) == sorted(alone["names"])
+        own = step["own"]
+        assert 0 < len(own) < len(step["names"])
+        assert step["names"][: len(own)] == own, "the gradings that are stored are those of the first rows"
+        values, expected = ([value for value in of["advantages"] if value is not None] for of in (step, alone))
+        assert sorted(values) == pytest.approx(sorted(expected), abs=1e-3)

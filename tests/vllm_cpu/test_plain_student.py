@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from coloured_squares import squares
 
+from rubricworks.errors import UserError
+from rubricworks.training.config import EngineOptions
+from rubricworks.training.engine import load_engine
 from rubricworks.training.generate import decode_image, generate_captions, load_model
 
 pytestmark = pytest.mark.vllm
@@ -51,7 +54,10 @@ print(json.dumps(captions))
 """
 
 
-@pytest.mark.parametrize("student", ["taught", "pretrained"])
+LLAVAS = ["pretrained", "pretrained_with_tiles"]
+
+
+@pytest.mark.parametrize("student", ["taught", *LLAVAS])
 @pytest.mark.parametrize("program", [TRANSFORMERS, VLLM], ids=["transformers", "vllm"])
 def test_a_program_without_this_package_captions_as_the_library_does(request, tmp_path, monkeypatch, program, student):
     folder = request.getfixturevalue(student)
@@ -67,10 +73,20 @@ def test_a_program_without_this_package_captions_as_the_library_does(request, tm
     assert len(set(expected)) > 4
     older = Path(sys.prefix) / "transformers-for-llava"  # `install.sh` has the reason
     code = program.replace("LENGTH", str(LENGTH)) + END
-    code = code.replace("OLDER", repr(str(older) if student == "pretrained" else ""))
+    code = code.replace("OLDER", repr(str(older) if student in LLAVAS else ""))
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(folder), prompt, *map(str, files)],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+@pytest.mark.parametrize("student", LLAVAS)
+def test_vllm_loads_no_llava_beside_this_transformers(request, student):
+    """Once it does: `transformers-for-llava`, the error of `VllmEngine` and of the recipe, and the docs go."""
+    folder = request.getfixturevalue(student)
+    with pytest.raises(
+        UserError, match=r"vLLM 0\.30\S* reads no LLaVA beside Transformers 5\.23\.0.*engine\.kind to gen"
+    ):
+        load_engine(folder, EngineOptions(kind="vllm", max_model_length=128), batch_size=1)

@@ -46,6 +46,15 @@ class RecaptionPretrainRecipe(Recipe):
             raise ValueError(f"baseline is {self.baseline}, which is the captioner it is compared with; name another")
         return self
 
+    @model_validator(mode="after")
+    def _engine_reads_llava(self) -> Self:
+        if self.evaluation.engine.kind == "vllm":
+            raise ValueError(
+                "evaluation.engine.kind is vllm, which (vLLM 0.30) reads no LLaVA beside this Transformers; "
+                "leave engine out, or set its kind to generate"
+            )
+        return self
+
     def stage_configs(self) -> dict[str, StageConfig]:
         """Stage → its own configuration, in the order of the pipeline."""
         return {

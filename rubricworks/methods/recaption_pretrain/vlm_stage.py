@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.tracking import stage_run
 from rubricworks.training.config import VlmConfig
-from rubricworks.training.examples import StoredExamples
+from rubricworks.training.examples import StoredRows
 from rubricworks.training.llava import PROJECTOR, VISION_TOWER
 from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_main
@@ -23,7 +24,7 @@ class VlmStageConfig(StageConfig):
 def train_vlm(
     job: Job,
     start: Path,
-    examples: StoredExamples,
+    examples: StoredRows[Any],
     config: VlmStageConfig,
     *,
     title: str,

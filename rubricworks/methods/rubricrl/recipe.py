@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from rubricworks.llm.usage import TOKENS_PER_CRITERION
 from rubricworks.methods.rubricrl.stages.prepare_prompts import Config as PromptsConfig
+from rubricworks.methods.rubricrl.stages.pretrain_generator import TINY_AR, TINY_FLOW
 from rubricworks.methods.rubricrl.stages.pretrain_generator import Config as WarmUpConfig
 from rubricworks.methods.rubricrl.stages.write_prompt_rubrics import Config as RubricConfig
 from rubricworks.policy.policy import ImagePolicy
@@ -49,6 +50,12 @@ class RubricrlRecipe(Recipe):
             "promote": self.promotion,
             "rubricrl_report": self.report,
         }
+
+    @property
+    def base_model(self) -> str | None:
+        """Generator that the policy starts from; None for one that the run pretrains."""
+        generator = self.warm_up.generator
+        return None if generator in (TINY_AR, TINY_FLOW) else generator
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0

@@ -89,8 +89,8 @@ def fan_out_plan(job: Job) -> "FanOutPlan | None":
     plan = plan_from_environment(FAN_OUT, FanOutPlan)
     if not job.work or not job.can_fan_out:
         raise UserError(
-            f"{job.stage} cannot be shared out over pods; remove cluster.stages.{job.stage}.fan_out (caption_committee "
-            "and write_exams can)"
+            f"{job.stage} cannot be shared out over pods; remove cluster.stages.{job.stage}.fan_out (those "
+            "that make many calls can, such as caption_committee)"
         )
     return plan
 
@@ -98,8 +98,13 @@ def fan_out_plan(job: Job) -> "FanOutPlan | None":
 class StageParts:
     """The parts of one fanned-out stage: run them on pods, read their rows, delete them."""
 
-    def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int) -> None:
+    def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int, place: str = "") -> None:
+        """
+        Args:
+            place: folder of the stage's table in its own.
+        """
         assert job.work is not None
+        self._place = place
         self._job, self._work, self._total, self._shard_size = job, job.work, total, shard_size
         count = min(plan.fan_out.parts, -(-total // shard_size))
         self.parts = [Part(index, count) for index in range(count)]
@@ -144,7 +149,7 @@ class StageParts:
         """Return table → rows of one shard of the merged tables; the first of `tables` is the stage's own."""
         part = next(part for part in self.parts if shard in part.shards(self._total, self._shard_size))
         folder, number = self._folder(part), shard - part.shards(self._total, self._shard_size).start
-        folders = {name: folder if name == tables[0] else folder / name for name in tables}
+        folders = {name: folder / (self._place if name == tables[0] else name) for name in tables}
         return {name: list(read_shard(path, number)) for name, path in folders.items()}
 
     def delete(self) -> None:
@@ -180,7 +185,7 @@ class StageParts:
             uri = self._run_uri(part)
             fetch_input(join(uri, self._job.stage), self._folder(part))
             RunState(open_bucket(uri), workspace_path(uri), self._job.stage).fetch(whole=False)
-        read_manifest(self._folder(part))
+        read_manifest(self._folder(part) / self._place)
 
     def _count_spending(self) -> None:
         """Add the parts' spending, by purpose and model, to the stage's."""

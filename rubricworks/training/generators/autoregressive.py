@@ -9,48 +9,23 @@ differ by the words' share. Classifier-free guidance pushes the logits away from
 `_forward` and perhaps `_fed_ids`, and a codec.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.codebook import PatchCodebook
+from rubricworks.training.generators.codecs import load_codec, save_codec
+from rubricworks.training.generators.image_tokenizer import ImageTokenizer, Pixels, StoredCodec
 from rubricworks.training.progress import quiet_libraries
-
-Pixels = NDArray[np.uint8]
 
 FIRST_CODE = "first_image_code"
 """Field of the model's config: id of the first image code; the others follow."""
 BEGIN_IMAGE = "<image>"
-
-
-class ImageTokenizer(Protocol):
-    """Codec between pixels and codes."""
-
-    @property
-    def codes(self) -> int:
-        """Number of codes."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Codes of one image."""
-        ...
-
-    def encode(self, images: Pixels) -> Tensor:
-        """Codes [N, length] of RGB images [N, height, width, 3]."""
-        ...
-
-    def decode(self, codes_NL: Tensor) -> Iterable[Pixels | None]:
-        """RGB image [height, width, 3] of each row of codes; None where the decoder fails on it."""
-        ...
 
 
 class SampledCodes(NamedTuple):
@@ -212,9 +187,9 @@ class CodeGenerator:
 class VocabularyGenerator(CodeGenerator):
     """Language model with image codes behind the words in its vocabulary."""
 
-    codec: PatchCodebook
+    codec: StoredCodec
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, codec: PatchCodebook) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, codec: StoredCodec) -> None:
         """
         Raises:
             UserError: the model does not say where its image codes begin, or has too few.
@@ -241,12 +216,12 @@ class VocabularyGenerator(CodeGenerator):
 
     def save(self, out: Path, *, dtype: torch.dtype | None = None, state: dict[str, Any] | None = None) -> Path:
         folder = super().save(out, dtype=dtype, state=state)
-        self.codec.save(folder)
+        save_codec(self.codec, folder)
         return folder
 
     @classmethod
     def load(cls, folder: Path, *, dtype: str = "auto") -> "VocabularyGenerator":
-        """Read a generator with a patch codebook.
+        """Read a generator and its codec.
 
         Raises:
             UserError: the folder holds none.
@@ -257,16 +232,7 @@ class VocabularyGenerator(CodeGenerator):
                 tokenizer = AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError) as error:
             raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
-        return cls(model.eval(), tokenizer, PatchCodebook.load(folder))
-
-
-def pixels_of(values: Tensor) -> list[Pixels | None]:
-    """RGB images of a decoder's values in [-1, 1], [N, height, width, 3]; None where one is not finite."""
-    images: list[Pixels | None] = []
-    for image in values.detach().float().cpu():
-        finite = bool(torch.isfinite(image).all())
-        images.append(((image.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).numpy() if finite else None)
-    return images
+        return cls(model.eval(), tokenizer, load_codec(folder))
 
 
 def _positions(mask: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 An image is cut into square patches, and each takes the code of its nearest patch in the codebook (vector
 quantisation). The codebook is fitted to images: their distinct patches if there are few enough, which makes it
-lossless, else the centres of k-means. It is the small form of the tokenizers that `autoregressive.ImageTokenizer`
+lossless, else the centres of k-means. It is the small form of the tokenizers that `image_tokenizer.ImageTokenizer`
 stands for (LlamaGen-VQ, Cosmos, Janus' and Emu3's own).
 """
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, Emu3ForConditionalGeneration, PreTrainedTokenizerBase
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels, pixels_of
+from rubricworks.training.generators.autoregressive import CodeGenerator
+from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
 from rubricworks.training.progress import quiet_libraries
 
 IMAGE_ROWS = "image_rows"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.files import INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.generators.peers import SupervisedPeer
 
 

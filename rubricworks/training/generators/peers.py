@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSftConfig
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.progress import StepLog
 
 

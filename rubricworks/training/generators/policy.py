@@ -23,7 +23,8 @@ from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
 from rubricworks.training.config import CodeGrpoConfig
-from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
+from rubricworks.training.generators.autoregressive import CodeGenerator
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.generators.loading import is_shardable, load_generator
 from rubricworks.training.machine import (
     check_one_gpu_per_process,

@@ -15,8 +15,9 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from rubricworks.training.checkpoints import train_from
 from rubricworks.training.config import Optimizer, SupervisedConfig
-from rubricworks.training.generators.autoregressive import CodeGenerator, Pixels
+from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.config import ImageSftConfig
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.optimizer import optimizer_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries

@@ -4,6 +4,8 @@ from typing import Any
 
 PROJECTOR, VISION_TOWER = "multi_modal_projector", "vision_tower"
 """Modules by their name in the model."""
+LLAVAS = frozenset({"llava", "llava_next"})
+"""Types of these models in `config.json`."""
 
 
 def freeze_unread_layers(model: Any) -> None:

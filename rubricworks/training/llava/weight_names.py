@@ -6,13 +6,14 @@ names. vLLM 0.30 knows those of the Hub alone, below `vision_tower.vision_model`
 
 from typing import Any
 
+from rubricworks.training.llava import LLAVAS
+
 _TOWER, _HUB = "vision_tower.", "vision_tower.vision_model."
-_MODELS = frozenset({"llava", "llava_next"})
 
 
 def is_llava_with_clip(config: Any) -> bool:
     """Return True if a model's configuration is that of a LLaVA with a CLIP vision tower."""
-    return config.model_type in _MODELS and config.vision_config.model_type == "clip_vision_model"
+    return config.model_type in LLAVAS and config.vision_config.model_type == "clip_vision_model"
 
 
 def hub_name(name: str) -> str:

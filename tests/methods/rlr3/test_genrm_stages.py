@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from training_configs import grpo_config, sft_config
 from rubricworks.data.tables import Sample, count_rows, read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.methods.rlr3.stages import genrm_data
+from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime.job import close_job, open_job
 from rubricworks.runtime.launch import launch
@@ -54,14 +56,20 @@ def inputs(tmp_path) -> dict[str, Path]:
     return {"samples": samples, "rubrics": rubrics_table(tmp_path / "made", rubrics)}
 
 
-def labelled(run: Path, inputs: dict[str, Path], server: ScriptedServer, **config: object) -> Path:
+class Stopped(Exception):
+    pass
+
+
+def labelled(
+    run: Path, inputs: dict[str, Path], server: ScriptedServer, draw: ResponseSampler = respond, **config: object
+) -> Path:
     """Run the stage as `launch` does, but without a model that draws the responses."""
     run.mkdir(exist_ok=True)
     teachers = [{"url": server.url, "model": name} for name in TEACHERS]
     parsed = genrm_data.Config.model_validate({"teachers": teachers, "test": 4, "shard_size": 5, **config})
     job = open_job("genrm_data", parsed, run, inputs)
     try:
-        genrm_data.label_responses(parsed, job, respond)
+        genrm_data.label_responses(parsed, job, lambda: draw)
     finally:
         job.calls.close()
     close_job(job, 0.0)
@@ -127,6 +135,39 @@ def test_teachers_see_no_target_and_no_image(tmp_path, inputs, serve):
     for request in server.chats:
         assert "target" not in request.body["messages"][1]["content"]
         assert "image_url" not in request.text
+
+
+def test_responses_are_drawn_while_teachers_answer_and_labelled_ones_never_again(tmp_path, inputs, serve, monkeypatch):
+    drawn: list[str] = []
+    third = threading.Event()
+
+    def drawing(samples: list[Sample]) -> list[list[str]]:
+        drawn.append(samples[0].sample_id)
+        if len(drawn) == 3:
+            third.set()
+        if len(drawn) == 4:
+            raise Stopped
+        return respond(samples)
+
+    def waiting(number: int, body: dict[str, Any]) -> Said:
+        assert third.wait(60), "the third shard is drawn without an answer about the first"
+        return scored(number, body)
+
+    server = serve(waiting)
+    with pytest.raises(Stopped):
+        labelled(tmp_path / "run", inputs, server, drawing, shard_size=3)
+    again: list[int] = []
+    out = labelled(
+        tmp_path / "run", inputs, server, lambda some: again.append(len(some)) or respond(some), shard_size=3
+    )
+    names = list(dict.fromkeys(row["sample_id"] for row in read_rows(out / "labelled")))
+    assert drawn[:4] == names[0:12:3]
+    assert sum(again) == len(names) - 9, "three shards were committed"
+    whole = labelled(tmp_path / "whole", inputs, server, shard_size=3)
+    files = [*out.rglob("part-*.parquet"), out / "statistics.json", out / "done.json"]
+    assert len(files) > 4
+    for file in files:
+        assert file.read_bytes() == (whole / file.relative_to(out)).read_bytes(), file.name
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -221,6 +262,35 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
             trained(tmp_path / "cut", data)
     assert not (tmp_path / "cut" / "train_genrm" / "model").exists()
     assert contents(trained(tmp_path / "cut", data)) == contents(whole)
+
+
+@pytest.mark.slow
+def test_test_outputs_are_written_by_the_engine_that_is_named(tmp_path, inputs, serve, monkeypatch):
+    from rubricworks.training import engine
+    from rubricworks.training.config import EngineOptions
+
+    loaded: list[tuple[str, EngineOptions, int]] = []
+    load = engine.load_engine
+
+    def remember(model: Any, options: EngineOptions, *, batch_size: int) -> Any:
+        loaded.append((Path(model).parent.name, options, batch_size))
+        return load(model, EngineOptions(), batch_size=batch_size)
+
+    monkeypatch.setattr(engine, "check_engine", lambda options: None)  # vLLM is not installed here
+    monkeypatch.setattr(engine, "load_engine", remember)
+    data = labelled(tmp_path / "run", inputs, serve(scored))
+    options = {"kind": "vllm", "max_model_length": 512}
+    out = trained(tmp_path / "named", data, engine=options, batch_size=3)
+    expected = EngineOptions.model_validate(options)
+    assert loaded == [(name, expected, 3) for name in ("base", "sft", "train_genrm")]
+    assert len(list(read_rows(out / "outputs"))) == 12
+
+
+def test_engine_that_is_not_installed_is_said_before_anything_is_trained(tmp_path, inputs, serve):
+    data = labelled(tmp_path / "run", inputs, serve(scored))
+    with pytest.raises(UserError, match=r"engine\.kind is vllm, but vllm is not installed"):
+        trained(tmp_path / "named", data, engine={"kind": "vllm"})
+    assert not (tmp_path / "named" / "train_genrm" / "base").exists()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def filtered(
     parsed = offline_filter.Config.model_validate(settings)
     job = open_job("offline_filter", parsed, run, inputs)
     try:
-        offline_filter.filter_samples(parsed, job, drawing)
+        offline_filter.filter_samples(parsed, job, lambda: drawing)
     finally:
         job.calls.close()
     close_job(job, 0.0)
@@ -270,24 +271,55 @@ def test_base_model_that_never_fails_leaves_nothing_to_train_on(tmp_path, inputs
         filtered(tmp_path / "run", inputs, serve(perfect))
 
 
+class Stopped(Exception):
+    pass
+
+
 def test_stopped_half_way_it_goes_on_and_ends_the_same(tmp_path, inputs, serve):
     chunks: list[int] = []
 
     def stopping(samples: list[Sample]) -> list[list[str]]:
         if len(chunks) == 2:
-            raise KeyboardInterrupt
+            raise Stopped
         chunks.append(len(samples))
         return draw(samples)
 
     server = serve(judged)  # its address is part of the configuration, so both runs ask the same one
     whole = filtered(tmp_path / "whole", inputs, server)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped):
         filtered(tmp_path / "run", inputs, server, stopping)
     draws: list[Sample] = []
     out = filtered(tmp_path / "run", inputs, server, lambda some: draws.extend(some) or draw(some))
     assert len(draws) == len(list(read_rows(out))) - 10
     for name in ("part-00000.parquet", "part-00003.parquet", "manifest.json", "statistics.json", "done.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_responses_are_drawn_while_the_judge_answers_but_two_shards_ahead_at_most(tmp_path, inputs, serve):
+    """The judge answers about the first shard only once the third is drawn."""
+    drawn: list[str] = []
+    third = threading.Event()
+    at_first_answer: list[int] = []
+
+    def drawing(samples: list[Sample]) -> list[list[str]]:
+        drawn.append(samples[0].sample_id)
+        if len(drawn) == 3:
+            third.set()
+        return draw(samples)
+
+    def waiting(number: int, body: dict[str, Any]) -> Said:
+        if not at_first_answer:
+            assert third.wait(60), "the third shard is drawn without an answer about the first"
+            at_first_answer.append(len(drawn))
+        return judged(number, body)
+
+    server = serve(waiting)
+    out = filtered(tmp_path / "ahead", inputs, server, drawing, shard_size=3)
+    assert at_first_answer == [3]
+    rows = [row["sample_id"] for row in read_rows(out)]
+    assert drawn == rows[::3]
+    again = filtered(tmp_path / "again", inputs, server, shard_size=3)
+    assert (again / "part-00002.parquet").read_bytes() == (out / "part-00002.parquet").read_bytes()
 
 
 def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_again(tmp_path, inputs, serve):

@@ -47,7 +47,7 @@ def test_no_two_arms_are_the_same_and_all_share_the_rest():
     assert all(other[stage] == stages[0][stage] for other in stages for stage in shared)
 
 
-@pytest.mark.parametrize(("name", "gpus"), [(NAME, "8"), (DIFFUSION, "1")])
+@pytest.mark.parametrize(("name", "gpus"), [(NAME, "8"), (DIFFUSION, "8")])
 def test_on_kubeflow_the_generator_trains_on_the_gpus_of_its_pool(tmp_path, name, gpus):
     text = recipe_path(name).read_text()
     start = text.index("# cluster:")

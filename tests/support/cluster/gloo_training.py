@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training_configs import code_grpo_config, grpo_config, sft_config
+from training_configs import code_grpo_config, grpo_config, nft_config, sft_config
 
 RESULT = "result-{rank}.json"
 _MAX_SECONDS = 240.0
@@ -81,26 +81,34 @@ def text_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]
     return {"steps": steps}
 
 
-def vlm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Two stages of a LLaVA's pretraining: the projector alone, then the whole model at two learning rates."""
+def vlm(folder: Path, model: str, config: dict[str, Any], instructions: str = "") -> dict[str, Any]:
+    """Stages of a LLaVA's pretraining: the projector alone, the whole model at two learning rates, and instructions.
+
+    Args:
+        instructions: table for the last stage, which is left out without.
+    """
     from coloured_squares import squares
 
+    from rubricworks.training.examples import StoredConversations
     from rubricworks.training.llava import PROJECTOR, VISION_TOWER
     from rubricworks.training.module_rates import ModuleRates
     from rubricworks.training.sft import train_sft
 
     steps: dict[str, list[int]] = {}
     stages = {"aligned": ModuleRates((PROJECTOR,)), "whole": ModuleRates(rates={VISION_TOWER: 1e-3})}
+    if instructions:
+        stages["tuned"] = stages["whole"]
     for name, modules in stages.items():
         log = steps.setdefault(name, [])
         model = str(
             train_sft(
                 model,
-                squares(),
+                StoredConversations(Path(instructions)) if name == "tuned" else squares(),
                 folder / name,
                 sft_config(**config),
                 on_log=lambda line, log=log: log.append(line.step),  # type: ignore[misc]
                 modules=modules,
+                plain=name == "aligned",
             )
         )
     return {"steps": steps}
@@ -157,6 +165,16 @@ def genrm(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"rewards": [step.reward for step in result.history]}
 
 
+def genrm_sft(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """SFT of a GenRM on labels, with prompts of several lengths."""
+    from rubricworks.training.sft import train_sft
+
+    steps: list[int] = []
+    rows = [(None, QUESTION.format(number=number) * (1 + number % 3), LABEL) for number in range(8)]
+    train_sft(model, rows, folder / "genrm_sft", sft_config(**config), on_log=lambda log: steps.append(log.step))
+    return {"steps": steps}
+
+
 def generator(folder: Path, model: str, config: dict[str, Any], recorded: bool = True) -> dict[str, Any]:
     """Policy training of an image generator; of recorded images, some prompts have no signal and give way."""
     import torch
@@ -191,6 +209,39 @@ def generator(folder: Path, model: str, config: dict[str, Any], recorded: bool =
         for step in steps
     ]
     return {"rewards": [step.reward for step in result.history], "trained": trained}
+
+
+def diffusion(folder: Path, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """DiffusionNFT of a flow-matching generator; a picture earns more the bluer its corner, and some earn alike."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from rubricworks.training.generators.flow_matching.diffusion_policy import train_diffusion_policy
+    from rubricworks.training.generators.image_statistics import IMAGE_STATISTICS
+
+    async def likes_blue(prompts: Any, completions: Any, sample_id: Any, **columns: Any) -> list[float]:
+        asked.extend(sample_id)
+        pixels = [np.asarray(Image.open(io.BytesIO(image.image)).convert("RGB"), float) for image in completions]
+        blue = [0.5 + float((image[:9, :9, 2] - image[:9, :9, 0]).mean()) / 50 for image in pixels]
+        return [0.0 if name == "s0" else value for name, value in zip(sample_id, blue, strict=True)]
+
+    asked: list[str] = []
+    """Samples that this process has judged in this step."""
+    words = ["a red circle", "a blue circle", "a red circle", "a blue circle", "a red circle", "a blue circle"]
+    rows = [{"sample_id": f"s{at}", "prompt": prompt, "rubric": "{}"} for at, prompt in enumerate(words)]
+    steps: list[dict[str, Any]] = []
+
+    def record(step: Any) -> None:
+        steps.append({"own": list(asked), "names": step.sample_ids, "advantages": step.advantages})
+        asked.clear()
+
+    result = train_diffusion_policy(
+        model, rows, [likes_blue], folder / "diffusion", nft_config(**config), statistics=IMAGE_STATISTICS,
+        on_step=record,
+    )  # fmt: skip
+    return {"rewards": [step.reward for step in result.history], "steps": steps}
 
 
 def count_gathers(folder: Path, **tasks: Any) -> dict[str, Any]:
@@ -257,7 +308,7 @@ def _kill_when(file: Path) -> None:
 
 TASKS = {
     function.__name__: function
-    for function in (load, sft, text_sft, vlm, policy, genrm, generator, kill_at, count_gathers)
+    for function in (load, sft, text_sft, vlm, policy, genrm, genrm_sft, generator, diffusion, kill_at, count_gathers)
 }
 
 

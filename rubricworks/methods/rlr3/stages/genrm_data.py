@@ -8,24 +8,30 @@ the draw.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
-from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
+from rubricworks.data.tables import Sample, build_table, read_rows, read_rubrics, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading import FailedCall, Scoring, check_scoring, scoring_messages, scoring_request
 from rubricworks.llm import ChatClient, ChatError, Endpoint
 from rubricworks.methods.rlr3.genrm_labels import loses_credit, median_label, write_scoring
 from rubricworks.methods.rlr3.genrm_statistics import data_statistics
 from rubricworks.methods.rlr3.stages.genrm_splits import LabelledResponse, draw_genrm_splits
-from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
+from rubricworks.methods.rlr3.stages.sampled_responses import (
+    ResponseSampler,
+    SampledResponses,
+    draw_ahead,
+    response_sampler,
+)
 from rubricworks.rubrics import ErrorClass, Response, Rubric
-from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.call_table import Answers, Row, ask_all, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.pods.fan_out import part_from_environment
 from rubricworks.stages.data.source_splits import hash_order
 from rubricworks.storage import write_atomic
 from rubricworks.training.config import EngineOptions
@@ -66,7 +72,8 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    draw = response_sampler(
+    load = partial(
+        response_sampler,
         job.inputs["model"],
         each=config.responses_each,
         temperature=config.temperature,
@@ -75,11 +82,11 @@ def run(config: Config, job: Job) -> None:
         seed=config.seed,
         engine=config.engine,
     )
-    label_responses(config, job, draw)
+    label_responses(config, job, load)
 
 
-def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
-    """Label the responses of `draw` and write tables and statistics; tests pass a sampler without a model."""
+def label_responses(config: Config, job: Job, load: Callable[[], ResponseSampler]) -> None:
+    """Label the responses of a sampler and write tables and statistics; tests load one without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
     if "filtered" in job.inputs:
         passing = read_rows(job.inputs["filtered"], columns=["sample_id", "kept"])
@@ -91,16 +98,10 @@ def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
     }
     drawn = set(hash_order(digests, config.seed)[: config.samples])
     rubrics = {name: rubric for name, rubric in rubrics.items() if name in drawn}
-    asyncio.run(_label(config, job, draw, rubrics, len(drawn)))
+    _label(config, job, load, rubrics, len(drawn))
+    if part_from_environment():
+        return
     rows = list(read_rows(job.out / "labelled", columns=["sample_id", "loses_credit"]))
-    letters = count_rows(job.out / "dead_letters")
-    job.figures.update(labelled=len(rows), dead_letters=letters)
-    if not rows:
-        job.mark_unusable()
-        raise UserError(
-            f"no response to {len(drawn)} training samples with a rubric could be labelled ({letters} dead letters "
-            f"in {job.out / 'dead_letters'}); check the teachers and the rubrics"
-        )
     responses = [LabelledResponse(row["sample_id"], digests[row["sample_id"]], row["loses_credit"]) for row in rows]
     try:
         splits = draw_genrm_splits(responses, test=config.test, balance=config.balance, seed=config.seed)
@@ -114,33 +115,33 @@ def label_responses(config: Config, job: Job, draw: ResponseSampler) -> None:
     job.figures.update({split: values["instances"] for split, values in statistics.items()})
 
 
-async def _label(config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric], total: int) -> None:
+def _label(
+    config: Config, job: Job, load: Callable[[], ResponseSampler], rubrics: dict[str, Rubric], total: int
+) -> None:
+    """Write the table `labelled`; responses are drawn while the teachers answer about those before."""
     teachers = [job.client(teacher, "teacher") for teacher in config.teachers]
 
-    async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
-        sampled = zip(samples, draw(samples), strict=True)
-        pairs = [(sample, response) for sample, responses in sampled for response in dict.fromkeys(responses)]
+    async def label(drawn: SampledResponses) -> Answers:
+        sample, rubric = drawn.sample, rubrics[drawn.sample.sample_id]
         labellings = await job.calls.gather_all(
-            _label_one(config, job, teachers, sample, response, rubrics[sample.sample_id]) for sample, response in pairs
+            _label_one(config, job, teachers, sample, response, rubric) for response in dict.fromkeys(drawn.responses)
         )
-        return {
-            "genrm_data": [labelling.row for labelling in labellings if labelling.row],
-            "dead_letters": [letter for labelling in labellings for letter in labelling.dead_letters],
-        }
+        return Answers(
+            [labelling.row for labelling in labellings if labelling.row],
+            [letter for labelling in labellings for letter in labelling.dead_letters],
+        )
 
-    async with AsyncExitStack() as stack:
-        for teacher in teachers:
-            await stack.enter_async_context(teacher)
-        await build_table(
-            job.out / "labelled",
-            "genrm_data",
-            (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
-            make_rows,
-            made_by=job.made_by,
-            shard_size=config.shard_size,
-            side_tables={"dead_letters": job.out / "dead_letters"},
-            progress=job.progress(total, "samples").at,
-        )
+    ask_all(
+        job,
+        "genrm_data",
+        (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
+        label,
+        total=total,
+        shard_size=config.shard_size,
+        clients=teachers,
+        place="labelled",
+        load_drawing=partial(draw_ahead, load),
+    )
 
 
 class _Labelling(NamedTuple):

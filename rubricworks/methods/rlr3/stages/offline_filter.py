@@ -15,25 +15,32 @@ import asyncio
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 
 from pydantic import Field
 
 from rubricworks.data.rubric_sets import RubricEntry
-from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_rubrics, read_samples
+from rubricworks.data.tables import Sample, count_rows, read_rows, read_rubrics, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_of, corpus_statistics
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.methods.rlr3.reward_rules import THRESHOLD
-from rubricworks.methods.rlr3.stages.sampled_responses import ResponseSampler, response_sampler
+from rubricworks.methods.rlr3.stages.sampled_responses import (
+    ResponseSampler,
+    SampledResponses,
+    draw_ahead,
+    response_sampler,
+)
 from rubricworks.rewards import weighted_reward
 from rubricworks.rubrics import Rubric, Scorecard
-from rubricworks.runtime.call_table import Row, grading_dead_letters
+from rubricworks.runtime.call_table import Answers, Row, ask_all, grading_dead_letters
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.pods.fan_out import part_from_environment
 from rubricworks.stages.data.prepare_questions import COUNTS
 from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, audit_before_training, drawn_entries
 from rubricworks.storage import write_atomic
@@ -68,7 +75,8 @@ class Config(StageConfig):
 
 
 def run(config: Config, job: Job) -> None:
-    draw = response_sampler(
+    load = partial(
+        response_sampler,
         job.inputs["model"],
         each=config.rollouts,
         temperature=config.temperature,
@@ -78,18 +86,20 @@ def run(config: Config, job: Job) -> None:
         max_prompt_tokens=config.max_prompt_tokens,
         engine=config.engine,
     )
-    filter_samples(config, job, draw)
+    filter_samples(config, job, load)
 
 
-def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
-    """Grade the responses of `draw` and write table and statistics; tests pass a sampler without a model."""
+def filter_samples(config: Config, job: Job, load: Callable[[], ResponseSampler]) -> None:
+    """Grade the responses of a sampler and write table and statistics; tests load one without a model."""
     rubrics = read_rubrics(job.inputs["rubrics"])
     audited: list[RubricEntry] = []
     if config.audit:
         audited = drawn_entries(
             config.audit, job.inputs["samples"], job.inputs["rubrics"], seed=config.seed, subject="answer"
         )
-    asyncio.run(_build(config, job, draw, rubrics, audited))
+    _build(config, job, load, rubrics, audited)
+    if part_from_environment():
+        return
     source = None
     if "questions" in job.inputs:
         source = SourceCounts.model_validate_json((job.inputs["questions"] / COUNTS).read_bytes())
@@ -106,7 +116,7 @@ def filter_samples(config: Config, job: Job, draw: ResponseSampler) -> None:
         statistics = statistics.model_copy(update={"corpora": tuple(rows)})
     write_atomic(job.out / STATISTICS, canonical_json(statistics).encode())
     letters = count_rows(job.out / "dead_letters")
-    job.figures.update(filtered=count_rows(job.out), kept=statistics.kept, dead_letters=letters)
+    job.figures["kept"] = statistics.kept
     if overlong := count_rows(job.out / "overlong"):
         job.figures["overlong"] = overlong
         warnings.warn(
@@ -148,47 +158,39 @@ def _audit(gate: AuditGate, job: Job, entries: Sequence[RubricEntry]) -> None:
     )
 
 
-async def _build(
-    config: Config, job: Job, draw: ResponseSampler, rubrics: dict[str, Rubric], audited: Sequence[RubricEntry]
+def _build(
+    config: Config,
+    job: Job,
+    load: Callable[[], ResponseSampler],
+    rubrics: dict[str, Rubric],
+    audited: Sequence[RubricEntry],
 ) -> None:
+    """Write the table; responses are drawn while the judge answers about those before."""
     judge = job.client(config.judge, "judge")
     sample_ids = {entry.sample_id for entry in audited}
-    side_tables = ("dead_letters", "overlong", *([_AUDITED] if config.audit else []))
+    too_long = f"its prompt has more than {config.max_prompt_tokens} tokens"
 
-    async def make_rows(samples: list[Sample]) -> dict[str, list[Row]]:
-        responses = draw(samples)
-        results = await job.calls.gather_all(
-            _filter(sample, rollouts, rubrics[sample.sample_id], config, job, judge)
-            for sample, rollouts in zip(samples, responses, strict=True)
-        )
-        return {
-            "filtered": [row for row, _ in results],
-            "dead_letters": [letter for _, letters in results for letter in letters],
-            "overlong": [
-                {"sample_id": sample.sample_id, "reason": f"its prompt has more than {config.max_prompt_tokens} tokens"}
-                for sample, rollouts in zip(samples, responses, strict=True)
-                if not rollouts
-            ],
-            **({_AUDITED: list(_kept_rows(samples, responses, sample_ids))} if config.audit else {}),
+    async def grade(drawn: SampledResponses) -> Answers:
+        sample, responses = drawn
+        row, letters = await _filter(sample, responses, rubrics[sample.sample_id], config, job, judge)
+        to_audit = responses if sample.sample_id in sample_ids else ()
+        side_tables = {
+            "overlong": [] if responses else [{"sample_id": sample.sample_id, "reason": too_long}],
+            _AUDITED: [{"sample_id": sample.sample_id, "response": text} for text in to_audit],
         }
+        return Answers([row], letters, side_tables)
 
-    async with judge:
-        await build_table(
-            job.out,
-            "filtered",
-            (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
-            make_rows,
-            made_by=job.made_by,
-            shard_size=config.shard_size,
-            side_tables={name: job.out / name for name in side_tables},
-            progress=job.progress(_count(job.inputs["samples"], rubrics), "samples").at,
-        )
-
-
-def _kept_rows(samples: Sequence[Sample], responses: Sequence[Sequence[str]], passed: set[str]) -> Iterator[Row]:
-    for sample, rollouts in zip(samples, responses, strict=True):
-        if sample.sample_id in passed:
-            yield from ({"sample_id": sample.sample_id, "response": text} for text in rollouts)
+    ask_all(
+        job,
+        "filtered",
+        (sample for sample in read_samples(job.inputs["samples"], "train") if sample.sample_id in rubrics),
+        grade,
+        total=_count(job.inputs["samples"], rubrics),
+        shard_size=config.shard_size,
+        clients=[judge],
+        side_tables=("overlong", *([_AUDITED] if config.audit else [])),
+        load_drawing=partial(draw_ahead, load),
+    )
 
 
 async def _filter(

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from rubricworks.data.tables import Sample
 from rubricworks.runtime.job import model_dir
@@ -13,6 +14,23 @@ ResponseSampler = Callable[[list[Sample]], list[list[str]]]
 """Samples → several responses to each, or none; deterministic for the same samples."""
 
 _GENERATE = EngineOptions()
+
+
+class SampledResponses(NamedTuple):
+    """A sample with the responses that were drawn to it."""
+
+    sample: Sample
+    responses: list[str]
+
+
+def draw_ahead(load: Callable[[], ResponseSampler]) -> Callable[[list[Sample]], list[SampledResponses]]:
+    """Load a sampler, for `ask_all` to draw the responses of a shard by."""
+    draw = load()
+
+    def drawn(samples: list[Sample]) -> list[SampledResponses]:
+        return [SampledResponses(*pair) for pair in zip(samples, draw(samples), strict=True)]
+
+    return drawn
 
 
 def response_sampler(

@@ -32,7 +32,7 @@ from rubricworks.runtime.job import Job, model_dir
 from rubricworks.stages.training.step_listener import step_listener
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import RunLog, stage_run
-from rubricworks.training.config import SftConfig, UnprobedGrpoConfig
+from rubricworks.training.config import EngineOptions, SftConfig, UnprobedGrpoConfig
 from rubricworks.training.model_card import CARD, Usage, card_with_scores, write_card
 from rubricworks.training.processes import is_local_main, is_main, main_process_first
 from rubricworks.training.tiny.text_config import TinyTextConfig
@@ -62,8 +62,10 @@ class Config(StageConfig):
     rlvr: UnprobedGrpoConfig
     start: Literal["base", "sft"] = "base"
     """Start of RLVR. A tiny base writes too few valid objects to learn from."""
+    engine: EngineOptions = EngineOptions()
+    """Engine that writes the test outputs: `{kind: vllm}` on GPUs."""
     batch_size: int = Field(default=64, ge=1)
-    """Test outputs per generation batch."""
+    """Test outputs per generation batch; vLLM chooses its own."""
 
     @model_validator(mode="after")
     def _tiny_needs_a_base(self) -> "Config":
@@ -88,6 +90,9 @@ class Instance(NamedTuple):
 
 
 def run(config: Config, job: Job) -> None:
+    from rubricworks.training.engine import check_engine
+
+    check_engine(config.engine)
     instances = [_instance(row, config.instructions) for row in read_rows(job.inputs["genrm_data"])]
     train, test, unbalanced = (
         [instance for instance in instances if instance.row["split"] == split]
@@ -233,18 +238,19 @@ def _test(
     config: Config, job: Job, models: dict[Model, str | Path], test: Sequence[Instance]
 ) -> dict[Model, GenrmReport]:
     """Generate each model's greedy test outputs and measure them."""
-    from rubricworks.training.generate import generate_captions, load_model
+    from accelerate.utils.memory import clear_device_cache
+
+    from rubricworks.training.engine import load_engine
+
+    prompts = [instance.prompt for instance in test]
 
     async def write(names: list[Model]) -> list[Row]:
         rows: list[Row] = []
         for name in names:
-            texts = generate_captions(
-                *load_model(models[name]),
-                [None] * len(test),
-                [instance.prompt for instance in test],
-                max_new_tokens=config.rlvr.rollouts.max_new_tokens,
-                batch_size=config.batch_size,
-            )
+            clear_device_cache(garbage_collection=True)  # of the training, or of the model before
+            engine = load_engine(models[name], config.engine, batch_size=config.batch_size)
+            texts = engine([None] * len(test), prompts, max_new_tokens=config.rlvr.rollouts.max_new_tokens)
+            engine.close()
             rows += [_output(name, instance, *text) for instance, text in zip(test, texts, strict=True)]
         return rows
 

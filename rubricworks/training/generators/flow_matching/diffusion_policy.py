@@ -3,8 +3,10 @@
 A step draws a group of images per prompt with the sampling form of the transformer, has them rewarded, and fits the
 trained form to the images at some noise levels: towards those with a reward above their prompt's mean, away from those
 below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the trained one by a moving average. Checkpoints
-hold both forms and the average that is saved, the optimizer and the random states; on a CPU a resumed training ends
-with the same weights.
+hold both forms, the average that is saved, and the optimizer; on a CPU a resumed training ends with the same weights.
+
+Each process keeps a copy of the model, draws its share of a step's groups and fits its share of their images. What is
+drawn depends on the seed and the step alone: several processes take the step of one.
 """
 
 import random
@@ -24,13 +26,13 @@ from rubricworks.errors import UserError
 from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import model_digest, run_digest, train_from
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents, rows_of
-from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, group_advantages
+from rubricworks.training.generators.flow_matching.rewarded_groups import GroupDraws, RewardedGroups, group_advantages
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
 from rubricworks.training.generators.image_generators import load_flow_generator
+from rubricworks.training.generators.image_tokenizer import pixels_of
 from rubricworks.training.generators.policy import BoundProbe, ImageProbe, image_responses
 from rubricworks.training.machine import check_one_gpu_per_process, check_precision, keep_freed_memory
 from rubricworks.training.optimizer import optimizer_arguments
@@ -38,7 +40,7 @@ from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts, UnjudgedSteps
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
-from rubricworks.training.processes import process_count
+from rubricworks.training.processes import gather, is_main, is_sharded, keep_whole, process_count, process_index
 from rubricworks.training.progress import StepLog, quiet_libraries
 
 _WEIGHTS = "forms.safetensors"
@@ -71,9 +73,14 @@ def train_diffusion_policy(
     out_dir, optimizer = Path(out_dir), config.optimizer
     check_one_gpu_per_process()
     check_precision(optimizer)
-    if process_count() > 1:
-        raise UserError("DiffusionNFT trains on one process; start it on one")
+    if is_sharded():
+        keep_whole()
     prompts = config.rollouts.prompts_per_step
+    if prompts * config.steps_per_generation % process_count():
+        raise UserError(
+            f"prompts_per_step {prompts} does not divide over {process_count()} processes; make it a multiple of their "
+            "number"
+        )
     if len(samples) < prompts * config.steps_per_generation:
         raise UserError(f"{len(samples)} prompts with a rubric, but prompts_per_step is {prompts}; add some")
     rows = [dict(sample) for sample in samples]
@@ -112,10 +119,12 @@ def train_diffusion_policy(
             with trainer:
                 train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
         trainer.forms.use_average()
-        if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
-            trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
-        trainer.forms.merge()
-        generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
+        if is_main():
+            if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
+                trainer.forms.save_adapter(out_dir / ADAPTER, Path(model_dir), base)
+            trainer.forms.merge()
+            generator.save(run.model_dir, dtype=torch.bfloat16 if optimizer.saves_bfloat16 else None)
+        trainer.accelerator.wait_for_everyone()
     return run.result()
 
 
@@ -134,7 +143,10 @@ class _Generation(NamedTuple):
 
 
 class DiffusionPolicyTrainer(Trainer):
-    """Transformers' trainer whose step is DiffusionNFT's; a context manager around its training."""
+    """Transformers' trainer whose step is DiffusionNFT's; a context manager around its training.
+
+    Its step calls parts of the model, not the model, so that DDP's gradients do not meet; it adds them up itself.
+    """
 
     def __init__(
         self,
@@ -186,7 +198,7 @@ class DiffusionPolicyTrainer(Trainer):
         """One optimizer step's gradients; the first step of a generation draws and rewards its images."""
         place = self.state.global_step % self.config.generation_every
         if place == 0:
-            self._generation = self._draw(inputs)
+            self._generation = self._draw(gather(list(inputs)))
         return self._backward(self._generation[place % self.config.steps_per_generation])
 
     def draw_for_probe(self, prompts: Sequence[str]) -> list[Response]:
@@ -197,28 +209,24 @@ class DiffusionPolicyTrainer(Trainer):
             return image_responses(pixels_of(self.generator.decode(sampled.latents)))
 
     def _draw(self, samples: Sequence[Mapping[str, Any]]) -> list[_Generation]:
-        """Draw groups of images and have them rewarded; one part per optimizer step."""
+        """Draw groups of images and have them rewarded; one part per optimizer step.
+
+        Args:
+            samples: those of all processes.
+        """
         group, step = self.config.rollouts.group_size, self.state.global_step + 1
-        drawn = self._draws.draw(samples)
+        dice = self._dice("images")
+        drawn = self._draws.draw(samples, dice)
         trained = list(range(len(samples)))
         if self.config.refill is not None:
             dataset: Any = self.train_dataset
-            drawn, trained = self._draws.refill(drawn, dataset, self.config.refill, step)
+            drawn, trained = self._draws.refill(drawn, dataset, self.config.refill, step, dice)
             self._note("refill/drawn", len(drawn.samples))
             self._note("refill/missing", len(samples) - len(trained))
         rows_trained = [row for at in trained for row in range(at * group, (at + 1) * group)]
         advantages = group_advantages(drawn.rewards, rows_trained, self.config, step, seed=self.seed)
-        self.on_rollouts(
-            StepRollouts(
-                step,
-                [str(sample["sample_id"]) for sample in drawn.samples for _ in range(group)],
-                drawn.responses,
-                [0] * len(drawn.responses),
-                drawn.rewards,
-                advantages,
-                drawn.components,
-            )
-        )
+        if is_main():
+            self.on_rollouts(_by_process(drawn, advantages, step, group))
         judged = [reward for reward in drawn.rewards if reward is not None]
         self._note("reward", sum(judged) / len(judged) if judged else None)
         self._unjudged.update(step, bool(judged), self._order.generations)
@@ -245,24 +253,42 @@ class DiffusionPolicyTrainer(Trainer):
         return parts
 
     def _backward(self, part: _Generation) -> Tensor:
-        """Accumulate the gradients of the mean loss over images and noise levels."""
+        """Accumulate the gradients of the mean loss over images and noise levels, of all processes."""
         count, device = len(part.latents), self.accelerator.device
         total = torch.zeros((), device=device)
         if not count:
             return total
-        levels_NK = self._levels(part.levels.cpu(), count)
-        noise_and_rows = self.config.optimizer.rows_per_pass or count
+        draw = torch.Generator().manual_seed(self._dice("noise").getrandbits(62))
+        levels_NK = self._levels(part.levels, count, draw)
+        own = torch.arange(count).tensor_split(process_count())[process_index()]
         self.forms.train()
         for levels_N in levels_NK.T:
-            noise = torch.randn(part.latents.shape)
-            for rows in torch.arange(count).split(noise_and_rows):
+            noise = torch.randn(part.latents.shape, generator=draw)
+            for rows in own.split(self.config.optimizer.rows_per_pass or count):
+                if not len(rows):
+                    continue
                 x_0, r, t = part.latents[rows].to(device), part.r_N[rows].to(device), levels_N[rows].to(device)
                 conditions = rows_of(part.conditions, part.prompt_N[rows].to(device))
                 loss = self._loss(x_0, noise[rows].to(device), t, r, conditions)
                 share = len(rows) / count / levels_NK.shape[1]
                 self.accelerator.backward(loss * share)
                 total += loss.detach() * share
-        return total
+        return self._sum_over_processes(total)
+
+    def _sum_over_processes(self, loss: Tensor) -> Tensor:
+        """Sum of the loss, and of the gradients in their places."""
+        if process_count() == 1:
+            return loss
+        for parameter in self.forms.parameters():
+            if parameter.requires_grad:
+                gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self.accelerator.reduce(gradient, "sum")
+        summed: Tensor = self.accelerator.reduce(loss, "sum")
+        return summed
+
+    def _dice(self, purpose: str) -> random.Random:
+        """Random numbers of this step, the same in each process and after a resume."""
+        return random.Random(f"{self.seed}/{self.state.global_step}/{purpose}")
 
     def _loss(self, x_0: Tensor, noise: Tensor, t_N: Tensor, r_N: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
         x_t = noisy_latents(x_0, noise, t_N)
@@ -293,12 +319,12 @@ class DiffusionPolicyTrainer(Trainer):
             form=self.config.form,
         )
 
-    def _levels(self, sampled_T: Tensor, count: int) -> Tensor:
+    def _levels(self, sampled_T: Tensor, count: int, draw: torch.Generator) -> Tensor:
         """Noise levels to train each image at, [count, levels]."""
         levels = self.config.levels_per_image or len(sampled_T)
         if self.config.levels == "sampled":
-            return sampled_T[torch.rand(count, len(sampled_T)).argsort(dim=1)[:, :levels]]
-        strata = (torch.arange(levels) + torch.rand(count, levels)) / levels
+            return sampled_T[torch.rand(count, len(sampled_T), generator=draw).argsort(dim=1)[:, :levels]]
+        strata = (torch.arange(levels) + torch.rand(count, levels, generator=draw)) / levels
         return strata.sqrt()
 
     def _autocast(self) -> AbstractContextManager[Any]:
@@ -310,7 +336,7 @@ class DiffusionPolicyTrainer(Trainer):
             self._metrics.setdefault(name, []).append(value)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        means = {name: sum(values) / len(values) for name, values in self._metrics.items()}
+        means = _mean_metrics(gather([dict(self._metrics)]))
         self._metrics.clear()
         super().log({**logs, **means}, *args, **kwargs)
 
@@ -321,6 +347,30 @@ class DiffusionPolicyTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.forms.restore(load_file(Path(resume_from_checkpoint) / _WEIGHTS))
+
+
+def _mean_metrics(of_processes: Sequence[Mapping[str, list[float]]]) -> dict[str, float]:
+    """Mean of each metric over the values that the processes noted."""
+    values: dict[str, list[float]] = {}
+    for metrics in of_processes:
+        for name, noted in metrics.items():
+            values.setdefault(name, []).extend(noted)
+    return {name: sum(noted) / len(noted) for name, noted in values.items()}
+
+
+def _by_process(drawn: RewardedGroups, advantages: Sequence[float | None], step: int, group: int) -> StepRollouts:
+    """Rollouts of a step, those of the main process first, whose gradings alone are stored."""
+    groups = sorted(range(len(drawn.samples)), key=drawn.processes.__getitem__)
+    rows = [row for at in groups for row in range(at * group, (at + 1) * group)]
+    return StepRollouts(
+        step,
+        [str(drawn.samples[row // group]["sample_id"]) for row in rows],
+        [drawn.responses[row] for row in rows],
+        [0] * len(rows),
+        [drawn.rewards[row] for row in rows],
+        [advantages[row] for row in rows],
+        {name: [values[row] for row in rows] for name, values in drawn.components.items()},
+    )
 
 
 class _Follow(TrainerCallback):
@@ -364,7 +414,7 @@ def _arguments(config: DiffusionNftConfig, out_dir: Path, samples: int, seed: in
     return TrainingArguments(
         output_dir=str(out_dir),
         max_steps=config.steps_on(samples),
-        per_device_train_batch_size=config.rollouts.prompts_per_step * config.steps_per_generation,
+        per_device_train_batch_size=config.rollouts.prompts_per_step * config.steps_per_generation // process_count(),
         **arguments,
         seed=seed,
         save_strategy="steps",

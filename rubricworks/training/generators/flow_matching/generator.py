@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from rubricworks.training.generators.autoregressive import Pixels, pixels_of
+from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
 
 Conditions = Mapping[str, Tensor]
 """Encoded prompts: tensors with a row per prompt."""
@@ -44,8 +44,14 @@ class FlowGenerator(Protocol):
         """
         ...
 
-    def sample(self, prompts: Sequence[str], *, guidance: float, generator: torch.Generator) -> SampledLatents:
-        """Sample one image per prompt; guidance 1 is none."""
+    def sample(
+        self, prompts: Sequence[str], *, guidance: float, generator: torch.Generator | list[torch.Generator]
+    ) -> SampledLatents:
+        """Sample one image per prompt; guidance 1 is none.
+
+        Args:
+            generator: source of the noise of all images, or of each.
+        """
         ...
 
     def encode(self, images: Pixels) -> Tensor:

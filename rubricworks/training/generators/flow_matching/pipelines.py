@@ -17,7 +17,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow_matching.generator import (
     Conditions,
@@ -25,6 +24,7 @@ from rubricworks.training.generators.flow_matching.generator import (
     generate_images,
     save_transformer,
 )
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.progress import quiet_libraries
 
 _ENCODED = 16
@@ -80,7 +80,9 @@ class PipelineFlow(ABC):
         """Latents of the transformer from those of the VAE; undoes `vae_latents`."""
 
     @torch.no_grad()
-    def sample(self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator) -> SampledLatents:
+    def sample(
+        self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator | list[torch.Generator]
+    ) -> SampledLatents:
         """Sample one image per prompt with the pipeline."""
         latents = self.pipe(
             prompt=list(prompts),

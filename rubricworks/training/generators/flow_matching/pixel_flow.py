@@ -15,12 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from diffusers.utils.torch_utils import randn_tensor
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
-from rubricworks.training.generators.autoregressive import Pixels
 from rubricworks.training.generators.config import ImageSampling
 from rubricworks.training.generators.flow_matching.generator import (
     Conditions,
@@ -29,6 +29,7 @@ from rubricworks.training.generators.flow_matching.generator import (
     save_transformer,
 )
 from rubricworks.training.generators.flow_matching.patch_basis import PatchBasis
+from rubricworks.training.generators.image_tokenizer import Pixels
 from rubricworks.training.progress import quiet_libraries
 
 KIND = "pixel_flow"
@@ -118,10 +119,12 @@ class PixelFlow:
         return self.shape.shift * levels / (1 + (self.shape.shift - 1) * levels)
 
     @torch.no_grad()
-    def sample(self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator) -> SampledLatents:
+    def sample(
+        self, prompts: Sequence[str], *, guidance: float = 1.0, generator: torch.Generator | list[torch.Generator]
+    ) -> SampledLatents:
         """Sample one image per prompt by Euler's method; guidance 1 is none."""
         rows, channels = (self.shape.side // self.shape.patch) ** 2, self.shape.latent or self.shape.patch**2 * 3
-        x = torch.randn(len(prompts), rows, channels, generator=generator).to(self.device)
+        x = randn_tensor((len(prompts), rows, channels), generator=generator).to(self.device)
         conditions, levels = self.encode_prompts(prompts), self.levels()
         empty = self.encode_prompts([""] * len(prompts)) if guidance != 1 else conditions
         for level, following in pairwise(levels):

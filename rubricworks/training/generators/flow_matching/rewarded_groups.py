@@ -1,13 +1,16 @@
 """Groups of images that a flow-matching generator draws, their rewards and advantages.
 
 A group is of one prompt. Groups that teach nothing, since all their images have the same reward, may be replaced by
-groups of other prompts (`policy.algorithm.refill`).
+groups of other prompts (`policy.algorithm.refill`). The processes of a training share the groups, and each then has
+them all. An image's noise is drawn from a seed of its own, so that it does not depend on their number.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -16,14 +19,15 @@ from torch import Tensor
 from rubricworks.rl import prompt_advantages
 from rubricworks.rubrics import Response
 from rubricworks.training.config import RefillOptions
-from rubricworks.training.generators.autoregressive import pixels_of
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator
 from rubricworks.training.generators.flow_matching.velocity_forms import VelocityForms
+from rubricworks.training.generators.image_tokenizer import pixels_of
 from rubricworks.training.generators.policy import image_responses
 from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
 from rubricworks.training.policy.selection import select_rows
+from rubricworks.training.processes import gather, process_count, process_index
 
 
 class RewardedGroups(NamedTuple):
@@ -39,6 +43,8 @@ class RewardedGroups(NamedTuple):
     """Reward function → its values."""
     passes: list[bool | None] | None
     """Passes of the criterion that `policy.algorithm.refill` names."""
+    processes: list[int]
+    """Process that drew each group."""
 
     def joined(self, more: "RewardedGroups") -> "RewardedGroups":
         """These groups, then `more`."""
@@ -50,6 +56,7 @@ class RewardedGroups(NamedTuple):
             self.rewards + more.rewards,
             {name: values + more.components[name] for name, values in self.components.items()},
             None if self.passes is None or more.passes is None else self.passes + more.passes,
+            self.processes + more.processes,
         )
 
 
@@ -78,28 +85,46 @@ class GroupDraws:
     def __exit__(self, *_: object) -> None:
         self._loop.close()
 
-    def draw(self, samples: Sequence[Mapping[str, Any]]) -> RewardedGroups:
-        """Draw a group of images per sample and have them rewarded."""
+    def draw(self, samples: Sequence[Mapping[str, Any]], dice: random.Random) -> RewardedGroups:
+        """Draw a group of images per sample and have them rewarded.
+
+        Args:
+            samples: the same in each process, which draws its share of them.
+            dice: source of the images' seeds, in the same state in each process.
+        """
+        group, count, here = self.config.rollouts.group_size, process_count(), process_index()
+        seeds = [dice.getrandbits(62) for _ in range(len(samples) * group)]
+        first, end = here * len(samples) // count, (here + 1) * len(samples) // count
+        own = self._draw_own(samples[first:end], seeds[first * group : end * group]) if end > first else None
+        return reduce(RewardedGroups.joined, [drawn for drawn in gather([own]) if drawn is not None])
+
+    def _draw_own(self, samples: Sequence[Mapping[str, Any]], seeds: list[int]) -> RewardedGroups:
         rows = [sample for sample in samples for _ in range(self.config.rollouts.group_size)]
         prompts = [row["prompt"] for row in rows]
+        size = self.config.optimizer.rows_per_pass or len(rows)
+        chunks, responses = [], []
         self.forms.eval()
         with self.forms.sampling(), self.autocast():
-            draw = torch.Generator().manual_seed(int(torch.randint(2**62, ()).item()))
-            chunks = [
-                self.generator.sample(part, guidance=self.config.rollouts.guidance, generator=draw)
-                for part in _chunks(prompts, self.config.optimizer.rows_per_pass)
-            ]
-            responses = [
-                response
-                for chunk in chunks
-                for response in image_responses(pixels_of(self.generator.decode(chunk.latents)))
-            ]
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                draws = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
+                guidance = self.config.rollouts.guidance
+                chunks.append(self.generator.sample(prompts[part], guidance=guidance, generator=draws))
+                responses += image_responses(pixels_of(self.generator.decode(chunks[-1].latents)))
         latents = torch.cat([chunk.latents for chunk in chunks])
+        if process_count() > 1:
+            latents = latents.cpu()
         rewards = self._reward(rows, prompts, responses)
-        return RewardedGroups(list(samples), latents, chunks[0].levels, responses, *rewards)
+        processes = [process_index()] * len(samples)
+        return RewardedGroups(list(samples), latents, chunks[0].levels.cpu(), responses, *rewards, processes)
 
     def refill(
-        self, drawn: RewardedGroups, dataset: Sequence[Mapping[str, Any]], options: RefillOptions, step: int
+        self,
+        drawn: RewardedGroups,
+        dataset: Sequence[Mapping[str, Any]],
+        options: RefillOptions,
+        step: int,
+        dice: random.Random,
     ) -> tuple[RewardedGroups, list[int]]:
         """Draw other prompts for those without a signal; all that was drawn, and the groups to train on."""
         needed, trained = len(drawn.samples), self._with_signal(drawn, 0)
@@ -110,7 +135,7 @@ class GroupDraws:
             chosen, order = order[: needed - len(trained)], order[needed - len(trained) :]
             if not chosen:
                 break
-            more = self.draw([dataset[at] for at in chosen])
+            more = self.draw([dataset[at] for at in chosen], dice)
             first = len(drawn.samples)
             drawn = drawn.joined(more)
             trained += self._with_signal(more, first)
@@ -178,9 +203,3 @@ def group_advantages(
 
 def _number(reward: float | None) -> float:
     return math.nan if reward is None else reward
-
-
-def _chunks(items: list[str], size: int | None) -> Iterator[list[str]]:
-    size = size or len(items)
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer
 
 from rubricworks.training.checkpoints import train_from
-from rubricworks.training.generators.autoregressive import Pixels, pixels_of
 from rubricworks.training.generators.config import ImageSftConfig
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents
+from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
 from rubricworks.training.generators.peers import DrawnImages
 from rubricworks.training.generators.supervised import supervised_arguments
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
