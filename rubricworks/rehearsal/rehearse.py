@@ -52,7 +52,7 @@ _FORMS: dict[str, dict[str, Callable[[Path], Path]]] = {
     "rubricrl": {"data.source": rows.recaptioned_prompts, "data.held_out_source": rows.geneval_prompts},
     "recaption_pretrain": {
         "data.source": rows.captioned_images,
-        "tuning.questions.source": rows.benchmark_questions,
+        "tuning.examples.source": rows.instructions,
         "benchmarks.questions.source": rows.benchmark_questions,
     },
     "evaluate": {"data.source": rows.captioned_images},

@@ -55,6 +55,29 @@ def questions(folder: Path, count: int = _COUNT) -> Path:
     return _parquet(folder / "questions.parquet", rows)
 
 
+def instructions(folder: Path, count: int = _COUNT) -> Path:
+    """LLaVA-NeXT's data: `conversations` of one turn or several, multiple choice, and rows without an image."""
+    draw = random.Random(5)
+    rows: list[dict[str, Any]] = []
+    for number in range(count):
+        is_text, turns = number % 5 == 4, 1 + number % 3
+        conversation = []
+        for turn in range(turns):
+            question = (
+                "Which is it?\nA. a dog\nB. a tree\nAnswer with the option's letter from the given choices directly."
+            )
+            asked = question if number % 4 == 3 else f"What about part {turn}?"
+            place = "<image>\n" if turn == 0 and not is_text else ""
+            conversation += [
+                {"from": "human", "value": place + asked},
+                {"from": "gpt", "value": "B" if number % 4 == 3 else sentence(draw)},
+            ]
+        image = None if is_text else {"bytes": picture(draw), "path": f"{number:06d}.jpg"}
+        source = draw.choice(("sharegpt4v", "docvqa", "ai2d"))
+        rows.append({"id": f"{number:06d}", "image": image, "conversations": conversation, "data_source": source})
+    return _parquet(folder / "instructions.parquet", rows)
+
+
 def benchmark_questions(folder: Path, count: int = 12) -> Path:
     """Questions of a benchmark: an image, a question, an answer, a task."""
     draw = random.Random(3)
