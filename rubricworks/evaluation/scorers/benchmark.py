@@ -3,7 +3,9 @@
 `set` is one of `suites.TASK_SETS`, run by lmms-eval and ms-vlmeval, or any name with question files of one's own in
 `source`, which are asked here and checked by rules. A model directory is served for the time; a file of responses
 cannot be measured. The figure is the mean over the benchmarks of the set (macro average), with one value per sample
-where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting.
+where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting. A task
+without a score of every sample has no mean, and a set with such a task none either. Tasks that ask a judge ask the
+recipe's, and are refused without one.
 """
 
 import hashlib
@@ -40,6 +42,9 @@ _WHOLE = json.dumps({"whole_task": True})
 """Evidence of a row that stands for all samples of a benchmark, because the harness gives no score of each."""
 
 _FIRST = ", first "
+_ANSWER_TOKENS = 1024
+_SERVED_TIMEOUT_S = 3600.0
+"""Wait for an answer of a model that is served here, which may think for long."""
 
 
 def sample_limit(version: str) -> int | None:
@@ -51,6 +56,7 @@ def sample_limit(version: str) -> int | None:
 class BenchmarkScorer(Scorer):
     by_task: ClassVar[bool] = True
     measures_models: ClassVar[bool] = True
+    only_whole: ClassVar[bool] = True
 
     set: str = Field(pattern=r"^[\w.-]+$")
     """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or a name of one's own."""
@@ -62,8 +68,10 @@ class BenchmarkScorer(Scorer):
     """Only these benchmarks of the set, by task."""
     limit: int | None = Field(default=None, ge=1)
     """First samples of each benchmark, to try a recipe out."""
-    max_new_tokens: int = Field(default=1024, ge=1)
-    """Of answers to question files and to ms-vlmeval's; lmms-eval's tasks have limits of their own."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Longest answer, in tokens; by default lmms-eval's tasks have limits of their own, and others take 1,024."""
+    judge: Endpoint | None = None
+    """Judge of the harness's tasks that ask one, such as MM-Vet; without it they have no figure."""
 
     @model_validator(mode="after")
     def _known(self) -> "BenchmarkScorer":
@@ -92,7 +100,14 @@ class BenchmarkScorer(Scorer):
         )
         harness = ", ".join(programs) if self.harness == "lmms-eval" else "rules 1"
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
+        only += f", answers of {self.max_new_tokens} tokens" if self.max_new_tokens else ""
         return harness + only + (f"{_FIRST}{self.limit}" if self.limit else "")
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer that a task asks for."""
+        limits = [_ANSWER_TOKENS, *(benchmark.answer_tokens for benchmark in self._benchmarks())]
+        return self.max_new_tokens or max(limits)
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         async def nothing(item: Item) -> list[Score]:
@@ -110,11 +125,13 @@ class BenchmarkScorer(Scorer):
             endpoint = model.source.endpoint
             if endpoint is None and model.source.folder is not None:
                 url = stack.enter_context(context.serve(model.source.folder))
-                endpoint = Endpoint(url=url, model=Path(model.source.folder).name, revision=model.revision)
+                name, wait = Path(model.source.folder).name, {"timeout_s": _SERVED_TIMEOUT_S}
+                endpoint = Endpoint(url=url, model=name, revision=model.revision, **wait)
             if endpoint is None:
                 return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
             if self.harness == "questions":
-                return await self._ask(endpoint.model_copy(update={"max_tokens": self.max_new_tokens}), context)
+                longest = self.max_new_tokens or _ANSWER_TOKENS
+                return await self._ask(endpoint.model_copy(update={"max_tokens": longest}), context)
             return await self._run(model, endpoint, context)
 
     def _tasks(self) -> list[str]:
@@ -130,8 +147,14 @@ class BenchmarkScorer(Scorer):
         chosen = self._benchmarks()
         source = local_path(fill(self.source, f"{_FIELD}.source")) if self.source else None
         key = f"{model.name} {model.revision} {model.step} {model.decoding} {endpoint.model} {self.version}"
+        key += f" {self.judge.model} {self.judge.revision}" if self.judge else ""
+        refused = {benchmark.task for benchmark in chosen if benchmark.judge and self.judge is None}
         by_lmms, by_vlmeval = (
-            {benchmark.task: benchmark.metric for benchmark in chosen if benchmark.harness is program}
+            {
+                benchmark.task: benchmark.metric
+                for benchmark in chosen
+                if benchmark.harness is program and benchmark.task not in refused
+            }
             for program in (lmms_eval.LMMS_EVAL, vlmeval.VLMEVAL)
         )
         options: dict[str, Any] = {
@@ -142,12 +165,27 @@ class BenchmarkScorer(Scorer):
             "limit": self.limit,
             "concurrency": min(32, endpoint.concurrency),
         }
-        results = await lmms_eval.run_tasks(by_lmms, **options, include=source)
-        results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=self.max_new_tokens)
+        results = await lmms_eval.run_tasks(
+            by_lmms,
+            **options,
+            include=source,
+            max_new_tokens=self.max_new_tokens,
+            timeout_s=endpoint.timeout_s,
+            percent={benchmark.task for benchmark in chosen if benchmark.percent},
+            judge=await context.client(self.judge, "benchmark_judge") if self.judge else None,
+            forms={benchmark.task: benchmark.judge for benchmark in chosen if benchmark.judge},
+        )
+        longest = self.max_new_tokens or _ANSWER_TOKENS
+        results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=longest)
         scores: list[Score] = []
         for benchmark in chosen:
+            if benchmark.task in refused:
+                scores.append(self._unmeasured(benchmark.task, f"its answers need a judge: give {_FIELD}.judge"))
+                continue
             result = results[benchmark.task]
-            if not result.samples:
+            if not result.samples and result.value is None:
+                scores.append(self._unmeasured(benchmark.task, result.reason or "it has no figure"))
+            elif not result.samples:
                 scores.append(Score(sample_id=f"{benchmark.task}/all", value=result.value, evidence=_WHOLE))
             for sample, value in result.samples.items():
                 reason = None if value is not None else "the endpoint did not answer"
@@ -170,17 +208,25 @@ class BenchmarkScorer(Scorer):
                 return [Score(sample_id=sample.sample_id, value=None, reason="the reference answer cannot be read")]
             return [Score(sample_id=sample.sample_id, value=right)]
 
-        results = await context.gather(answer(sample) for sample in self._questions())
+        questions = list(self._questions())  # all are read before the first is asked
+        results = await context.gather(map(answer, questions))
         if not results:
             raise UserError(f"{_FIELD}.source: {self.source} holds no question of {', '.join(self.tasks) or self.set}")
         return [score for scores in results for score in scores]
 
     def _questions(self) -> Iterator[Sample]:
+        """Questions of the chosen tasks.
+
+        Raises:
+            UserError: a row cannot be read; the rest of a benchmark is another one.
+        """
         counts: dict[str, int] = {}
         for entry in question_entries(fill(str(self.source), f"{_FIELD}.source")):
             item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
-            if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry):
-                continue
+            if isinstance(entry, RejectedEntry):
+                raise UserError(f"{_FIELD}.source: {entry.source}: {entry.reason}; mend or remove the row")
+            if isinstance(item, RejectedEntry):
+                raise UserError(f"{_FIELD}.source: {item.source}: {item.reason}; mend or remove the row")
             task = entry.task or self.set
             number = counts.get(task, 0)
             if (self.tasks and task not in self.tasks) or (self.limit and number >= self.limit):

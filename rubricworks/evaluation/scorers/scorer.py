@@ -159,6 +159,8 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     needs: ClassVar[frozenset[Need]] = frozenset()
     by_task: ClassVar[bool] = False
     """Its mean is the mean over tasks (macro average), as benchmarks of several tasks report it."""
+    only_whole: ClassVar[bool] = False
+    """It has no mean unless every sample of every task has a score, as published benchmarks have."""
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Parts whose values do not lie in [0, 1], such as ranks."""
     needs_corpus: ClassVar[bool] = False

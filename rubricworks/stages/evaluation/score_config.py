@@ -66,6 +66,17 @@ class TextEvaluation(Evaluation):
             )
         return self
 
+    @model_validator(mode="after")
+    def _answers_fit_into_the_engine(self) -> "TextEvaluation":
+        room = self.engine.max_model_length
+        for benchmark in self.scorers.benchmarks:
+            if room is not None and benchmark.longest_answer >= room:
+                raise ValueError(
+                    f"engine.max_model_length is {room:,}, and {benchmark.set} asks for answers of up to "
+                    f"{benchmark.longest_answer:,} tokens; raise it, or give the set max_new_tokens"
+                )
+        return self
+
 
 class CaptionEvaluation(TextEvaluation):
     """Evaluation of captioners."""

@@ -135,6 +135,12 @@ class Scoring:
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
+            only_whole=[
+                figure_name(scorer.name, part)
+                for scorer in self.scorers
+                if scorer.only_whole
+                for part in scorer.figure_parts()
+            ],
             unbounded=[figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.unbounded],
             skipped=self.skipped,
             select_by=selecting_figure(self.config),
