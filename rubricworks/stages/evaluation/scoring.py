@@ -259,8 +259,11 @@ class Scoring:
 
     def _serve(self, folder: str) -> AbstractContextManager[str]:
         from rubricworks.training.model_server import served_model
+        from rubricworks.training.vllm_server import served_by_vllm, serves_by_vllm
 
         assert isinstance(self.config, TextEvaluation), "benchmarks measure models that write"
+        if serves_by_vllm(self.config.engine):
+            return served_by_vllm(folder, self.config.engine)
         return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
