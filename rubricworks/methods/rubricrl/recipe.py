@@ -15,6 +15,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score_config import ImageEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
+from rubricworks.training.generators.config import DiffusionNftConfig, ImageSftConfig
 
 WORLD_PROMPTS = 412
 """Prompts to train on that the scene world has, whatever its seed and size."""
@@ -45,10 +46,24 @@ class RubricrlRecipe(Recipe):
             "write_prompt_rubrics": self.rubric,
             "pretrain_generator": self.warm_up,
             "train_generator": self.policy,
-            "score": self.evaluation,
+            "score": self._evaluation_as_trained(),
             "promote": self.promotion,
             "rubricrl_report": self.report,
         }
+
+    def _evaluation_as_trained(self) -> ImageEvaluation:
+        """The evaluation in the training's precision and size, where it names no other: base and policy alike."""
+        evaluation, algorithm = self.evaluation, self.policy.algorithm
+        if isinstance(algorithm, DiffusionNftConfig):
+            sampling = algorithm.rollouts.sampling
+        elif isinstance(algorithm, ImageSftConfig):
+            sampling = algorithm.sampling
+        else:
+            return evaluation
+        size = {"side": evaluation.sampling.side or sampling.side}
+        precision = algorithm.optimizer.precision if evaluation.precision == "auto" else evaluation.precision
+        drawn = {"sampling": evaluation.sampling.model_copy(update=size), "precision": precision}
+        return evaluation.model_copy(update=drawn)
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0

@@ -111,7 +111,9 @@ class ImageEvaluation(Evaluation):
     rewriter: Endpoint | None = None
     """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
     sampling: ImageSampling = ImageSampling()
-    """Sampling of flow-matching generators; their own by default."""
+    """Sampling of flow-matching generators; their size is that of the training, else their own, by default."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of all generators' weights; that of the training by default, else each one's own."""
 
     def versions(self) -> dict[str, str]:
         return super().versions() | ({"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {})
