@@ -25,6 +25,8 @@ _TOLERANCE = 0.005
 """Largest difference between the mean of the samples and the reported figure, which may weigh them otherwise."""
 _RESULTS = "results"
 """Folder of a task's files once they count."""
+_SUBMISSIONS = "submissions"
+"""Folder of a task's own files, which MMBench names like the program's results."""
 
 
 def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) -> TaskResult | None:
@@ -36,7 +38,7 @@ def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) ->
     Raises:
         UserError: a file is damaged, the metric is not among the results, or lines of samples are missing.
     """
-    files = sorted(folder.glob("**/*_results.json"))
+    files = [path for path in sorted(folder.glob("**/*_results.json")) if path.parent.name != _SUBMISSIONS]
     if not files:
         return None
     path = files[-1]
