@@ -47,6 +47,7 @@ _COMMANDS = {
         "Check that a trainer, or a reward, never takes a judge's failure for 0.",
     ),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
+    "table": ("rubricworks.cli.table:table", "Print a paper's table from the scores of any runs, beside its figures."),
     "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, follow, submit, stop, retry and prune runs."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
