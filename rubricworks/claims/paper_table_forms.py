@@ -10,7 +10,8 @@ from rubricworks.reports.formats import number
 from rubricworks.reports.rendering import render
 
 _GAP = 2
-_SIMULATED = "Simulated: the scene world stood in for data, judges and peers; the trained models are real."
+_STOOD_IN = "data, judges and peers"
+_SIMULATED = f"Simulated: the scene world stood in for {_STOOD_IN}; the trained models are real."
 
 
 def ours(column: PaperColumn, cell: Cell) -> str:
@@ -88,7 +89,11 @@ def page(table: FilledTable) -> str:
                 (
                     row.label,
                     [
-                        (ours(column, cell) or f"({notes[cell.missing]})", printed(section, at, cell), cell.missing)
+                        (
+                            ours(column, cell).partition(" ") if cell.ours else (f"({notes[cell.missing]})", "", ""),
+                            printed(section, at, cell),
+                            cell.missing,
+                        )
                         for at, (column, cell) in enumerate(zip(table.columns, row.cells, strict=True))
                     ],
                 )
@@ -103,7 +108,7 @@ def page(table: FilledTable) -> str:
         styles=("report.css", "arms.css"),
         title=f"{table.paper}, Table {table.number}: {table.title}",
         kicker="Rubricworks table",
-        stood_in=_SIMULATED.removeprefix("Simulated: ").partition(" stood")[0] if table.simulated else "",
+        stood_in=_STOOD_IN if table.simulated else "",
         footer=f"Made by Rubricworks {__version__} from the scores of the runs.",
         columns=[column.title for column in table.columns],
         sections=sections,
