@@ -15,7 +15,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score_config import ImageEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
-from rubricworks.training.generators.config import DiffusionNftConfig, ImageSftConfig
+from rubricworks.training.generators.config import DiffusionNftConfig
 
 WORLD_PROMPTS = 412
 """Prompts to train on that the scene world has, whatever its seed and size."""
@@ -52,14 +52,11 @@ class RubricrlRecipe(Recipe):
         }
 
     def _evaluation_as_trained(self) -> ImageEvaluation:
-        """The evaluation in the training's precision and size, where it names no other: base and policy alike."""
+        """The evaluation in the precision and size of a flow's training, where it names no other: all models alike."""
         evaluation, algorithm = self.evaluation, self.policy.algorithm
-        if isinstance(algorithm, DiffusionNftConfig):
-            sampling = algorithm.rollouts.sampling
-        elif isinstance(algorithm, ImageSftConfig):
-            sampling = algorithm.sampling
-        else:
+        if not isinstance(algorithm, DiffusionNftConfig):
             return evaluation
+        sampling = algorithm.rollouts.sampling
         size = {"side": evaluation.sampling.side or sampling.side}
         precision = algorithm.optimizer.precision if evaluation.precision == "auto" else evaluation.precision
         drawn = {"sampling": evaluation.sampling.model_copy(update=size), "precision": precision}

@@ -43,7 +43,7 @@ def test_images_are_evaluated_in_the_precision_and_size_of_the_training():
     """All models alike, whatever their files and pipelines have; what the evaluation names itself holds."""
     given = [
         [],
-        ["evaluation.sampling={steps: 28}"],
+        ["evaluation.sampling={steps: 28}", "evaluation.precision=auto"],
         ["evaluation.sampling={steps: 28}", "evaluation.precision=float32"],
     ]
     recipes = [load_recipe(recipe_path(DIFFUSION), changes) for changes in given]
