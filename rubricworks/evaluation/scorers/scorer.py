@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, model_validator
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
+from rubricworks.evaluation.own_prompts import PURPOSES, OwnPrompt, OwnPromptClient, OwnPromptName
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.grading import FailedCall
@@ -141,10 +142,14 @@ class ScoringContext:
     """Serve a model directory; gives the base URL."""
     tallies: "dict[str, PositionTally]" = field(default_factory=dict)
     """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
+    prompts: Mapping[OwnPromptName, OwnPrompt] = field(default_factory=dict)
+    """Prompts of the user's own."""
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
-        return await self.stack.enter_async_context(self.make_client(endpoint, purpose))
+        client = await self.stack.enter_async_context(self.make_client(endpoint, purpose))
+        prompt = self.prompts.get(PURPOSES[purpose]) if purpose in PURPOSES else None
+        return cast(ChatClient, OwnPromptClient(client, prompt)) if prompt else client
 
 
 class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
+from rubricworks.evaluation.own_prompts import PROMPT_OF_SCORER, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
@@ -34,17 +35,42 @@ class Evaluation(StageConfig):
     """Model that comparisons and gains are against."""
     models: dict[str, ModelSource] = Field(default={})
     """Further models: directories, endpoints, or files of responses."""
+    prompts: dict[OwnPromptName, str] = Field(default={})
+    """Prompt of a scorer → a text file with its fields, in place of our words."""
+
+    @model_validator(mode="after")
+    def _prompts_have_their_scorer(self) -> "Evaluation":
+        used = {PROMPT_OF_SCORER[scorer.name] for scorer in self.scorers if scorer.name in PROMPT_OF_SCORER}
+        if idle := [name for name in self.prompts if name not in used]:
+            raise ValueError(f"prompts.{idle[0]}: no scorer sends it; configure the scorer, or leave it out")
+        return self
 
     def trained_names(self) -> tuple[str, str]:
         """Names of the peer and of the policy, the candidate for promotion."""
         return PEER, POLICY
 
     def versions(self) -> dict[str, str]:
-        """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
-        return {
-            scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
-            for scorer in self.scorers
-        }
+        """A scorer that cannot score on this machine has a version of its own: it scores once it can. So has one with a
+        prompt of the user's own.
+
+        Raises:
+            UserError: a prompt's file cannot be read, or has other fields.
+        """
+        prompts = self.own_prompts()
+        versions = {}
+        for scorer in self.scorers:
+            prompt = prompts.get(PROMPT_OF_SCORER[scorer.name]) if scorer.name in PROMPT_OF_SCORER else None
+            own = f", {prompt.version}" if prompt else ""
+            versions[scorer.name] = scorer.version + own + (", not available" if scorer.unavailable() else "")
+        return versions
+
+    def own_prompts(self) -> dict[OwnPromptName, OwnPrompt]:
+        """Prompts of the user's own.
+
+        Raises:
+            UserError: a file cannot be read, or has other fields.
+        """
+        return {name: read_own_prompt(name, file) for name, file in self.prompts.items()}
 
 
 class TextEvaluation(Evaluation):

@@ -87,6 +87,7 @@ class Scoring:
                 seed=self.config.seed,
                 scratch=self.job.scratch,
                 serve=self._serve,
+                prompts=self.config.own_prompts(),
             )
             self._context = context
             functions = [
