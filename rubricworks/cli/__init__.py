@@ -35,6 +35,7 @@ _COMMANDS = {
     "grade": ("rubricworks.cli.single_steps.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.single_steps.evaluate:evaluate", "Score any models on any samples, in one table."),
     "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),
+    "convert": ("rubricworks.cli.convert:convert", "Write published weights in a torch pickle as safetensors."),
     "leaderboard": (
         "rubricworks.cli.leaderboard:leaderboard_command",
         "Put the models of any evaluations in one table, with what may be compared.",
