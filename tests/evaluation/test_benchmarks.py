@@ -277,3 +277,17 @@ def test_a_checkpoint_is_chosen_by_another_set_than_the_reported_one():
     with pytest.raises(ValidationError, match="is the set that is reported"):
         AnswerEvaluation.model_validate({"scorers": scorers, "select_by": "benchmark_rubicap-9"})
     assert AnswerEvaluation.model_validate({"scorers": scorers, "select_by": "benchmark_pretrain-9"})
+    same = {"scorers": scorers, "select_by": "benchmark_rubicap-9", "select_by_reported": True}
+    assert AnswerEvaluation.model_validate(same).selects_by_reported
+
+
+@pytest.mark.slow
+def test_choosing_by_the_reported_set_warns(tell, server, benchmarks, tmp_path):
+    samples = write_stage_table(tmp_path / "samples", "samples", [sample("a", picture("red"))])
+    settings = {"scorers": {"benchmarks": [{**QUESTIONS, "source": str(benchmarks)}]}, "select_by": "benchmark_mine"}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({**settings, "select_by_reported": True}))
+    done = tell(
+        "evaluate", f"a=good@{server.url}", "--on", samples, "--with", tmp_path / "s.yaml", "--out", tmp_path / "o"
+    )
+    assert done.code == 0, done.err
+    assert "warning: the checkpoint is chosen by benchmark_mine, which is reported too" in done.err

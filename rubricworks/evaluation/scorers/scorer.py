@@ -117,6 +117,10 @@ def _no_scratch(name: str) -> Path:
     raise UserError(f"{name}: this scorer runs in the stage score alone")
 
 
+async def _no_stream(calls: Iterator[Coroutine[Any, Any, Any]], at_once: int) -> list[Any]:
+    raise UserError("this scorer runs in the stage score alone")
+
+
 def _no_server(folder: str) -> AbstractContextManager[str]:
     raise UserError(f"{folder}: models are served in the stage score alone")
 
@@ -131,6 +135,8 @@ class ScoringContext:
     gather: Callable[[Iterable[Coroutine[Any, Any, list[Score]]]], Awaitable[list[list[Score]]]]
     """Run coroutines concurrently, with the stage's budget and early stop."""
     on_failure: Callable[[FailedCall], None]
+    stream: Callable[[Iterator[Coroutine[Any, Any, list[Score]]], int], Awaitable[list[list[Score]]]] = _no_stream
+    """Run so many coroutines at a time, asking for the next when there is room, so that they need not fit in memory."""
     rubrics: Mapping[str, Rubric] = field(default_factory=dict)
     """Sample → rubric."""
     exams: Mapping[str, StoredExam] = field(default_factory=dict)

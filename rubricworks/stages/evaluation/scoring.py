@@ -81,6 +81,7 @@ class Scoring:
                 stack=stack,
                 make_client=self.job.client,
                 gather=self.job.calls.gather_all,
+                stream=self.job.calls.gather_stream,
                 on_failure=self._add_failure,
                 rubrics=self.rubrics,
                 exams=self.exams,
