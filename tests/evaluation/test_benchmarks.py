@@ -15,6 +15,8 @@ from synthetic_run import picture, sample
 
 from rubricworks.data.tables import read_rows
 from rubricworks.evaluation.scoreboard import read_scoreboard
+from rubricworks.evaluation.scorers.benchmark import BenchmarkScorer
+from rubricworks.evaluation.scorers.scorer import Workload
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
 from rubricworks.evaluation.suites.vlmeval import VLMEVAL
@@ -270,6 +272,18 @@ def test_what_lmms_eval_lacks_is_measured_by_the_harness_of_the_paper():
 def test_what_is_wrong_in_a_recipe(benchmark, message):
     with pytest.raises(ValidationError, match=message):
         AnswerScorers.model_validate({"benchmarks": [benchmark]})
+
+
+def test_the_plan_has_the_judges_calls_of_all_models_and_milestones():
+    judge = {"url": "http://127.0.0.1:9/v1", "model": "judge"}
+    work = Workload(responses=0, compared=0, models=11)
+    [calls] = BenchmarkScorer.model_validate({"set": "pretrain-9", "judge": judge}).plan(work)
+    assert (calls.purpose, calls.count) == ("benchmark_judge", 11 * (3 * 1000 + 433 + 218))
+    [few] = BenchmarkScorer.model_validate({"set": "rlr3-15", "judge": judge, "limit": 10}).plan(work)
+    assert few.count == 11 * 12 * 5  # twelve of the 15 ask a judge of about half of their answers
+    boxed = {"set": "rlr3-15", "judge": judge, "limit": 10, "harness": "answers", "source": "data"}
+    assert next(BenchmarkScorer.model_validate(boxed).plan(work)).count == 11 * 15 * 3
+    assert list(BenchmarkScorer(set="pretrain-9").plan(work)) == []
 
 
 def test_a_checkpoint_is_chosen_by_another_set_than_the_reported_one():

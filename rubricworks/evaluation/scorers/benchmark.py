@@ -26,13 +26,14 @@ from rubricworks.data.tables import Sample
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge, is_open
-from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.evaluation.suites import lmms_eval, vlmeval
 from rubricworks.evaluation.suites.boxed_benchmarks import BOXED_BENCHMARKS, BoxedQuestion, boxed_questions
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
 from rubricworks.grading import FailedCall
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.llm.messages import user_message
+from rubricworks.llm.usage import PlannedCalls
 from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.storage import local_path
 from rubricworks.verifiers import CannotVerify
@@ -51,6 +52,10 @@ _ANSWER_TOKENS = 1024
 _BOXED_TOKENS = 6144
 """RLR³'s longest response in training; the paper names no limit of its evaluation."""
 _AT_ONCE = 64
+_JUDGED_SHARE = {"score": 1.0, "extraction": 1.0, "letter": 0.1, "verdict": 0.5}
+"""What a task asks of its judge → share of its answers."""
+_OPEN_SHARE = 0.3
+"""Share of answers in words that rules do not find right."""
 _SERVED_TIMEOUT_S = 3600.0
 """Wait for an answer of a model that is served here, which may think for long."""
 
@@ -122,6 +127,17 @@ class BenchmarkScorer(Scorer):
             return self.max_new_tokens or _BOXED_TOKENS
         limits = [_ANSWER_TOKENS, *(benchmark.answer_tokens for benchmark in self._benchmarks())]
         return self.max_new_tokens or max(limits)
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        """Yield the judge's calls, by the usual share of answers that need one."""
+        if self.judge is None or self.harness == "questions":
+            return
+        calls = 0
+        for benchmark in self._benchmarks():
+            questions = min(benchmark.questions, self.limit or benchmark.questions)
+            share = _OPEN_SHARE if self.harness == "answers" else _JUDGED_SHARE.get(benchmark.judge or "", 0)
+            calls += work.models * round(questions * share)
+        yield PlannedCalls("benchmark_judge", self.judge, calls, 500, 40)
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         async def nothing(item: Item) -> list[Score]:

@@ -111,6 +111,8 @@ class Workload:
     responses: int
     compared: int
     """Responses of models other than the opponent."""
+    models: int = 1
+    """Models, each with each decoding and milestone."""
 
 
 def _no_scratch(name: str) -> Path:

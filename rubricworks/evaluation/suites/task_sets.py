@@ -30,6 +30,8 @@ class Benchmark(NamedTuple):
     """The metric is out of 100."""
     answer_tokens: int = 1024
     """The task's own limit of an answer, in tokens; where it is less, the harness's."""
+    questions: int = 0
+    """Number of questions of a task whose answers may need a judge, for plans."""
 
 
 _REASONING_TOKENS = 49_152
@@ -38,13 +40,21 @@ _REASONING_TOKENS = 49_152
 def _mathvista(name: str, form: str) -> Benchmark:
     task, note = f"mathvista_testmini_{form}", "a judge reads the answers"
     return Benchmark(
-        f"MathVista, {name}", task, "llm_as_judge_eval", note, judge="extraction", percent=True, answer_tokens=16_384
+        f"MathVista, {name}",
+        task,
+        "llm_as_judge_eval",
+        note,
+        judge="extraction",
+        percent=True,
+        answer_tokens=16_384,
+        questions=1000,
     )
 
 
-def _reasoning(name: str, task: str, *, metric: str = "acc_score", note: str = "") -> Benchmark:
+def _reasoning(name: str, task: str, questions: int, *, metric: str = "acc_score", note: str = "") -> Benchmark:
     """A task in lmms-eval's form for reasoning models: by rules, and by a judge where these find no match."""
-    return Benchmark(name, task, metric, note, judge="verdict", answer_tokens=_REASONING_TOKENS)
+    tokens = _REASONING_TOKENS
+    return Benchmark(name, task, metric, note, judge="verdict", answer_tokens=tokens, questions=questions)
 
 
 _AI2D = Benchmark("AI2D", "ai2d", "exact_match")
@@ -59,6 +69,7 @@ _MMBENCH = Benchmark(
     "a judge reads answers without a letter",
     judge="letter",
     percent=True,
+    questions=4329,
 )
 _MMSTAR = Benchmark("MMStar", "mmstar", "average")
 _OCRBENCH = Benchmark("OCRBench", "ocrbench", "ocrbench_accuracy")
@@ -101,7 +112,15 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
         _mathvista("solution", "solution"),
         _MMBENCH,
         Benchmark("MMMU", "mmmu_val", "mmmu_acc"),
-        Benchmark("MM-Vet", "mmvet", "gpt_eval_score", "a judge scores the answers", judge="score", percent=True),
+        Benchmark(
+            "MM-Vet",
+            "mmvet",
+            "gpt_eval_score",
+            "a judge scores the answers",
+            judge="score",
+            percent=True,
+            questions=218,
+        ),
         _SCIENCEQA,
     ),
     # BalCapRL, table 2
@@ -119,21 +138,27 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     ),
     # RLR³, section 5.1: step by step, the answer in the last box; lmms-eval's forms for reasoning models
     "rlr3-15": (
-        _reasoning("We-Math", "wemath_testmini_reasoning"),
-        _reasoning("DynaMath", "dynamath_reasoning", metric="dynamath_average"),
-        _reasoning("MathVision", "mathvision_reason_test_reasoning"),
-        _reasoning("MathVerse (mini)", "mathverse_testmini_reasoning"),
-        _reasoning("MathVista (mini)", "mathvista_testmini_cot_reasoning"),
-        _reasoning("MMMU-Pro", "mmmu_pro_reasoning"),
-        _reasoning("RealWorldQA", "realworldqa_reasoning"),
-        _reasoning("MMStar", "mmstar_reasoning"),
-        Benchmark("SimpleVQA", "simplevqa", "exact_match", "lmms-eval's own prompt: it has no boxed form"),
-        _reasoning("CountBenchQA", "countbenchqa_reasoning"),
-        Benchmark("InfoVQA", "infovqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS),
-        Benchmark("DocVQA", "docvqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS),
-        _reasoning("ChartQA", "chartqa_reasoning", metric="relaxed_overall_acc_score"),
-        _reasoning("CharXiv (DQ)", "charxiv_val_descriptive_cot", note=_VALIDATION),
-        _reasoning("CharXiv (RQ)", "charxiv_val_reasoning_cot", note=_VALIDATION),
+        _reasoning("We-Math", "wemath_testmini_reasoning", 1740),
+        _reasoning("DynaMath", "dynamath_reasoning", 5010, metric="dynamath_average"),
+        _reasoning("MathVision", "mathvision_reason_test_reasoning", 3040),
+        _reasoning("MathVerse (mini)", "mathverse_testmini_reasoning", 3940),
+        _reasoning("MathVista (mini)", "mathvista_testmini_cot_reasoning", 1000),
+        _reasoning("MMMU-Pro", "mmmu_pro_reasoning", 3460),
+        _reasoning("RealWorldQA", "realworldqa_reasoning", 765),
+        _reasoning("MMStar", "mmstar_reasoning", 1500),
+        Benchmark(
+            "SimpleVQA", "simplevqa", "exact_match", "lmms-eval's own prompt: it has no boxed form", questions=2025
+        ),
+        _reasoning("CountBenchQA", "countbenchqa_reasoning", 491),
+        Benchmark(
+            "InfoVQA", "infovqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS, questions=2801
+        ),
+        Benchmark(
+            "DocVQA", "docvqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS, questions=5349
+        ),
+        _reasoning("ChartQA", "chartqa_reasoning", 2500, metric="relaxed_overall_acc_score"),
+        _reasoning("CharXiv (DQ)", "charxiv_val_descriptive_cot", 4000, note=_VALIDATION),
+        _reasoning("CharXiv (RQ)", "charxiv_val_reasoning_cot", 1000, note=_VALIDATION),
     ),
     # The scene world's own, exported by `rubricworks world export --benchmarks`
     "scene-5": tuple(
