@@ -76,6 +76,8 @@ class PaperTable(_Data):
     title: str
     pipelines: tuple[str, ...] = ()
     """Pipelines whose runs fill it; the paper's by default."""
+    recipes: str = ""
+    """Part of the names of the recipes that it is about, where a pipeline has several kinds."""
     columns: tuple[PaperColumn, ...]
     sections: dict[str, PaperSection]
 
@@ -254,11 +256,15 @@ def _rows_of(source: Source) -> dict[str, str]:
 def _rows(table: PaperTable, section: str, places: Mapping[str, list[_Place]]) -> Iterator[FilledRow]:
     unnamed = not places and section != next(iter(table.sections))
     nothing = f"a run of its own: name it {section}=FOLDER" if unnamed else ""
+    of_runs = bool({OWN, BASE, GAIN} & table.sections[section].rows.keys()) or table.columns[0].file != ""
     for key, row in table.sections[section].rows.items():
         candidates = places.get(OWN if key == GAIN else key, [])
         cells: list[Cell] = []
         for column, paper in zip(table.columns, row.paper, strict=True):
-            ours, missing = (None, nothing) if nothing else _cell(column, key, row, candidates, cells)
+            if nothing or not (of_runs or candidates):
+                ours, missing = None, nothing or column.needs or f"the figure {column.figure}"
+            else:
+                ours, missing = _cell(column, key, row, candidates, cells)
             scaled = None if ours is None else _scaled(ours, 1.0 if column.mean else column.scale)
             cells.append(Cell(ours=scaled, missing=missing, paper=paper))
         yield FilledRow(key=key, label=row.label, cells=tuple(cells))
@@ -384,9 +390,11 @@ def _shifted(interval: Interval, by: float) -> Interval:
 def newest_runs(folder: Path, paper: str, number: str) -> list[Path]:
     """The newest scored run of each arm among those of a folder that can fill a table."""
     table = paper_table(paper, number)
-    newest: dict[str | None, Path] = {}
+    runs = []
     for recipe in sorted(folder.glob("*/recipe.yaml"), key=lambda path: path.stat().st_mtime):
         source = read_source(recipe.parent)
         if source.pipeline in table.pipelines and source.board is not None:
-            newest[source.arm] = recipe.parent
+            runs.append((source.arm, recipe.parent, table.recipes in str(read_recipe(recipe.parent).get("name"))))
+    of_kind = any(is_of_kind for *_, is_of_kind in runs)
+    newest = {arm: place for arm, place, is_of_kind in runs if is_of_kind or not of_kind}
     return list(newest.values())

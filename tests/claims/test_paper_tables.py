@@ -1,6 +1,7 @@
 """The papers' tables from any runs: each cell is a figure with its interval, or says what is missing."""
 
 import json
+import os
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ from cli_fixtures import tell as tell
 from synthetic_run import write_table
 
 from rubricworks.claims.paper_table_forms import markdown, page, text
-from rubricworks.claims.paper_tables import fill_table, paper_table, paper_tables
+from rubricworks.claims.paper_tables import fill_table, newest_runs, paper_table, paper_tables
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import SCORES_FILE, ModelScores, Scoreboard
 from rubricworks.metrics import Interval, dpg_categories
@@ -128,6 +129,17 @@ def test_files_of_stages_and_categories_of_dpg_bench_fill_columns(tmp_path):
     assert mine["Attribute"].ours.value == pytest.approx(100 * expected["attribute"]) == pytest.approx(200 / 3)
     assert mine["Entity"].ours.value == pytest.approx(100 * expected["entity"])
     assert mine["Relation"].missing == "evaluation.scorers.dpg"
+
+
+def test_the_newest_runs_are_those_of_the_tables_recipes(tmp_path):
+    for at, name in enumerate(("rubricrl-ar", "rubricrl-diffusion")):
+        run = write_scores(tmp_path / name, scores("base", {}), scores("policy", {}), pipeline="rubricrl")
+        (run / "recipe.yaml").write_text(yaml.safe_dump({"pipeline": "rubricrl", "name": f"{name}-laptop"}))
+        os.utime(run / "recipe.yaml", (at, at))
+    assert newest_runs(tmp_path, "rubricrl", "1") == [tmp_path / "rubricrl-ar"]
+    assert newest_runs(tmp_path, "rubricrl", "3") == [tmp_path / "rubricrl-diffusion"]
+    [cell] = cells(fill_table("balcaprl", "5", []), "", "dc_score").values()
+    assert cell.missing.startswith("a ranking by people")
 
 
 @pytest.mark.parametrize(
