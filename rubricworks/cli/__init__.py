@@ -39,6 +39,7 @@ _COMMANDS = {
     "grade": ("rubricworks.cli.single_steps.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.single_steps.evaluate:evaluate", "Score any models on any samples, in one table."),
     "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),
+    "convert": ("rubricworks.cli.convert:convert", "Write published weights in a torch pickle as safetensors."),
     "leaderboard": (
         "rubricworks.cli.leaderboard:leaderboard_command",
         "Put the models of any evaluations in one table, with what may be compared.",
@@ -51,6 +52,7 @@ _COMMANDS = {
         "Check that a trainer, or a reward, never takes a judge's failure for 0.",
     ),
     "arms": ("rubricworks.cli.arms:arms", "Compare a recipe with its arms: what each part is worth, in one table."),
+    "table": ("rubricworks.cli.table:table", "Print a paper's table from the scores of any runs, beside its figures."),
     "claims": ("rubricworks.cli.claims:claims", "Check a paper's claims as mechanisms in the scene world."),
     "runs": ("rubricworks.cli.runs:runs", "List, show, follow, submit, stop, retry and prune runs."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),

@@ -12,6 +12,7 @@ from rubricworks.evaluation.studies.label_file import write_label_file
 from rubricworks.evaluation.studies.preference_study import Preferences, preference_tasks, preferences, read_candidates
 from rubricworks.evaluation.studies.rubric_study import RubricReliability, rubric_items, rubric_reliability
 from rubricworks.metrics import Interval
+from rubricworks.policy.own_rewards import with_own_rewards
 from rubricworks.reports.run_folder import is_simulated
 from rubricworks.reports.study_page import preference_page, rubric_page
 from rubricworks.storage import write_atomic
@@ -66,12 +67,17 @@ def rubrics(run: Path, prompts: int, seed: int, out: Path) -> None:
 def images(models: tuple[str, ...], protocol: preference_study.Protocol, prompts: int, seed: int, out: Path) -> None:
     """Ask people which image they prefer, without telling them which model made it.
 
-    MODEL is a name in the run's evaluation, by default the trained one.
+    MODEL is a name in the run's evaluation, by default the trained one. With `within`, people are compared with each
+    run's own reward: rubric rewards are those of its evaluation, and endpoints are asked for the images shown.
     """
     sources = dict(map(_source, models))
     if len(sources) < len(models):
         raise UserError("two models have the same name; give each its own: NAME=RUN[:MODEL]")
     tasks = preference_tasks(read_candidates(sources), protocol, prompts, seed=seed)
+    if protocol == "within":
+        tasks, unknown = with_own_rewards(tasks, {name: run for name, (run, _) in sources.items()})
+        for name in unknown:
+            echo(f"{name}: its run has no reward of images that is known here, so no agreement with people", err=True)
     title = "Which image is the best?" if protocol == "top" else "Which image is better?"
     page = preference_page(tasks, protocol, title=title, simulated=any(_simulated(run) for run, _ in sources.values()))
     _start(out, page)

@@ -70,9 +70,12 @@ def result_files(
         if figure.startswith(_FIGURE)
         for task, mean in tasks.items()
     }
+    incomplete = {task: reason for tasks in scores.incomplete.values() for task, reason in tasks.items()}
     files = {}
     for benchmark in benchmarks:
         if benchmark.task not in measured:
+            if reason := incomplete.get(benchmark.task):
+                raise UserError(f"{benchmark.task}: {reason}, which is no result; run the evaluation again")
             known = ", ".join(sorted(measured)) or "none"
             raise UserError(f"{benchmark.task}: no benchmark of that name was measured; those that were: {known}")
         figure, mean = measured[benchmark.task]
@@ -80,12 +83,6 @@ def result_files(
         if (limit := sample_limit(version)) is not None:
             raise UserError(
                 f"{benchmark.task}: its first {limit} samples were measured, which is no result of the benchmark"
-            )
-        if mean.missing:
-            total = (mean.samples or 0) + mean.missing
-            raise UserError(
-                f"{benchmark.task}: {mean.missing} of {total} samples have no score, and the rest is no result of the "
-                "benchmark; run the evaluation again"
             )
         step = "" if scores.step is None else f", step {scores.step} of the training"
         entry = EvalResultEntry(

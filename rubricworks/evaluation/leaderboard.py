@@ -320,11 +320,14 @@ class _Collected:
         if model in self.corpus[instrument]:
             return self.corpus[instrument][model], None, None
         values = self.values[instrument].get(model, {})
+        if not _counts(instrument, values):
+            return None
         strata = self._strata(instrument, values)
         mean = mean_interval(values.values(), share=_is_share(values.values()), strata=strata)
         if mean is None:
             return None
         others = self.values[instrument].get(peer) if peer else None
+        others = others if others and _counts(instrument, others) else None
         if peer and instrument.against == _opponent(peer[0], peer[1]):
             others = dict.fromkeys(values, 0.5)  # wins against that very model
         differences = paired_differences(values, others) if others else {}
@@ -378,7 +381,8 @@ class _Collected:
         for (scorer, model), reasons in self._missing.items():
             if scorer in shown:
                 told = ", ".join(f"{count} x {reason}" for reason, count in Counter(reasons.values()).items())
-                yield f"{scorer}: {model} has no score on {len(reasons)} samples ({told}); they are left out."
+                left_out = "so it has no mean" if scorer.startswith(_BENCHMARK) else "they are left out"
+                yield f"{scorer}: {model} has no score on {len(reasons)} samples ({told}); {left_out}."
         for (figure, model), count in self._conflicts.items():
             yield f"{figure}: {count} samples of {model} have two scores; the first evaluation's count."
         for scorer, reason in self._skipped.items():
@@ -395,3 +399,8 @@ def _model(row: tables.Row) -> _Model:
 
 def _is_share(values: Iterable[float | None]) -> bool:
     return all(0 <= value <= 1 for value in values if value is not None)
+
+
+def _counts(instrument: Instrument, values: Mapping[str, float | None]) -> bool:
+    """Return True if these have a mean: a benchmark has none while a sample lacks a score."""
+    return not (instrument.scorer.startswith(_BENCHMARK) and None in values.values())

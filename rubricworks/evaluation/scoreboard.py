@@ -3,10 +3,11 @@
 A figure is one part of a scorer, such as `oracle_f1`. A gain is the mean of paired differences, so that the difficulty
 of a sample cancels out. A scorer that averages by task weighs all tasks equally (macro average); its intervals resample
 each task's samples. As in RLR³ (Table 2), an arm's best milestone is the one with the highest mean on these same
-samples, which is biased: the last one is on the board too.
+samples, which is biased: the last one is on the board too. A figure that counts only whole has no mean, and no gain,
+while a sample of any of its tasks lacks a score: the board says which.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,8 @@ class ModelScores(BaseModel, extra="forbid", frozen=True):
     """Figure → this model minus the base, on the same samples."""
     tasks: dict[str, dict[str, Interval]] = {}
     """Figure → task → mean, of scorers that average by task."""
+    incomplete: dict[str, dict[str, str]] = {}
+    """Figure that counts only whole → task without a mean → the reason."""
 
 
 class Scoreboard(BaseModel, extra="forbid", frozen=True):
@@ -166,6 +169,7 @@ def summarise_scores(
     titles: Mapping[str, str] | None = None,
     scorers: Collection[str] | None = None,
     by_task: Collection[str] = (),
+    only_whole: Collection[str] = (),
     unbounded: Collection[str] = (),
     skipped: Mapping[str, str] | None = None,
     select_by: str | None = None,
@@ -181,6 +185,7 @@ def summarise_scores(
         titles: figure → name on pages.
         scorers: those whose first figure is reported first, in this order; by default all, in the table's order.
         by_task: figures that are averaged by task.
+        only_whole: figures without a mean unless all of their samples have a score.
         unbounded: figures whose values do not lie in [0, 1].
         skipped: scorers that could not score on this machine, with the reason.
         select_by: figure that chooses the best milestone.
@@ -193,6 +198,7 @@ def summarise_scores(
     versions: dict[str, str] = {}
     first: dict[str, str] = {}
     compared: list[Row] = []
+    reasons: dict[_Key, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         key = _Key(row["model"], row["step"], row["decoding"])
         if row["scorer"] in COMPARISONS:
@@ -215,9 +221,12 @@ def summarise_scores(
             raise ValueError(f"two scores of sample {row['sample_id']} by {row['model']}: {figure}")
         else:
             values[key][figure][row["sample_id"]] = row["value"]
+            if row["value"] is None and figure in only_whole:
+                reasons[key][figure][row["sample_id"]] = row["reason"] or "no score"
     rated = ratings(compared)
     first |= {name: RATING_OF[name] for name in dict.fromkeys(row["scorer"] for row in compared) if name in RATING_OF}
-    summary = _Summary(values, tasks or {}, frozenset(by_task), seed, frozenset((*unbounded, LENGTH)))
+    whole = frozenset(only_whole)
+    summary = _Summary(values, tasks or {}, frozenset(by_task), whole, seed, frozenset((*unbounded, LENGTH)))
     models = tuple(
         ModelScores(
             **key._asdict(),
@@ -228,10 +237,11 @@ def summarise_scores(
             },
             gains={} if key.model == base else summary.gains(key, _Key(base, None, key.decoding)),
             tasks=summary.task_means(figures),
+            incomplete={figure: summary.incomplete_tasks(key, figure, why) for figure, why in reasons[key].items()},
         )
         for key, figures in values.items()
     )
-    figures = {figure for model in models for figure in model.means}
+    figures = {figure for model in models for figure in (*model.means, *model.incomplete)}
     given = {**(titles or {}), **_TITLES, **RATING_TITLES}
     titles = {figure: given[figure] for figure in given if figure in figures}
     heads = [first[name] for name in scorers or first if name in first]
@@ -275,16 +285,21 @@ class _Summary(NamedTuple):
     values: Mapping[_Key, Mapping[str, Values]]
     tasks: Mapping[str, str]
     by_task: frozenset[str]
+    only_whole: frozenset[str]
     seed: int
     unbounded: frozenset[str] = frozenset({LENGTH})
 
     def means(self, figures: Mapping[str, Values]) -> dict[str, Interval]:
-        means = {figure: self._mean(figure, values) for figure, values in figures.items()}
+        means = {
+            figure: self._mean(figure, values)
+            for figure, values in figures.items()
+            if figure not in self.only_whole or None not in values.values()
+        }
         return {figure: mean for figure, mean in means.items() if mean}
 
     def gains(self, key: _Key, other: _Key) -> dict[str, Interval]:
         """Paired differences of all figures that both have."""
-        mine, theirs = self.values[key], self.values.get(other, {})
+        mine, theirs = self._counting(key), self._counting(other)
         gains = {
             figure: self._mean(
                 figure, dict(sorted(differences.items())) if figure in self.by_task else differences, share=False
@@ -301,9 +316,34 @@ class _Summary(NamedTuple):
                 by_task: dict[str, list[float | None]] = defaultdict(list)
                 for sample, value in values.items():
                     by_task[self._task(sample)].append(value)
-                means = {task: mean_interval(of_task) for task, of_task in sorted(by_task.items())}
+                means = {
+                    task: mean_interval(of_task)
+                    for task, of_task in sorted(by_task.items())
+                    if figure not in self.only_whole or None not in of_task
+                }
                 tasks[figure] = {task: mean for task, mean in means.items() if mean}
         return tasks
+
+    def incomplete_tasks(self, key: _Key, figure: str, reasons: Mapping[str, str]) -> dict[str, str]:
+        """Tasks of a figure without a score of every sample, with the most frequent reason of each."""
+        missing: dict[str, Counter[str]] = defaultdict(Counter)
+        for sample, reason in reasons.items():
+            missing[self._task(sample)][reason] += 1
+        totals = Counter(self._task(sample) for sample in self.values[key][figure])
+        return {
+            task: next(iter(counts))
+            if totals[task] == 1
+            else f"{counts.total()} of {totals[task]} samples have no score ({counts.most_common(1)[0][0]})"
+            for task, counts in sorted(missing.items())
+        }
+
+    def _counting(self, key: _Key) -> dict[str, Values]:
+        """Figures of a model, without those that count only whole and are not."""
+        return {
+            figure: values
+            for figure, values in self.values.get(key, {}).items()
+            if figure not in self.only_whole or None not in values.values()
+        }
 
     def _mean(self, figure: str, values: Values, *, share: bool = True) -> Interval | None:
         if figure not in self.by_task:

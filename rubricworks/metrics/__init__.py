@@ -38,7 +38,14 @@ from rubricworks.metrics.capture import capture_score, synonym_score
 from rubricworks.metrics.coco import coco_caption_scores, coco_scores
 from rubricworks.metrics.comparisons import holm, paired_p_value
 from rubricworks.metrics.dpg import dpg_categories, dpg_score
-from rubricworks.metrics.geneval import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
+from rubricworks.metrics.geneval import (
+    box_iou,
+    confident_detections,
+    geneval_correct,
+    geneval_reasons,
+    geneval_summary,
+    relative_position,
+)
 from rubricworks.metrics.intervals import (
     Interval,
     bootstrap_interval,
@@ -75,6 +82,7 @@ __all__ = [
     "coco_caption_scores",
     "coco_scores",
     "cohen_kappa",
+    "confident_detections",
     "confusion",
     "dc_score",
     "dpg_categories",

@@ -4,7 +4,7 @@
 entry has `class` and `count`; a required one may have `color`, and `position`, a relation and the number of an earlier
 entry. `detections` holds, for each class, the objects found in the image, the most confident first: mappings with
 `box`, [x1, y1, x2, y2] with or without the confidence behind, and `color`, needed where the prompt asks for one.
-Detectors and their thresholds are the caller's.
+`confident_detections` applies the official thresholds, which depend on the prompt's task; the rules take what is left.
 """
 
 import math
@@ -19,9 +19,34 @@ Detection = Mapping[str, Any]
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
 """Colours that a detection may have, in the order of the reasons."""
 
+_CONFIDENCE, _COUNTING_CONFIDENCE = 0.3, 0.9
+"""Confidence that a detection must exceed, and that it must where objects are counted."""
+_MAX_OBJECTS = 16
+"""Most objects of a class in an image."""
 _POSITION_THRESHOLD = 0.1
 """Share of both objects' sizes that their centres' distance must exceed."""
 _NO_OFFSET = 1e-3
+
+
+def confident_detections(
+    metadata: Metadata, detections: Mapping[str, Sequence[Detection]]
+) -> dict[str, list[Detection]]:
+    """Detections that GenEval counts: above 0.9 for prompts that count (`tag`), else above 0.3; at most 16 of a class.
+
+    A box without a confidence is certain. Each class is sorted, the most confident first.
+    """
+    threshold = _COUNTING_CONFIDENCE if metadata.get("tag") == "counting" else _CONFIDENCE
+    confident: dict[str, list[Detection]] = {}
+    for name, objects in detections.items():
+        certain = [detection for detection in objects if _confidence(detection) > threshold]
+        if certain:
+            confident[name] = sorted(certain, key=_confidence, reverse=True)[:_MAX_OBJECTS]
+    return confident
+
+
+def _confidence(detection: Detection) -> float:
+    box = detection["box"]
+    return float(box[4]) if len(box) > 4 else 1.0
 
 
 def geneval_correct(metadata: Metadata, detections: Mapping[str, Sequence[Detection]]) -> tuple[bool, list[str]]:

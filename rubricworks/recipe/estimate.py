@@ -125,7 +125,8 @@ def scoring_calls(
         prompts: different prompts among the samples, where several images are drawn of each.
     """
     own = trained * len(config.decodings) + len(config.models)
-    work = Workload(samples * (own + len(config.decodings)), samples * own)
+    models = own + len(config.decodings)
+    work = Workload(samples * models, samples * own, models)
     rewriting = []
     if isinstance(config, ImageEvaluation) and config.rewriter:
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, prompts or samples, 250, 120)]

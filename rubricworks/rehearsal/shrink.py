@@ -52,6 +52,8 @@ _MOST: dict[str, int] = {
     "shard_size": 4,
 }
 """Field → its largest value."""
+_SHARE_OF_MEMORY = 0.05
+"""Of this machine's memory, for vLLM on its CPU."""
 _LONGER_TEXTS = 8
 """Tokens of a text for one of the model's own tokenizer, at most."""
 
@@ -95,6 +97,13 @@ def shrink(
     return ShrunkRecipe(type(recipe).model_validate(data), substitutions)
 
 
+def has_gpu() -> bool:
+    """Return True if torch sees a GPU here."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def has_vllm() -> bool:
     """Return True if vLLM is installed here."""
     return importlib.util.find_spec("vllm") is not None
@@ -132,6 +141,8 @@ def _without_vllm(small: dict[str, Any], path: tuple[str, ...], substitutions: l
 
 
 def _smaller(name: str, value: Any) -> Any:
+    if name == "gpu_memory" and not has_gpu():
+        return _SHARE_OF_MEMORY
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     if name == "max_prompt_tokens":

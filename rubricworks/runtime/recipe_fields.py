@@ -58,6 +58,8 @@ def reach_of(path: Sequence[str]) -> Reach | None:
     names = [part for part in ".".join(path).split(".") if not part.isdigit()]
     if names[-2:] == ["captioners", "model"]:
         return Reach.MODEL  # elsewhere a model that an endpoint serves, or that a file has answers of
+    if names[-2:-1] == ["prompts"]:
+        return Reach.SOURCE  # files of the user's own prompts
     return _KINDS.get(names[-1]) if names else None
 
 

@@ -26,7 +26,7 @@ from rubricworks.errors import UserError
 from rubricworks.training.hub_layout import read_hub_layout
 from rubricworks.training.llava import freeze_unread_layers
 from rubricworks.training.processes import is_local_main, is_sharded
-from rubricworks.training.processing import Messages, encode_prompts, load_processor, tokenizer_of
+from rubricworks.training.processing import Messages, encode_prompts, images_of, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
 
 Processor = ProcessorMixin | PreTrainedTokenizerBase
@@ -153,12 +153,13 @@ def generate_captions(
 ) -> list[tuple[str, int]]:
     """Generate one text per prompt; return texts and token counts, end token included. Temperature 0 is greedy.
 
-    A prompt with image None has no image. Prompts of text only are batched by length, the longest first. The model's
-    mode and the global random state are restored, so it may be called during training.
+    A prompt with image None has no image, or several among its parts. Prompts of text only are batched by length, the
+    longest first. The model's mode and the global random state are restored, so it may be called during training.
     """
     if len(images) != len(prompts):
         raise ValueError(f"{len(images)} images for {len(prompts)} prompts; give one of each per caption")
-    check_reads_images(processor, any(image is not None for image in images))
+    has_images = any(image is not None for image in images) or any(map(images_of, prompts))
+    check_reads_images(processor, has_images)
     generate: Any = model.generate
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
     tokenizer = tokenizer_of(processor)
@@ -167,7 +168,7 @@ def generate_captions(
     was_training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
     order = list(range(len(images)))
-    if all(image is None for image in images):
+    if not has_images:
         order.sort(key=lambda at: -len(str(prompts[at])))
     captions: list[tuple[str, int]] = [("", 0)] * len(images)
     try:

@@ -1,7 +1,7 @@
 """A model directory behind OpenAI's chat protocol, on this machine, for programs that speak nothing else.
 
 Requests that arrive while the model is busy make the next batch. Decoding is greedy unless a request has a temperature.
-For heavy traffic `vllm serve` is faster; this server needs no more than the model's own engine.
+For heavy traffic `vllm serve` is faster (`vllm_server`); this server needs no more than the model's own engine.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from rubricworks.errors import UserError
 from rubricworks.listening import listen, url_of
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.engine import Engine, load_engine
+from rubricworks.training.generate import decode_image
+from rubricworks.training.processing import Messages
 
 _BODY_LIMIT = 64 * 2**20
 _MOST_TOKENS = 1024
@@ -27,7 +29,9 @@ _MOST_TOKENS = 1024
 
 class _Call(NamedTuple):
     image: bytes | None
-    prompt: str
+    prompt: str | Messages
+    """With several images, a conversation that holds them."""
+    words: int
     max_tokens: int
     temperature: float
     seed: int
@@ -94,13 +98,13 @@ class ModelServer:
     async def _complete(self, request: web.Request) -> web.Response:
         try:
             body = json.loads(await request.read())
-            image, prompt = _content(body["messages"])
+            image, prompt, words = await asyncio.to_thread(_content, body["messages"])
             limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or _MOST_TOKENS)
             numbers = (limit, float(body.get("temperature") or 0.0), int(body.get("seed") or 0))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OSError) as error:
             message = {"message": f"cannot read the request: {error}", "type": "invalid_request_error"}
             return web.json_response({"error": message}, status=400)
-        call = _Call(image, prompt, *numbers, asyncio.get_running_loop().create_future())
+        call = _Call(image, prompt, words, *numbers, asyncio.get_running_loop().create_future())
         await self._waiting.put(call)
         try:
             text, tokens = await call.done
@@ -108,33 +112,39 @@ class ModelServer:
             message = {"message": f"{type(error).__name__}: {error}", "type": "server_error"}
             return web.json_response({"error": message}, status=500)
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}
+        usage = {"prompt_tokens": call.words, "completion_tokens": tokens}
         usage["total_tokens"] = sum(usage.values())
         answer = {"id": "chat", "object": "chat.completion", "created": int(time.time()), "model": self.name}
         return web.json_response({**answer, "choices": [choice], "usage": usage})
 
 
-def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str]:
-    """Image and text of a request's messages.
+def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messages, int]:
+    """Image and text of a request's messages, with the number of words; with several images, a conversation of them.
 
     Raises:
-        ValueError: there are several images, or one that is no data URL.
+        ValueError: an image is no data URL.
+        OSError: one of several images cannot be decoded.
     """
-    images, texts = [], []
+    images, texts, parts_in_order = [], [], []
     for message in messages:
         content = message.get("content") or ""
         parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for part in parts:
             if part["type"] == "text":
                 texts.append(part["text"])
+                parts_in_order.append({"type": "text", "text": part["text"]})
             else:
                 url = part["image_url"]["url"]
                 if not url.startswith("data:image/") or "," not in url:
                     raise ValueError("images must be data URLs (data:image/png;base64,…); this server fetches nothing")
                 images.append(base64.b64decode(url.partition(",")[2], validate=True))
-    if len(images) > 1:
-        raise ValueError(f"{len(images)} images; this server takes one a request")
-    return (images[0] if images else None), "\n".join(text for text in texts if text)
+                parts_in_order.append({"type": "image", "image": images[-1]})
+    text = "\n".join(text for text in texts if text)
+    words = len(text.split())
+    if len(images) <= 1:
+        return (images[0] if images else None), text, words
+    pixels = [{**part, "image": decode_image(part["image"])} if "image" in part else part for part in parts_in_order]
+    return None, [{"role": "user", "content": pixels}], words
 
 
 @contextmanager

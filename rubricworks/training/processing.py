@@ -154,7 +154,10 @@ def load_processor(path_or_name: str | Path, **options: Any) -> Any:
 
 
 Messages = list[dict[str, Any]]
-"""A conversation, `[{"role": "user", "content": "…"}]`, for prompts of more than one user turn of text."""
+"""A conversation, `[{"role": "user", "content": "…"}]`, for prompts of more than one user turn of text.
+
+The content of a turn may be a list of parts, for prompts with several images: `{"type": "text", "text": "…"}` and
+`{"type": "image", "image": pixels}`."""
 
 
 def tokenizer_of(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -172,6 +175,12 @@ def image_messages(image: Image.Image | None, prompt: str | Messages) -> Message
         raise ValueError("the prompt of an image is a conversation; give it as text")
     place = {"type": "image"} if image is None else {"type": "image", "image": image}
     return [{"role": "user", "content": [place, {"type": "text", "text": prompt}]}]
+
+
+def images_of(prompt: str | Messages) -> list[Any]:
+    """Images among the parts of a conversation, in their order."""
+    turns = [] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+    return [part["image"] for content in turns if not isinstance(content, str) for part in content if "image" in part]
 
 
 def text_messages(prompt: str | Messages) -> Messages:
@@ -195,10 +204,7 @@ def encode_prompts(
     prompts: Sequence[str | Messages],
 ) -> dict[str, torch.Tensor]:
     """Encode prompts as left-padded model inputs that end at the start of the model's answer."""
-    conversations = [
-        text_messages(prompt) if image is None else image_messages(image, prompt)
-        for image, prompt in zip(images, prompts, strict=True)
-    ]
+    conversations = [_conversation(image, prompt) for image, prompt in zip(images, prompts, strict=True)]
     tensors: dict[str, Any] = {"return_tensors": "pt", "padding": True}
     options: dict[str, Any]
     if isinstance(processor, ProcessorMixin):
@@ -214,8 +220,8 @@ def encode_prompts(
 def prompt_token_ids(
     processor: ProcessorMixin | PreTrainedTokenizerBase, image: Image.Image | None, prompt: str | Messages
 ) -> list[int]:
-    """Encode one prompt as `encode_prompts` does, but with one token for its image, which an engine expands."""
-    messages = text_messages(prompt) if image is None else image_messages(image, prompt)
+    """Encode one prompt as `encode_prompts` does, but with one token for each image, which an engine expands."""
+    messages = _conversation(image, prompt)
     template: Any = processor.apply_chat_template
     text = template([messages], add_generation_prompt=True, tokenize=False, **template_options(processor))[0]
     tokenizer = tokenizer_of(processor)
@@ -223,6 +229,12 @@ def prompt_token_ids(
     starts = tokenizer.bos_token is not None and text.startswith(tokenizer.bos_token)
     special = isinstance(processor, ProcessorMixin) and not starts
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
+def _conversation(image: Image.Image | None, prompt: str | Messages) -> Messages:
+    if image is not None:
+        return image_messages(image, prompt)
+    return prompt if isinstance(prompt, list) and images_of(prompt) else text_messages(prompt)
 
 
 def _plain_text(content: str | Messages) -> str:

@@ -19,7 +19,7 @@ from rubricworks.errors import UserError
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, decode_image, end_ids, load_model_processor
 from rubricworks.training.llava import LLAVAS
-from rubricworks.training.processing import Messages, prompt_token_ids, tokenizer_of
+from rubricworks.training.processing import Messages, images_of, prompt_token_ids, tokenizer_of
 
 
 def check_vllm_installed() -> None:
@@ -90,8 +90,8 @@ class VllmEngine:
         for number, (image, prompt) in enumerate(zip(images, prompts, strict=True)):
             pixels = None if image is None else decode_image(image)
             request: dict[str, Any] = {"prompt_token_ids": prompt_token_ids(self.processor, pixels, prompt)}
-            if pixels is not None:
-                request["multi_modal_data"] = {"image": pixels}
+            if pixels is not None or images_of(prompt):
+                request["multi_modal_data"] = {"image": pixels if pixels is not None else images_of(prompt)}
             requests.append(request)
             sampling.append(
                 SamplingParams(

@@ -133,7 +133,7 @@ def test_blind_ranks_follow_from_totals_that_the_code_computes(suite):
         parts = {
             model: {
                 part: suite.values("blind_ranking", model, part)[sample_id]
-                for part in ("total", "rank", "accuracy", "completeness", "clarity", "hallucination")
+                for part in ("total", "rank", "accuracy", "completeness", "clarity", "hallucination", "first")
             }
             for model in models
         }
@@ -141,6 +141,7 @@ def test_blind_ranks_follow_from_totals_that_the_code_computes(suite):
             total = (part["accuracy"] + part["completeness"] + part["clarity"]) / 3 - 1.5 * part["hallucination"]
             assert part["total"] == pytest.approx(total)
             assert part["rank"] == 1 + sum(other["total"] > part["total"] for other in parts.values())
+            assert part["first"] == float(part["rank"] == 1)
     means = {model.model: model.means for model in suite.board.models}
     assert means["whole"]["blind_ranking_rank"].value < means["short"]["blind_ranking_rank"].value
     places = {json.loads(row["evidence"])["place"] for row in suite.rows["blind_ranking"]

@@ -44,7 +44,9 @@ def score(answer, said, response=IMAGE):
     [
         ({"dog": [{"box": [0, 0, 5, 5]}] * 2}, 1.0, None),
         ({"dog": [{"box": [0, 0, 5, 5]}]}, 0.0, "expected dog>=2, found 1"),
-        ({"dog": [{"box": [0, 0, 5, 5, 0.9]}] * 3}, 0.0, "expected dog<3, found 3"),
+        ({"dog": [{"box": [0, 0, 5, 5, 0.91]}] * 3}, 0.0, "expected dog<3, found 3"),
+        ({"dog": [{"box": [0, 0, 5, 5, c]} for c in (0.5, 0.95, 0.99, 0.9)]}, 1.0, None),
+        ({"dog": [{"box": [0, 0, 5, 5, c]} for c in (0.99, 0.5)]}, 0.0, "expected dog>=2, found 1"),
         ({}, 0.0, "expected dog>=2, found 0"),
     ],
 )
@@ -70,3 +72,13 @@ def test_a_text_and_a_detector_that_fails_are_one_line():
         score(json.dumps(TWO_DOGS), Said(b'{"objects": []}'))
     with pytest.raises(UserError, match="something else than detections"):
         score(json.dumps(TWO_DOGS), Said(b'{"detections": {}, "error": "out of memory"}'))
+
+
+def test_boxes_that_are_no_numbers_and_a_missing_colour_are_one_line():
+    for box in ("[0, 0, NaN, 5, 0.9]", "[0, 0, 5]", "[0, 0, 5, 5, 0.9, 1]", "[0, 0, 5, 5, Infinity]"):
+        with pytest.raises(UserError, match=r"something else than detections: detections.dog.0.box") as error:
+            score(json.dumps(TWO_DOGS), Said(f'{{"detections": {{"dog": [{{"box": {box}}}]}}}}'.encode()))
+        assert "\n" not in str(error.value), box
+    red_dog = {"tag": "colors", "include": [{"class": "dog", "count": 1, "color": "red"}]}
+    with pytest.raises(UserError, match="s1: the prompt asks for the colour of dog, and a detection of it has no"):
+        score(json.dumps(red_dog), detections(dog=[{"box": [0, 0, 5, 5, 0.9]}]))

@@ -32,6 +32,11 @@ def test_an_environment_gets_what_its_program_lacks_and_is_made_once(installed):
     assert installed == [["program==1.2.3", "filelock<4"]]
 
 
+def test_replacements_are_installed_over_what_pip_chose(installed):
+    Harness("program", "1.2.3", "PROGRAM", (), ("math-verify==0.8.0",)).python()
+    assert installed == [["program==1.2.3"], ["--no-deps", "math-verify==0.8.0"]]
+
+
 def test_an_environment_of_other_constraints_is_made_anew(installed):
     Harness("program", "1.2.3", "PROGRAM").python()
     Harness("program", "1.2.3", "PROGRAM", ("filelock<4",)).python()

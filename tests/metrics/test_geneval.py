@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricworks.metrics import box_iou, geneval_correct, geneval_reasons, geneval_summary, relative_position
+from rubricworks.metrics import (
+    box_iou,
+    confident_detections,
+    geneval_correct,
+    geneval_reasons,
+    geneval_summary,
+    relative_position,
+)
 
 OPPOSITE = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
 numbers = st.integers(0, 12)
@@ -128,3 +135,27 @@ def test_prompt_is_correct_with_one_correct_image():
     }
     with pytest.raises(ValueError, match="no image"):
         geneval_summary([])
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("counting", [1.0, 0.99, 0.91]),
+        ("two_object", [1.0, 0.99, 0.91, 0.9, 0.31]),
+        ("color_attr", [1.0, 0.99, 0.91, 0.9, 0.31]),
+    ],
+)
+def test_detections_count_above_the_threshold_of_the_task(tag, expected):
+    """The official code compares with >, and sorts by confidence before the rules take the first ones."""
+    confidences = (0.3, 0.31, 0.9, 0.91, 0.99, None)
+    objects = [{"box": [n, 0, n + 5, 5, *([] if c is None else [c])]} for n, c in enumerate(confidences)]
+    counted = confident_detections({"tag": tag}, {"dog": objects, "cat": [{"box": [0, 0, 5, 5, 0.2]}]})
+    assert {
+        name: [box["box"][4] if len(box["box"]) > 4 else 1.0 for box in boxes] for name, boxes in counted.items()
+    } == {"dog": expected}
+
+
+def test_a_class_has_at_most_sixteen_objects():
+    objects = [{"box": [n, 0, n + 5, 5, 0.5 + n / 100]} for n in range(20)]
+    first = confident_detections({"tag": "colors"}, {"dog": objects})["dog"]
+    assert [detection["box"][0] for detection in first] == list(range(19, 3, -1))

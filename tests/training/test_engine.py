@@ -8,7 +8,7 @@ from coloured_squares import PROMPT, squares
 from rubricworks.errors import UserError
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.engine import load_engine
-from rubricworks.training.generate import generate_captions, load_model
+from rubricworks.training.generate import decode_image, generate_captions, load_model
 from rubricworks.training.processing import encode_prompts, prompt_token_ids
 
 IMAGES = [image for image, _, _ in squares()[:4]]
@@ -60,3 +60,26 @@ def test_prompt_for_an_engine_is_that_of_training_with_one_token_for_the_image(s
         prompt_token_ids(processor, None, PROMPT)
         == encode_prompts(processor, [None], [PROMPT])["input_ids"][0].tolist()
     )
+
+
+def test_prompts_with_several_images_are_read_in_order_beside_others(student):
+    """Two images as parts are two places in the prompt; a prompt with one of them as parts is that with it as image."""
+    model, processor = load_model(student)
+    red, blue = (decode_image(image) for image in IMAGES[:2])
+
+    def parts(*images):
+        places = [{"type": "image", "image": image} for image in images]
+        return [{"role": "user", "content": [*places, {"type": "text", "text": PROMPT}]}]
+
+    mixed = encode_prompts(processor, [None, red], [parts(red, blue), PROMPT])
+    alone = [encode_prompts(processor, [None], [parts(image)]) for image in (red, blue)]
+    count = [int((encoded["input_ids"] == processor.image_token_id).sum()) for encoded in (mixed, *alone)]
+    assert count[0] == 2 * count[1] + count[2]
+    expected = [alone[0]["pixel_values"], alone[1]["pixel_values"], alone[0]["pixel_values"]]
+    assert mixed["pixel_values"].tolist() == [patch for patches in expected for patch in patches.tolist()]
+    options = {"max_new_tokens": 5, "batch_size": 3}
+    texts = generate_captions(
+        model, processor, [None, None, IMAGES[0]], [parts(red, blue), parts(red), PROMPT], **options
+    )
+    assert texts[1] == texts[2]
+    assert len(texts) == 3

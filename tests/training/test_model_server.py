@@ -26,8 +26,15 @@ class EchoEngine:
         self.batches.append((len(prompts), max_new_tokens, temperature))
         if "boom" in prompts:
             raise RuntimeError("out of memory")
-        names = {None: "nothing", RED: "red", BLUE: "blue"}
-        return [(f"{names[image]}: {prompt}", 2) for image, prompt in zip(images, prompts, strict=True)]
+        return [(self.said(image, prompt), 2) for image, prompt in zip(images, prompts, strict=True)]
+
+    def said(self, image, prompt):
+        if isinstance(prompt, str):
+            return f"{ {None: 'nothing', RED: 'red', BLUE: 'blue'}[image] }: {prompt}"
+        assert image is None
+        names = {(255, 0, 0): "[red]", (0, 0, 255): "[blue]"}
+        parts = [part for turn in prompt for part in turn["content"]]
+        return " ".join(part["text"] if "text" in part else names[part["image"].getpixel((0, 0))] for part in parts)
 
     def close(self):
         self.closed.set()
@@ -76,13 +83,21 @@ def test_a_server_of_every_address_is_reached_by_ipv4_and_ipv6(served):
             assert ask(f"http://{address}:{port}", (text_part("hello"),))[0].raw == "nothing: hello"
 
 
-def test_a_fault_of_the_engine_and_two_pictures_are_errors_of_their_requests_alone(served):
+def test_several_pictures_reach_the_engine_in_their_places(served):
+    with served() as (_, url):
+        [reply] = ask(url, (text_part("is"), image_part(RED), text_part("like"), image_part(BLUE), text_part("?")))
+        [broken] = ask(
+            url, (image_part(RED), {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})
+        )
+    assert reply.raw == "is [red] like [blue] ?"
+    assert isinstance(broken, ChatError)
+    assert "400" in str(broken)
+
+
+def test_a_fault_of_the_engine_is_an_error_of_its_request_alone(served):
     with served() as (_, url):
         [fault] = ask(url, (text_part("boom"),))
-        [two] = ask(url, (image_part(RED), image_part(BLUE), text_part("which")))
         [after] = ask(url, (text_part("still there"),))
     assert isinstance(fault, ChatError)
     assert "out of memory" in str(fault)
-    assert isinstance(two, ChatError)
-    assert "2 images; this server takes one a request" in str(two)
     assert after.raw == "nothing: still there"

@@ -168,6 +168,12 @@ def board_text(board: Scoreboard) -> str:
 def board_notes(board: Scoreboard) -> list[str]:
     """Sentences about what the table leaves out: scorers that were skipped, responses without a score."""
     notes = [f"{name} was skipped: {reason}" for name, reason in board.skipped.items()]
+    notes += [
+        f"{model.model}: {board.title(figure)} has no mean: {task}: {reason}"
+        for model in board.models
+        for figure, tasks in model.incomplete.items()
+        for task, reason in tasks.items()
+    ]
     for model in board.models:
         for figure in board.headlines:
             mean = model.means.get(figure)

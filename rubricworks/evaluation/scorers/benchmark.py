@@ -3,13 +3,15 @@
 `set` is one of `suites.TASK_SETS`, run by lmms-eval and ms-vlmeval, or any name with question files of one's own in
 `source`, which are asked here and checked by rules. A model directory is served for the time; a file of responses
 cannot be measured. The figure is the mean over the benchmarks of the set (macro average), with one value per sample
-where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting.
+where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting. A task
+without a score of every sample has no mean, and a set with such a task none either. Tasks that ask a judge ask the
+recipe's, and are refused without one.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,23 +25,39 @@ from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
-from rubricworks.evaluation.scorers.answers import check_by_rules
-from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext
+from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge, is_open
+from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
 from rubricworks.evaluation.suites import lmms_eval, vlmeval
+from rubricworks.evaluation.suites.boxed_benchmarks import BOXED_BENCHMARKS, BoxedQuestion, boxed_questions
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
-from rubricworks.llm import ChatError, Endpoint, image_part, text_part
+from rubricworks.grading import FailedCall
+from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.llm.messages import user_message
+from rubricworks.llm.usage import PlannedCalls
+from rubricworks.rubrics import ErrorClass, Response
 from rubricworks.storage import local_path
 from rubricworks.verifiers import CannotVerify
+from rubricworks.verifiers.boxed import last_boxed
 
 if TYPE_CHECKING:
     from rubricworks.evaluation.models import EvaluatedModel
 
 _FIELD = "evaluation.scorers.benchmarks"
+BOXED_SET = "rlr3-15"
 _WHOLE = json.dumps({"whole_task": True})
 """Evidence of a row that stands for all samples of a benchmark, because the harness gives no score of each."""
 
 _FIRST = ", first "
+_ANSWER_TOKENS = 1024
+_BOXED_TOKENS = 6144
+"""RLR³'s longest response in training; the paper names no limit of its evaluation."""
+_AT_ONCE = 64
+_JUDGED_SHARE = {"score": 1.0, "extraction": 1.0, "letter": 0.1, "verdict": 0.5}
+"""What a task asks of its judge → share of its answers."""
+_OPEN_SHARE = 0.3
+"""Share of answers in words that rules do not find right."""
+_SERVED_TIMEOUT_S = 3600.0
+"""Wait for an answer of a model that is served here, which may think for long."""
 
 
 def sample_limit(version: str) -> int | None:
@@ -51,28 +69,34 @@ def sample_limit(version: str) -> int | None:
 class BenchmarkScorer(Scorer):
     by_task: ClassVar[bool] = True
     measures_models: ClassVar[bool] = True
+    only_whole: ClassVar[bool] = True
 
     set: str = Field(pattern=r"^[\w.-]+$")
     """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or a name of one's own."""
-    harness: Literal["lmms-eval", "questions"] = "lmms-eval"
-    """`questions` asks the question files of `source` and needs no other program."""
+    harness: Literal["lmms-eval", "answers", "questions"] = "lmms-eval"
+    """`answers` is RLR³'s own protocol for rlr3-15: step by step, the last box, rules, and `judge` for open answers.
+    `questions` asks the question files of `source`. Both need no other program."""
     source: str | None = None
-    """Question files; with lmms-eval, a folder of further task definitions."""
+    """Question files; with `answers`, a folder with data sets as `ORG/NAME`; with lmms-eval, one of further tasks."""
     tasks: tuple[str, ...] = ()
     """Only these benchmarks of the set, by task."""
     limit: int | None = Field(default=None, ge=1)
     """First samples of each benchmark, to try a recipe out."""
-    max_new_tokens: int = Field(default=1024, ge=1)
-    """Of answers to question files and to ms-vlmeval's; lmms-eval's tasks have limits of their own."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Longest answer, in tokens; by default lmms-eval's tasks have limits of their own, and others take 1,024."""
+    judge: Endpoint | None = None
+    """Judge of open answers, and of the harness's tasks that ask one, such as MM-Vet; these have no figure without."""
 
     @model_validator(mode="after")
     def _known(self) -> "BenchmarkScorer":
         if self.harness == "questions" and self.source is None:
             raise ValueError("harness: questions needs source, a folder of question files")
+        if self.harness == "answers" and (self.set != BOXED_SET or self.source is None):
+            raise ValueError(f"harness: answers is the protocol of {BOXED_SET}, and needs source, a folder of its data")
         if self.harness == "lmms-eval" and self.set not in TASK_SETS:
             raise ValueError(f"{self.set} is no set of benchmarks; they are {', '.join(TASK_SETS)}")
         known = {benchmark.task for benchmark in TASK_SETS.get(self.set, ())}
-        if self.harness == "lmms-eval" and (strange := [task for task in self.tasks if task not in known]):
+        if self.harness != "questions" and (strange := [task for task in self.tasks if task not in known]):
             raise ValueError(f"{strange[0]} is no task of {self.set}; they are {', '.join(sorted(known))}")
         return self
 
@@ -90,9 +114,30 @@ class BenchmarkScorer(Scorer):
         programs = dict.fromkeys(
             f"{benchmark.harness.package} {benchmark.harness.version}" for benchmark in self._benchmarks()
         )
-        harness = ", ".join(programs) if self.harness == "lmms-eval" else "rules 1"
+        own = {"questions": "rules 1", "answers": "answers 1"}
+        harness = own.get(self.harness) or ", ".join(programs)
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
+        only += f", answers of {self.max_new_tokens} tokens" if self.max_new_tokens else ""
         return harness + only + (f"{_FIRST}{self.limit}" if self.limit else "")
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer that a task asks for."""
+        if self.harness == "answers":
+            return self.max_new_tokens or _BOXED_TOKENS
+        limits = [_ANSWER_TOKENS, *(benchmark.answer_tokens for benchmark in self._benchmarks())]
+        return self.max_new_tokens or max(limits)
+
+    def plan(self, work: Workload) -> Iterator[PlannedCalls]:
+        """Yield the judge's calls, by the usual share of answers that need one."""
+        if self.judge is None or self.harness == "questions":
+            return
+        calls = 0
+        for benchmark in self._benchmarks():
+            questions = min(benchmark.questions, self.limit or benchmark.questions)
+            share = _OPEN_SHARE if self.harness == "answers" else _JUDGED_SHARE.get(benchmark.judge or "", 0)
+            calls += work.models * round(questions * share)
+        yield PlannedCalls("benchmark_judge", self.judge, calls, 500, 40)
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         async def nothing(item: Item) -> list[Score]:
@@ -110,11 +155,15 @@ class BenchmarkScorer(Scorer):
             endpoint = model.source.endpoint
             if endpoint is None and model.source.folder is not None:
                 url = stack.enter_context(context.serve(model.source.folder))
-                endpoint = Endpoint(url=url, model=Path(model.source.folder).name, revision=model.revision)
+                name, wait = Path(model.source.folder).name, {"timeout_s": _SERVED_TIMEOUT_S}
+                endpoint = Endpoint(url=url, model=name, revision=model.revision, **wait)
             if endpoint is None:
                 return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
+            if self.harness == "answers":
+                return await self._ask_boxed(endpoint.model_copy(update={"max_tokens": self.longest_answer}), context)
             if self.harness == "questions":
-                return await self._ask(endpoint.model_copy(update={"max_tokens": self.max_new_tokens}), context)
+                longest = self.max_new_tokens or _ANSWER_TOKENS
+                return await self._ask(endpoint.model_copy(update={"max_tokens": longest}), context)
             return await self._run(model, endpoint, context)
 
     def _tasks(self) -> list[str]:
@@ -130,8 +179,14 @@ class BenchmarkScorer(Scorer):
         chosen = self._benchmarks()
         source = local_path(fill(self.source, f"{_FIELD}.source")) if self.source else None
         key = f"{model.name} {model.revision} {model.step} {model.decoding} {endpoint.model} {self.version}"
+        key += f" {self.judge.model} {self.judge.revision}" if self.judge else ""
+        refused = {benchmark.task for benchmark in chosen if benchmark.judge and self.judge is None}
         by_lmms, by_vlmeval = (
-            {benchmark.task: benchmark.metric for benchmark in chosen if benchmark.harness is program}
+            {
+                benchmark.task: benchmark.metric
+                for benchmark in chosen
+                if benchmark.harness is program and benchmark.task not in refused
+            }
             for program in (lmms_eval.LMMS_EVAL, vlmeval.VLMEVAL)
         )
         options: dict[str, Any] = {
@@ -142,17 +197,89 @@ class BenchmarkScorer(Scorer):
             "limit": self.limit,
             "concurrency": min(32, endpoint.concurrency),
         }
-        results = await lmms_eval.run_tasks(by_lmms, **options, include=source)
-        results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=self.max_new_tokens)
+        results = await lmms_eval.run_tasks(
+            by_lmms,
+            **options,
+            include=source,
+            max_new_tokens=self.max_new_tokens,
+            timeout_s=endpoint.timeout_s,
+            percent={benchmark.task for benchmark in chosen if benchmark.percent},
+            judge=await context.client(self.judge, "benchmark_judge") if self.judge else None,
+            forms={benchmark.task: benchmark.judge for benchmark in chosen if benchmark.judge},
+        )
+        longest = self.max_new_tokens or _ANSWER_TOKENS
+        results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=longest)
         scores: list[Score] = []
         for benchmark in chosen:
+            if benchmark.task in refused:
+                scores.append(self._unmeasured(benchmark.task, f"its answers need a judge: give {_FIELD}.judge"))
+                continue
             result = results[benchmark.task]
-            if not result.samples:
+            if not result.samples and result.value is None:
+                scores.append(self._unmeasured(benchmark.task, result.reason or "it has no figure"))
+            elif not result.samples:
                 scores.append(Score(sample_id=f"{benchmark.task}/all", value=result.value, evidence=_WHOLE))
             for sample, value in result.samples.items():
                 reason = None if value is not None else "the endpoint did not answer"
                 scores.append(Score(sample_id=f"{benchmark.task}/{sample}", value=value, reason=reason))
         return scores
+
+    async def _ask_boxed(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
+        """Scores by RLR³'s protocol. An answer that runs into its limit has no final answer, and is wrong."""
+        client = await context.client(endpoint, "benchmark")
+        judge = await context.client(self.judge, "benchmark_judge") if self.judge else None
+        source = local_path(fill(str(self.source), f"{_FIELD}.source"))
+
+        async def score(asked: BoxedQuestion) -> list[Score]:
+            try:
+                reply = await client.chat([user_message(asked.content)], seed=context.seed)
+            except ChatError as error:
+                if error.error_class is ErrorClass.TRUNCATED:
+                    return [Score(sample_id=asked.sample_id, value=0.0)]
+                return [Score(sample_id=asked.sample_id, value=None, reason=error.error_class.value)]
+            try:
+                right = await self._is_right(asked, reply.value, judge)
+            except ChatError as error:
+                reason = f"open answers need a judge: give {_FIELD}.judge" if judge is None else "the judge failed"
+                context.on_failure(
+                    FailedCall(asked.sample_id, Response(reply.value), self.judges() or "none", (self.name,), error)
+                )
+                return [Score(sample_id=asked.sample_id, value=None, reason=reason)]
+            except CannotVerify:
+                return [Score(sample_id=asked.sample_id, value=None, reason="the reference answer cannot be read")]
+            return [Score(sample_id=asked.sample_id, value=float(right))]
+
+        chosen = [benchmark for benchmark in BOXED_BENCHMARKS if not self.tasks or benchmark.task in self.tasks]
+        for benchmark in chosen:  # what is missing, or has another shape, is told before hours of answers
+            next(boxed_questions(benchmark, source, 1), None)
+
+        def calls() -> Iterator[Coroutine[Any, Any, list[Score]]]:
+            for benchmark in chosen:
+                yield from map(score, boxed_questions(benchmark, source, self.limit))
+
+        results = await context.stream(calls(), min(_AT_ONCE, endpoint.concurrency))
+        return [scored for scores in results for scored in scores]
+
+    async def _is_right(self, asked: BoxedQuestion, response: str, judge: ChatClient | None) -> bool:
+        """True if the response gives one of the reference answers, by rules or by the judge.
+
+        Raises:
+            ChatError: the judge failed, or the answer is open and there is none.
+        """
+        if any(check_by_rules(reference, response) for reference in asked.references):
+            return True
+        open_ones = [
+            reference
+            for reference in asked.references
+            if is_open(reference.answer or "", options=bool(reference.options)) and last_boxed(response)
+        ]
+        if open_ones and judge is None:
+            raise ChatError(ErrorClass.UNVERIFIABLE, f"the answer is open: give {_FIELD}.judge")
+        for reference in open_ones:
+            assert judge is not None
+            if await check_with_judge(judge, reference, response):
+                return True
+        return False
 
     async def _ask(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
         """Scores of answers to question files, by rules."""
@@ -170,17 +297,25 @@ class BenchmarkScorer(Scorer):
                 return [Score(sample_id=sample.sample_id, value=None, reason="the reference answer cannot be read")]
             return [Score(sample_id=sample.sample_id, value=right)]
 
-        results = await context.gather(answer(sample) for sample in self._questions())
+        questions = list(self._questions())  # all are read before the first is asked
+        results = await context.gather(map(answer, questions))
         if not results:
             raise UserError(f"{_FIELD}.source: {self.source} holds no question of {', '.join(self.tasks) or self.set}")
         return [score for scores in results for score in scores]
 
     def _questions(self) -> Iterator[Sample]:
+        """Questions of the chosen tasks.
+
+        Raises:
+            UserError: a row cannot be read; the rest of a benchmark is another one.
+        """
         counts: dict[str, int] = {}
         for entry in question_entries(fill(str(self.source), f"{_FIELD}.source")):
             item = entry if isinstance(entry, RejectedEntry) else open_image(entry.image)
-            if isinstance(entry, RejectedEntry) or isinstance(item, RejectedEntry):
-                continue
+            if isinstance(entry, RejectedEntry):
+                raise UserError(f"{_FIELD}.source: {entry.source}: {entry.reason}; mend or remove the row")
+            if isinstance(item, RejectedEntry):
+                raise UserError(f"{_FIELD}.source: {item.source}: {item.reason}; mend or remove the row")
             task = entry.task or self.set
             number = counts.get(task, 0)
             if (self.tasks and task not in self.tasks) or (self.limit and number >= self.limit):

@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, model_validator
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
+from rubricworks.evaluation.own_prompts import PURPOSES, OwnPrompt, OwnPromptClient, OwnPromptName
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.grading import FailedCall
@@ -110,10 +111,16 @@ class Workload:
     responses: int
     compared: int
     """Responses of models other than the opponent."""
+    models: int = 1
+    """Models, each with each decoding and milestone."""
 
 
 def _no_scratch(name: str) -> Path:
     raise UserError(f"{name}: this scorer runs in the stage score alone")
+
+
+async def _no_stream(calls: Iterator[Coroutine[Any, Any, Any]], at_once: int) -> list[Any]:
+    raise UserError("this scorer runs in the stage score alone")
 
 
 def _no_server(folder: str) -> AbstractContextManager[str]:
@@ -130,6 +137,8 @@ class ScoringContext:
     gather: Callable[[Iterable[Coroutine[Any, Any, list[Score]]]], Awaitable[list[list[Score]]]]
     """Run coroutines concurrently, with the stage's budget and early stop."""
     on_failure: Callable[[FailedCall], None]
+    stream: Callable[[Iterator[Coroutine[Any, Any, list[Score]]], int], Awaitable[list[list[Score]]]] = _no_stream
+    """Run so many coroutines at a time, asking for the next when there is room, so that they need not fit in memory."""
     rubrics: Mapping[str, Rubric] = field(default_factory=dict)
     """Sample → rubric."""
     exams: Mapping[str, StoredExam] = field(default_factory=dict)
@@ -141,10 +150,14 @@ class ScoringContext:
     """Serve a model directory; gives the base URL."""
     tallies: "dict[str, PositionTally]" = field(default_factory=dict)
     """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
+    prompts: Mapping[OwnPromptName, OwnPrompt] = field(default_factory=dict)
+    """Prompts of the user's own."""
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
-        return await self.stack.enter_async_context(self.make_client(endpoint, purpose))
+        client = await self.stack.enter_async_context(self.make_client(endpoint, purpose))
+        prompt = self.prompts.get(PURPOSES[purpose]) if purpose in PURPOSES else None
+        return cast(ChatClient, OwnPromptClient(client, prompt)) if prompt else client
 
 
 class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -159,6 +172,8 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     needs: ClassVar[frozenset[Need]] = frozenset()
     by_task: ClassVar[bool] = False
     """Its mean is the mean over tasks (macro average), as benchmarks of several tasks report it."""
+    only_whole: ClassVar[bool] = False
+    """It has no mean unless every sample of every task has a score, as published benchmarks have."""
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Parts whose values do not lie in [0, 1], such as ranks."""
     needs_corpus: ClassVar[bool] = False

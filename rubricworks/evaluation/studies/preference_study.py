@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
     digest: str
     image: bytes
     reward: float | None
-    """Of the run's own evaluation by rubric; None if it could not be judged."""
+    """By rubric, in the run's evaluation; within one model, by its run's own reward. None if it was not judged."""
 
 
 class PreferenceTask(NamedTuple):

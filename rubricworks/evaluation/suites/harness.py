@@ -25,12 +25,14 @@ _LAST_LINES = 3
 class TaskResult(NamedTuple):
     """Result of one benchmark."""
 
-    value: float
-    """Figure that the harness reports, between 0 and 1."""
+    value: float | None
+    """Figure that the harness reports, between 0 and 1; None if not all of the samples have a score."""
     samples: dict[str, float | None]
     """Sample → score; None where the endpoint did not answer. Empty if the harness's lines do not give the figure."""
     version: str
     """Version of the task."""
+    reason: str | None = None
+    """Why there is no figure."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Harness:
     variable: str
     constraints: tuple[str, ...] = ()
     """Requirements that its distribution lacks."""
+    replacements: tuple[str, ...] = ()
+    """Distributions in place of those that its own requirements choose, without theirs."""
 
     def python(self) -> str:
         """Python of the environment, which is made if it is not there (minutes, some gigabytes).
@@ -58,9 +62,12 @@ class Harness:
         with (folder.parent / f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             ready = folder / _READY
-            if not ready.is_file() or ready.read_text() != "\n".join(self.constraints):
+            if not ready.is_file() or ready.read_text() != self._contents():
                 self._make(folder, python)
         return str(python)
+
+    def _contents(self) -> str:
+        return "\n".join((*self.constraints, *self.replacements))
 
     def _make(self, folder: Path, python: Path) -> None:
         say(f"making an environment for {self.package} in {folder}: some minutes")
@@ -68,6 +75,7 @@ class Harness:
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(folder)],
             [*pip, f"{self.package}=={self.version}", *self.constraints],
+            *([[*pip, "--no-deps", *self.replacements]] if self.replacements else []),
         )
         for command in steps:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -80,7 +88,7 @@ class Harness:
         query = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = subprocess.run([str(python), "-c", query], capture_output=True, text=True, check=True).stdout.strip()
         patch_torchvision(Path(site))
-        (folder / _READY).write_text("\n".join(self.constraints))
+        (folder / _READY).write_text(self._contents())
 
     async def run(self, arguments: Sequence[str], variables: Mapping[str, str], log: Path) -> int:
         """Run the environment's Python with these arguments, its output in `log`; return the exit status."""

@@ -3,31 +3,42 @@
 The program exits 0 when it fails, so nothing counts but the files that it wrote, which are verified here.
 `*_results.json` has the figure of a task or group, `*_samples_TASK.jsonl` a line per sample; scores per sample count
 where they agree with the figure. A request that failed leaves a line without output tokens, whose score is the
-harness's for an empty answer: such a sample has no score here. Every task has a folder of its own; one with verified
-results is not run again.
+harness's for an empty answer: such a sample has no score here, and its task no figure. A task's files count once the
+program ended under our eyes, with its judge intact: then they are its `results`, and it is not run again.
 """
 
 import json
 import math
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.suites.harness import Harness, TaskResult, last_lines
+from rubricworks.evaluation.suites.judge_gateway import JudgeForm, JudgeGateway
+from rubricworks.llm import ChatClient, ChatError
 
-_SCORES = ("score", "correct", "acc", "accuracy", "is_correct", "exact_match")
+_SCORES = ("score", "correct", "acc", "accuracy", "is_correct", "exact_match", "true_false")
 _TOLERANCE = 0.005
 """Largest difference between the mean of the samples and the reported figure, which may weigh them otherwise."""
+_RESULTS = "results"
+"""Folder of a task's files once they count."""
+_SUBMISSIONS = "submissions"
+"""Folder of a task's own files, which MMBench names like the program's results."""
 
 
-def read_task(folder: Path, task: str, metric: str) -> TaskResult | None:
+def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) -> TaskResult | None:
     """Read the newest results of a task; None if there are none.
+
+    Args:
+        percent: the metric is out of 100, however small it is.
 
     Raises:
         UserError: a file is damaged, the metric is not among the results, or lines of samples are missing.
     """
-    files = sorted(folder.glob("**/*_results.json"))
+    files = [path for path in sorted(folder.glob("**/*_results.json")) if path.parent.name != _SUBMISSIONS]
     if not files:
         return None
     path = files[-1]
@@ -54,17 +65,22 @@ def read_task(folder: Path, task: str, metric: str) -> TaskResult | None:
             score = _score(row.get(metric))
             readable = readable and score is not None
             samples[name] = score
-    value = _reported(results, task, parts, metric, {part: len(rows) for part, rows in lines.items()}, path)
+    version = str(results.get("versions", {}).get(parts[0], ""))
     unanswered = sum(not _answered(row) for rows in lines.values() for row in rows)
     if unanswered == len(samples):
         raise UserError(f"{path}: the endpoint answered none of {unanswered} requests of {task}")
-    judged = [score for score in samples.values() if score is not None]
-    if unanswered and readable:
-        value = sum(judged) / len(judged)
-    elif unanswered:
-        raise UserError(f"{path}: the endpoint did not answer {unanswered} of {len(samples)} requests of {task}")
-    agrees = readable and abs(sum(judged) / len(judged) - value) <= _TOLERANCE
-    return TaskResult(value, samples if agrees else {}, str(results.get("versions", {}).get(parts[0], "")))
+    if unanswered:
+        reason = f"the endpoint did not answer {unanswered} of {len(samples)} requests"
+        return TaskResult(None, samples if readable else {}, version, reason)
+    reported = _reported(results, task, parts, metric, {part: len(rows) for part, rows in lines.items()}, path)
+    if readable:
+        mean = sum(score for score in samples.values() if score is not None) / len(samples)
+        # MathVista reports nothing in place of 0.
+        if reported is None or any(abs(mean - figure) <= _TOLERANCE for figure in (reported, reported / 100)):
+            return TaskResult(mean, samples, version)
+    if reported is None:
+        raise UserError(f"{path}: {task} reports no number as {metric}")
+    return TaskResult(reported / 100 if percent or reported > 1 else reported, {}, version)
 
 
 def _leaves(results: dict[str, Any], task: str) -> list[str]:
@@ -82,17 +98,23 @@ def _lines(path: Path, task: str) -> list[dict[str, Any]]:
 
 def _reported(
     results: dict[str, Any], task: str, parts: list[str], metric: str, counts: dict[str, int], path: Path
-) -> float:
-    """The task's figure; of a group without one, the mean of its tasks weighted by their samples."""
-    figure = _figure(results["results"].get(task, {}), metric)
-    if figure is None:
-        figures = {part: _figure(results["results"].get(part, {}), metric) for part in parts}
-        known = {part: value for part, value in figures.items() if value is not None}
-        if len(known) < len(parts) or not known:
-            metrics = sorted({key.partition(",")[0] for key in results["results"].get(parts[0], {}) if "," in key})
-            raise UserError(f"{path}: {task} has no metric {metric!r}; it has {', '.join(metrics) or 'none'}")
-        figure = sum(value * counts[part] for part, value in known.items()) / sum(counts.values())
-    return figure / 100 if figure > 1 else figure
+) -> float | None:
+    """The task's figure as the program wrote it; of a group without one, the mean of its tasks weighted by their
+    samples. None if the metric holds no number.
+
+    Raises:
+        UserError: the metric is not among the results.
+    """
+    if (figure := _figure(results["results"].get(task, {}), metric)) is not None:
+        return figure
+    of_parts = {part: results["results"].get(part, {}) for part in parts}
+    if any(all(key.partition(",")[0] != metric for key in metrics) for metrics in of_parts.values()):
+        metrics = sorted({key.partition(",")[0] for key in of_parts[parts[0]] if "," in key})
+        raise UserError(f"{path}: {task} has no metric {metric!r}; it has {', '.join(metrics) or 'none'}")
+    figures = {part: value for part, metrics in of_parts.items() if (value := _figure(metrics, metric)) is not None}
+    if len(figures) < len(parts):
+        return None
+    return sum(value * counts[part] for part, value in figures.items()) / sum(counts.values())
 
 
 def _figure(metrics: dict[str, Any], metric: str) -> float | None:
@@ -116,7 +138,14 @@ def _answered(row: dict[str, Any]) -> bool:
     return any((count or {}).get("output_tokens") for count in counts) if counts else bool(row.get("filtered_resps"))
 
 
-LMMS_EVAL = Harness("lmms-eval", "0.7.3", "RUBRICWORKS_LMMS_EVAL", ("filelock<4",))  # it imports filelock._api
+LMMS_EVAL = Harness(
+    "lmms-eval",
+    "0.7.3",
+    "RUBRICWORKS_LMMS_EVAL",
+    ("filelock<4", "Levenshtein"),  # it imports filelock._api; MathVista's rules
+    # Its latex2sympy2, which no task of ours needs, pins an ANTLR that leaves pip a math-verify without its parts.
+    ("math-verify==0.8.0", "latex2sympy2_extended==1.10.2", "antlr4-python3-runtime==4.13.2"),
+)
 
 
 async def run_tasks(
@@ -129,33 +158,69 @@ async def run_tasks(
     include: Path | None = None,
     limit: int | None = None,
     concurrency: int = 16,
+    max_new_tokens: int | None = None,
+    timeout_s: float = 120.0,
+    percent: Collection[str] = (),
+    judge: ChatClient | None = None,
+    forms: Mapping[str, JudgeForm] | None = None,
 ) -> dict[str, TaskResult]:
     """Run tasks and return their verified results.
 
     Args:
         tasks: task → the metric to read.
         url: base URL of the endpoint.
+        api_key: of the endpoint; `none` leaves the user's OPENAI_API_KEY to the program.
         folder: of the program's files; tasks whose results are there are not run again.
         include: folder of further task definitions.
         limit: first samples of each task.
+        max_new_tokens: longest answer, in tokens; by default the task's own limit.
+        percent: tasks whose metric is out of 100.
+        judge: judge of the tasks in `forms`.
+        forms: task → what it asks of its judge.
     Raises:
         UserError: the program wrote no results for a task, or results that do not hold together.
     """
+    settings = f"model_version={model},base_url={url},num_concurrent={concurrency},timeout={math.ceil(timeout_s)}"
+    variables = {"OPENAI_API_KEY": api_key} if api_key != "none" else {}
+    settings += "" if variables else ",api_key=none"
     results: dict[str, TaskResult] = {}
     for task, metric in tasks.items():
         place = folder / task
-        if (result := read_task(place, task, metric)) is None:
-            place.mkdir(parents=True, exist_ok=True)
-            settings = f"model_version={model},base_url={url},num_concurrent={concurrency},timeout=120"
-            arguments = ["-m", "lmms_eval", "--model", "openai", "--model_args", settings]
-            arguments += ["--tasks", task, "--batch_size", "1", "--log_samples", "--output_path", str(place)]
-            arguments += ["--include_path", str(include)] if include else []
-            arguments += ["--limit", str(limit)] if limit else []
-            code = await LMMS_EVAL.run(arguments, {"OPENAI_API_KEY": api_key}, place / "log.txt")
-            if (result := read_task(place, task, metric)) is None:
-                log = (place / "log.txt").read_text(errors="replace")
-                raise UserError(
-                    f"lmms-eval wrote no results of {task} (exit {code}): {last_lines(log)}; {place / 'log.txt'}"
-                )
+        if result := read_task(place / _RESULTS, task, metric, percent=task in percent):
+            results[task] = result
+            continue
+        place.mkdir(parents=True, exist_ok=True)
+        attempt = Path(tempfile.mkdtemp(dir=place, prefix="attempt-"))
+        arguments = ["-m", "lmms_eval", "--model", "openai", "--model_args", settings]
+        arguments += ["--tasks", task, "--batch_size", "1", "--log_samples", "--output_path", str(attempt)]
+        arguments += ["--include_path", str(include)] if include else []
+        arguments += ["--limit", str(limit)] if limit else []
+        arguments += ["--gen_kwargs", f"max_new_tokens={max_new_tokens}"] if max_new_tokens else []
+        log = place / "log.txt"
+        try:
+            code = await _run_task(arguments, variables, log, judge, (forms or {}).get(task))
+        except ChatError as error:
+            results[task] = TaskResult(None, {}, "", f"its judge failed ({error.error_class.value}): {error.message}")
+            continue
+        result = read_task(attempt, task, metric, percent=task in percent)
+        if result is None:
+            said = last_lines(log.read_text(errors="replace"))
+            raise UserError(f"lmms-eval wrote no results of {task} (exit {code}): {said}; {log}")
+        if result.value is not None:
+            os.replace(attempt, place / _RESULTS)
         results[task] = result
     return results
+
+
+async def _run_task(
+    arguments: list[str], variables: Mapping[str, str], log: Path, judge: ChatClient | None, form: JudgeForm | None
+) -> int:
+    if judge is None or form is None:
+        return await LMMS_EVAL.run(arguments, variables, log)
+    async with JudgeGateway(judge, form).opened() as gateway:
+        keys = {
+            "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY") or "none"
+        }  # the tasks want one; the gateway has its own
+        direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
+        given = {**keys, **variables, **gateway.variables(), "NO_PROXY": direct, "no_proxy": direct}
+        return await gateway.watch(LMMS_EVAL.run(arguments, given, log))

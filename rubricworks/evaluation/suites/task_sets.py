@@ -6,6 +6,7 @@ Where the answers of a test split are not public, the task is the validation spl
 from typing import NamedTuple
 
 from rubricworks.evaluation.suites.harness import Harness
+from rubricworks.evaluation.suites.judge_gateway import JudgeForm
 from rubricworks.evaluation.suites.lmms_eval import LMMS_EVAL
 from rubricworks.evaluation.suites.vlmeval import VLMEVAL
 
@@ -23,6 +24,37 @@ class Benchmark(NamedTuple):
     """Metric of the task that the paper reports; of ms-vlmeval, the column of a sample's score."""
     note: str = ""
     harness: Harness = LMMS_EVAL
+    judge: JudgeForm | None = None
+    """What the task asks of a judge; None for a task by rules alone."""
+    percent: bool = False
+    """The metric is out of 100."""
+    answer_tokens: int = 1024
+    """The task's own limit of an answer, in tokens; where it is less, the harness's."""
+    questions: int = 0
+    """Number of questions of a task whose answers may need a judge, for plans."""
+
+
+_REASONING_TOKENS = 49_152
+
+
+def _mathvista(name: str, form: str) -> Benchmark:
+    task, note = f"mathvista_testmini_{form}", "a judge reads the answers"
+    return Benchmark(
+        f"MathVista, {name}",
+        task,
+        "llm_as_judge_eval",
+        note,
+        judge="extraction",
+        percent=True,
+        answer_tokens=16_384,
+        questions=1000,
+    )
+
+
+def _reasoning(name: str, task: str, questions: int, *, metric: str = "acc_score", note: str = "") -> Benchmark:
+    """A task in lmms-eval's form for reasoning models: by rules, and by a judge where these find no match."""
+    tokens = _REASONING_TOKENS
+    return Benchmark(name, task, metric, note, judge="verdict", answer_tokens=tokens, questions=questions)
 
 
 _AI2D = Benchmark("AI2D", "ai2d", "exact_match")
@@ -30,7 +62,15 @@ _BLINK = Benchmark("BLINK", "blink", "blink_acc")
 _CHARTQA = Benchmark("ChartQA", "chartqa", "relaxed_overall")
 _DOCVQA = Benchmark("DocVQA", "docvqa_val", "anls", _VALIDATION)
 _INFOVQA = Benchmark("InfoVQA", "infovqa_val", "anls", _VALIDATION)
-_MMBENCH = Benchmark("MMBench", "mmbench_en_dev", "gpt_eval_score", "a judge reads answers without a letter")
+_MMBENCH = Benchmark(
+    "MMBench",
+    "mmbench_en_dev",
+    "gpt_eval_score",
+    "a judge reads answers without a letter",
+    judge="letter",
+    percent=True,
+    questions=4329,
+)
 _MMSTAR = Benchmark("MMStar", "mmstar", "average")
 _OCRBENCH = Benchmark("OCRBench", "ocrbench", "ocrbench_accuracy")
 _SCIENCEQA = Benchmark("ScienceQA", "scienceqa_img", "exact_match")
@@ -67,14 +107,20 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     "pretrain-9": (
         _AI2D,
         _CHARTQA,
-        Benchmark("MathVista, CoT", "mathvista_testmini_cot", "llm_as_judge_eval", "a judge reads the answers"),
-        Benchmark("MathVista, format", "mathvista_testmini_format", "llm_as_judge_eval", "a judge reads the answers"),
-        Benchmark(
-            "MathVista, solution", "mathvista_testmini_solution", "llm_as_judge_eval", "a judge reads the answers"
-        ),
+        _mathvista("CoT", "cot"),
+        _mathvista("format", "format"),
+        _mathvista("solution", "solution"),
         _MMBENCH,
         Benchmark("MMMU", "mmmu_val", "mmmu_acc"),
-        Benchmark("MM-Vet", "mmvet", "gpt_eval_score", "a judge reads the answers"),
+        Benchmark(
+            "MM-Vet",
+            "mmvet",
+            "gpt_eval_score",
+            "a judge scores the answers",
+            judge="score",
+            percent=True,
+            questions=218,
+        ),
         _SCIENCEQA,
     ),
     # BalCapRL, table 2
@@ -92,21 +138,27 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     ),
     # RLR³, section 5.1: step by step, the answer in the last box; lmms-eval's forms for reasoning models
     "rlr3-15": (
-        Benchmark("We-Math", "wemath_testmini_reasoning", "acc_score"),
-        Benchmark("DynaMath", "dynamath_reasoning", "dynamath_average"),
-        Benchmark("MathVision", "mathvision_reason_test_reasoning", "acc_score"),
-        Benchmark("MathVerse (mini)", "mathverse_testmini_reasoning", "acc_score"),
-        Benchmark("MathVista (mini)", "mathvista_testmini_cot_reasoning", "acc_score"),
-        Benchmark("MMMU-Pro", "mmmu_pro_reasoning", "acc_score"),
-        Benchmark("RealWorldQA", "realworldqa_reasoning", "acc_score"),
-        Benchmark("MMStar", "mmstar_reasoning", "acc_score"),
-        Benchmark("SimpleVQA", "simplevqa", "exact_match", "lmms-eval's own prompt: it has no boxed form"),
-        Benchmark("CountBenchQA", "countbenchqa_reasoning", "acc_score"),
-        Benchmark("InfoVQA", "infovqa_val_reasoning", "anls", _VALIDATION),
-        Benchmark("DocVQA", "docvqa_val_reasoning", "anls", _VALIDATION),
-        Benchmark("ChartQA", "chartqa_reasoning", "relaxed_overall_acc_score"),
-        Benchmark("CharXiv (DQ)", "charxiv_val_descriptive_cot", "acc_score", _VALIDATION),
-        Benchmark("CharXiv (RQ)", "charxiv_val_reasoning_cot", "acc_score", _VALIDATION),
+        _reasoning("We-Math", "wemath_testmini_reasoning", 1740),
+        _reasoning("DynaMath", "dynamath_reasoning", 5010, metric="dynamath_average"),
+        _reasoning("MathVision", "mathvision_reason_test_reasoning", 3040),
+        _reasoning("MathVerse (mini)", "mathverse_testmini_reasoning", 3940),
+        _reasoning("MathVista (mini)", "mathvista_testmini_cot_reasoning", 1000),
+        _reasoning("MMMU-Pro", "mmmu_pro_reasoning", 3460),
+        _reasoning("RealWorldQA", "realworldqa_reasoning", 765),
+        _reasoning("MMStar", "mmstar_reasoning", 1500),
+        Benchmark(
+            "SimpleVQA", "simplevqa", "exact_match", "lmms-eval's own prompt: it has no boxed form", questions=2025
+        ),
+        _reasoning("CountBenchQA", "countbenchqa_reasoning", 491),
+        Benchmark(
+            "InfoVQA", "infovqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS, questions=2801
+        ),
+        Benchmark(
+            "DocVQA", "docvqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS, questions=5349
+        ),
+        _reasoning("ChartQA", "chartqa_reasoning", 2500, metric="relaxed_overall_acc_score"),
+        _reasoning("CharXiv (DQ)", "charxiv_val_descriptive_cot", 4000, note=_VALIDATION),
+        _reasoning("CharXiv (RQ)", "charxiv_val_reasoning_cot", 1000, note=_VALIDATION),
     ),
     # The scene world's own, exported by `rubricworks world export --benchmarks`
     "scene-5": tuple(

@@ -52,7 +52,7 @@ class EvaluateRecipe(Recipe):
                     "score", "response", source.endpoint, scored, image_tokens(source.endpoint), CAPTION_TOKENS
                 )
         models = len(config.models)
-        work = Workload(responses=models * scored, compared=(models - 1) * scored)
+        work = Workload(responses=models * scored, compared=(models - 1) * scored, models=models)
         for scorer in config.scorers:
             for calls in scorer.plan(work):
                 yield CallEstimate(

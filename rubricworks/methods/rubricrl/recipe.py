@@ -16,6 +16,7 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.stages.evaluation.score_config import ImageEvaluation
 from rubricworks.stages.release.promote import Config as PromoteConfig
 from rubricworks.stages.release.report import Config as ReportConfig
+from rubricworks.training.generators.config import DiffusionNftConfig
 
 WORLD_PROMPTS = 412
 """Prompts to train on that the scene world has, whatever its seed and size."""
@@ -46,7 +47,7 @@ class RubricrlRecipe(Recipe):
             "write_prompt_rubrics": self.rubric,
             "pretrain_generator": self.warm_up,
             "train_generator": self.policy,
-            "score": self.evaluation,
+            "score": self._evaluation_as_trained(),
             "promote": self.promotion,
             "rubricrl_report": self.report,
         }
@@ -56,6 +57,17 @@ class RubricrlRecipe(Recipe):
         """Generator that the policy starts from; None for one that the run pretrains."""
         generator = self.warm_up.generator
         return None if generator in (TINY_AR, TINY_FLOW) else generator
+
+    def _evaluation_as_trained(self) -> ImageEvaluation:
+        """The evaluation in the precision and size of a flow's training, where it names no other: all models alike."""
+        evaluation, algorithm = self.evaluation, self.policy.algorithm
+        if not isinstance(algorithm, DiffusionNftConfig):
+            return evaluation
+        sampling = algorithm.rollouts.sampling
+        size = {"side": evaluation.sampling.side or sampling.side}
+        precision = algorithm.optimizer.precision if evaluation.precision == "auto" else evaluation.precision
+        drawn = {"sampling": evaluation.sampling.model_copy(update=size), "precision": precision}
+        return evaluation.model_copy(update=drawn)
 
     def items_in_world(self) -> int:
         return WORLD_PROMPTS if self.world and self.world.pictures else 0

@@ -207,7 +207,7 @@ class _Responder:
 
         if folder not in self._generators:
             self._unload()  # one at a time in memory
-            self._generators[folder] = load_image_generator(Path(folder), config.sampling)
+            self._generators[folder] = load_image_generator(Path(folder), config.sampling, dtype=config.precision)
         first = samples[0].sample_id if samples else ""
         images = self._generators[folder].generate(
             [sample.prompt for sample in samples],

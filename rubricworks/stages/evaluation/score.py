@@ -14,10 +14,11 @@ from rubricworks.evaluation.scoreboard import SCORES_FILE
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import Job
 from rubricworks.stages.evaluation.responses import RESPONSES, write_responses
-from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation
+from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation, TextEvaluation
 from rubricworks.stages.evaluation.scored_models import link_best, write_cards
 from rubricworks.stages.evaluation.scoring import Scoring
 from rubricworks.storage import write_atomic
+from rubricworks.terminal import say
 from rubricworks.tracking import stage_run
 
 Config = AnyEvaluation
@@ -25,6 +26,11 @@ _TRACKED_ROWS = 48
 
 
 def run(config: Evaluation, job: Job) -> None:
+    if isinstance(config, TextEvaluation) and config.selects_by_reported:
+        say(
+            f"warning: the checkpoint is chosen by {config.select_by}, which is reported too, as in RLR³: "
+            "it looks better than it is; the last one is on the board beside it"
+        )
     scoring = Scoring(config, job)
     made_by = {"models": [model.model_dump(mode="json", exclude={"source"}) for model in scoring.models]}
     write_responses(config, job, scoring.batches, scoring.batch_count, **made_by)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
+from rubricworks.evaluation.own_prompts import PROMPT_OF_SCORER, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
@@ -34,17 +35,42 @@ class Evaluation(StageConfig):
     """Model that comparisons and gains are against."""
     models: dict[str, ModelSource] = Field(default={})
     """Further models: directories, endpoints, or files of responses."""
+    prompts: dict[OwnPromptName, str] = Field(default={})
+    """Prompt of a scorer → a text file with its fields, in place of our words."""
+
+    @model_validator(mode="after")
+    def _prompts_have_their_scorer(self) -> "Evaluation":
+        used = {PROMPT_OF_SCORER[scorer.name] for scorer in self.scorers if scorer.name in PROMPT_OF_SCORER}
+        if idle := [name for name in self.prompts if name not in used]:
+            raise ValueError(f"prompts.{idle[0]}: no scorer sends it; configure the scorer, or leave it out")
+        return self
 
     def trained_names(self) -> tuple[str, str]:
         """Names of the peer and of the policy, the candidate for promotion."""
         return PEER, POLICY
 
     def versions(self) -> dict[str, str]:
-        """A scorer that cannot score on this machine has a version of its own: it scores once it can."""
-        return {
-            scorer.name: f"{scorer.version}, not available" if scorer.unavailable() else scorer.version
-            for scorer in self.scorers
-        }
+        """A scorer that cannot score on this machine has a version of its own: it scores once it can. So has one with a
+        prompt of the user's own.
+
+        Raises:
+            UserError: a prompt's file cannot be read, or has other fields.
+        """
+        prompts = self.own_prompts()
+        versions = {}
+        for scorer in self.scorers:
+            prompt = prompts.get(PROMPT_OF_SCORER[scorer.name]) if scorer.name in PROMPT_OF_SCORER else None
+            own = f", {prompt.version}" if prompt else ""
+            versions[scorer.name] = scorer.version + own + (", not available" if scorer.unavailable() else "")
+        return versions
+
+    def own_prompts(self) -> dict[OwnPromptName, OwnPrompt]:
+        """Prompts of the user's own.
+
+        Raises:
+            UserError: a file cannot be read, or has other fields.
+        """
+        return {name: read_own_prompt(name, file) for name, file in self.prompts.items()}
 
 
 class TextEvaluation(Evaluation):
@@ -55,15 +81,34 @@ class TextEvaluation(Evaluation):
     engine: EngineOptions = EngineOptions()
     """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
     select_by: str | None = None
-    """Figure that chooses the best of the milestones that the trainings kept; by default their ends are scored."""
+    """Figure that chooses the best of the milestones that the trainings kept; by default their ends are scored. Of a
+    set of benchmarks it is the macro mean."""
+    select_by_reported: bool = False
+    """Allow `select_by` the set that is reported, as RLR³ does with its 15 benchmarks: the chosen one looks better than
+    it is."""
 
     @model_validator(mode="after")
     def _selects_by_another_set(self) -> "TextEvaluation":
-        if self.select_by in [benchmark.name for benchmark in self.scorers.benchmarks[:1]]:
+        if self.selects_by_reported and not self.select_by_reported:
             raise ValueError(
                 f"select_by: {self.select_by} is the set that is reported, and a checkpoint chosen by it looks better "
-                "than it is; give a second set of benchmarks, and choose by that one"
+                "than it is; give a second set of benchmarks, and choose by that one, or set select_by_reported"
             )
+        return self
+
+    @property
+    def selects_by_reported(self) -> bool:
+        return self.select_by in [benchmark.name for benchmark in self.scorers.benchmarks[:1]]
+
+    @model_validator(mode="after")
+    def _answers_fit_into_the_engine(self) -> "TextEvaluation":
+        room = self.engine.max_model_length
+        for benchmark in self.scorers.benchmarks:
+            if room is not None and benchmark.longest_answer >= room:
+                raise ValueError(
+                    f"engine.max_model_length is {room:,}, and {benchmark.set} asks for answers of up to "
+                    f"{benchmark.longest_answer:,} tokens; raise it, or give the set max_new_tokens"
+                )
         return self
 
 
@@ -100,7 +145,9 @@ class ImageEvaluation(Evaluation):
     rewriter: Endpoint | None = None
     """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
     sampling: ImageSampling = ImageSampling()
-    """Sampling of flow-matching generators; their own by default."""
+    """Sampling of flow-matching generators; their size is that of the training, else their own, by default."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of all generators' weights; that of the training by default, else each one's own."""
 
     def versions(self) -> dict[str, str]:
         return super().versions() | ({"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {})

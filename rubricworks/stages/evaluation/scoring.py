@@ -81,12 +81,14 @@ class Scoring:
                 stack=stack,
                 make_client=self.job.client,
                 gather=self.job.calls.gather_all,
+                stream=self.job.calls.gather_stream,
                 on_failure=self._add_failure,
                 rubrics=self.rubrics,
                 exams=self.exams,
                 seed=self.config.seed,
                 scratch=self.job.scratch,
                 serve=self._serve,
+                prompts=self.config.own_prompts(),
             )
             self._context = context
             functions = [
@@ -135,6 +137,12 @@ class Scoring:
             titles={figure: title for scorer in self.scorers for figure, title in scorer.titles().items()},
             scorers=[scorer.name for scorer in self.scorers],
             by_task=by_task,
+            only_whole=[
+                figure_name(scorer.name, part)
+                for scorer in self.scorers
+                if scorer.only_whole
+                for part in scorer.figure_parts()
+            ],
             unbounded=[figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.unbounded],
             skipped=self.skipped,
             select_by=selecting_figure(self.config),
@@ -253,8 +261,11 @@ class Scoring:
 
     def _serve(self, folder: str) -> AbstractContextManager[str]:
         from rubricworks.training.model_server import served_model
+        from rubricworks.training.vllm_server import served_by_vllm, serves_by_vllm
 
         assert isinstance(self.config, TextEvaluation), "benchmarks measure models that write"
+        if serves_by_vllm(self.config.engine):
+            return served_by_vllm(folder, self.config.engine)
         return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:

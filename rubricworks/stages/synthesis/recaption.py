@@ -33,7 +33,8 @@ from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job
 from rubricworks.runtime.progress import call_figures
 from rubricworks.runtime.store.source_files import kind_and_place, local_source, stored_files
-from rubricworks.storage import is_remote
+from rubricworks.stages.evaluation.responses import read_responses
+from rubricworks.storage import files_digest, is_remote, local_path
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, CAPTION_PROMPT_VERSION
 from rubricworks.terminal import say
 from rubricworks.training.config import EngineOptions
@@ -44,12 +45,13 @@ if TYPE_CHECKING:
     from rubricworks.training.engine import Engine
 
 _REPORT_EVERY_S = 5.0
+_RESPONSES = "recaption.captioners.responses"
 _BATCHED = 2_000
 """Images that one batch of the Batch API holds at most; they are in memory until it is sent."""
 
 
 class Captioner(BaseModel):
-    """A model that writes captions: behind an endpoint, or loaded here."""
+    """A model that writes captions, behind an endpoint or loaded here; or a file of captions that there are already."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -58,6 +60,8 @@ class Captioner(BaseModel):
     endpoint: ImageEndpoint | None = None
     model: str | None = Field(default=None, min_length=1)
     """A model directory, or a name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
+    responses: str | None = Field(default=None, min_length=1)
+    """Captions of another model, as JSON lines or Parquet with `sample_id` or `file_name`, and `caption`."""
     engine: EngineOptions = EngineOptions()
     """Engine of a `model`: `{kind: vllm}` on GPUs."""
     max_new_tokens: int = Field(default=1024, ge=1)
@@ -69,13 +73,13 @@ class Captioner(BaseModel):
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        if (self.endpoint is None) == (self.model is None):
-            raise ValueError("give a captioner either an endpoint or a model")
+        if sum(source is not None for source in (self.endpoint, self.model, self.responses)) != 1:
+            raise ValueError("give a captioner one of endpoint, model and responses")
         return self
 
     @property
     def label(self) -> str:
-        return self.name or (self.endpoint.model if self.endpoint else Path(str(self.model)).name)
+        return self.name or (self.endpoint.model if self.endpoint else Path(self.model or str(self.responses)).name)
 
 
 class Config(StageConfig):
@@ -103,7 +107,7 @@ class Config(StageConfig):
         return self
 
     def versions(self) -> dict[str, str]:
-        """Digest of each model directory, which may change in its place."""
+        """Digest of each model directory and each file of captions, which may change in their places."""
         from rubricworks.training.checkpoints import model_digest
 
         folders = {
@@ -111,7 +115,13 @@ class Config(StageConfig):
             for captioner in self.captioners
             if captioner.model
         }
-        return {name: model_digest(folder) for name, folder in folders.items() if folder.is_dir()}
+        files = {
+            captioner.label: local_path(fill(captioner.responses, _RESPONSES))
+            for captioner in self.captioners
+            if captioner.responses
+        }
+        digests = {name: model_digest(folder) for name, folder in folders.items() if folder.is_dir()}
+        return digests | {name: files_digest([file], file.parent) for name, file in files.items() if file.is_file()}
 
 
 class _Item(NamedTuple):
@@ -220,6 +230,7 @@ class _Captions:
         self._config, self._job, self._clients, self._live, self._fetcher = config, job, clients, live, fetcher
         self._hosts = AllowedHosts(config.allowed_hosts)
         self._loaded: tuple[str, Engine] | None = None
+        self._given: dict[str, dict[str, str]] = {}
         self._prompt_for_all = config.prompt or _trained_prompt(config.captioners)
         self._own_prompts = config.own_prompts or (self._prompt_for_all is None and "samples" in job.inputs)
 
@@ -229,6 +240,8 @@ class _Captions:
         async with self._fetcher or Fetcher(self._hosts) as fetcher:
             if item.captioner.endpoint:
                 rows = await self._ask(item, fetcher)
+            elif item.captioner.responses:
+                rows = await self._look_up(item, fetcher)
             else:
                 rows = await self._generate(item, fetcher)
         captions = [row for row in rows if "caption" in row]
@@ -315,6 +328,35 @@ class _Captions:
                         rows.append(self._row(entry.key, captioner, caption, tokens))
         return rows
 
+    async def _look_up(self, item: _Item, fetcher: "Fetcher") -> list[Row]:
+        """Rows of a file's captions; an image that the file has none of is a dead letter.
+
+        Raises:
+            UserError: the file is damaged, or has a caption of no image of the unit.
+        """
+        captioner, rows = item.captioner, list[Row]()
+        path = fill(str(captioner.responses), _RESPONSES)
+        if captioner.label not in self._given:
+            read = read_responses(path)
+            self._given[captioner.label] = {name: given.response.text or "" for name, given in read.items()}
+        given = self._given[captioner.label]
+        for entry in self._entries(item.unit):
+            image = await self._image(entry, fetcher)
+            if isinstance(image, RejectedEntry):
+                self._live.add(rejected=1)
+                rows.append(image.model_dump())
+            elif isinstance(entry, ImageEntry):
+                caption = given.get(entry.key) or given.get(Path(entry.source).name) or given.get(Path(entry.key).name)
+                self._live.add(failed=int(is_blank(caption or "")))
+                if caption and not is_blank(caption):
+                    rows.append(self._row(entry.key, captioner, caption, 0))
+                else:
+                    error = ChatError(ErrorClass.MALFORMED, f"{path} has no caption of it", attempts=0)
+                    rows.append(dead_letter(entry.key, self._job, f"recaption by {captioner.label}", error))
+        if rows and not any("caption" in row for row in rows) and any("attempts" in row for row in rows):
+            raise UserError(f"{path}: no caption of the images of {item.unit.name}; they are known by their file names")
+        return rows
+
     def _engine(self, captioner: Captioner) -> "Engine":
         from rubricworks.training.engine import load_engine
 
@@ -329,7 +371,7 @@ class _Captions:
         return {
             "sample_id": key,
             "captioner": captioner.label,
-            "model": Path(str(captioner.model)).name,
+            "model": Path(captioner.model or str(captioner.responses)).name,
             "revision": versions.get(captioner.label, ""),
             "prompt_version": CAPTION_PROMPT_VERSION,
             "endpoint": "",

@@ -41,19 +41,23 @@ def is_image_generator(folder: Path) -> bool:
     return is_flow_generator(folder) or is_code_generator(folder)
 
 
-def load_image_generator(folder: Path, sampling: ImageSampling | None = None) -> ImageGenerator:
+def load_image_generator(
+    folder: Path, sampling: ImageSampling | None = None, *, dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+) -> ImageGenerator:
     """Read a generator of either kind.
 
+    Args:
+        dtype: precision of its weights; "auto" for that of the saved ones.
     Raises:
         UserError: the folder holds none, or `sampling` asks for what it cannot do.
     """
     sampling = sampling or ImageSampling()
     if is_flow_generator(folder):
-        return load_flow_generator(folder, sampling)
+        return load_flow_generator(folder, sampling, dtype=dtype)
     _check_has_no_sampling(sampling, "evaluation.sampling")
     from rubricworks.training.generators.loading import load_generator
 
-    return load_generator(folder)
+    return load_generator(folder, dtype=dtype)
 
 
 def load_flow_generator(

@@ -52,12 +52,10 @@ def detect(pixels: NDArray[np.uint8]) -> list[Detection]:
 
 
 def as_geneval(detections: list[Detection]) -> Mapping[str, list[dict[str, object]]]:
-    """Detections by class, as `metrics.geneval_correct` takes them."""
+    """Detections by class, as `metrics.geneval_correct` takes them: all certain, since each fits its shape."""
     by_class: dict[str, list[dict[str, object]]] = {}
     for detection in detections:
-        by_class.setdefault(detection.shape, []).append(
-            {"box": [*detection.box, detection.fit], "color": detection.colour}
-        )
+        by_class.setdefault(detection.shape, []).append({"box": [*detection.box], "color": detection.colour})
     return by_class
 
 

@@ -39,6 +39,23 @@ def test_the_papers_settings_for_flow_matching():
     assert flux.rubric == load_recipe(recipe_path(NAME)).rubric
 
 
+def test_images_are_evaluated_in_the_precision_and_size_of_the_training():
+    """All models alike, whatever their files and pipelines have; what the evaluation names itself holds."""
+    given = [
+        [],
+        ["evaluation.sampling={steps: 28}", "evaluation.precision=auto"],
+        ["evaluation.sampling={steps: 28}", "evaluation.precision=float32"],
+    ]
+    recipes = [load_recipe(recipe_path(DIFFUSION), changes) for changes in given]
+    scores = [recipe.stage_configs()["score"] for recipe in recipes]
+    assert [(score.sampling.steps, score.sampling.side, score.precision) for score in scores] == [
+        (28, 1024, "bfloat16"),
+        (28, 512, "bfloat16"),
+        (28, 512, "float32"),
+    ]
+    assert load_recipe(recipe_path(NAME)).stage_configs()["score"].precision == "auto"
+
+
 def test_no_two_arms_are_the_same_and_all_share_the_rest():
     recipe = load_recipe(recipe_path(NAME))
     stages = [load_recipe(recipe_path(NAME), arm=arm).stage_json() for arm in (None, *recipe.arms)]

@@ -24,9 +24,10 @@ class Grey:
 
 
 def test_base_leaves_memory_before_the_policy_is_loaded(tmp_path, monkeypatch):
-    alive_at_load, loaded = [], []
+    alive_at_load, loaded, precisions = [], [], []
 
-    def load(folder, sampling):
+    def load(folder, sampling, *, dtype):
+        precisions.append(dtype)
         alive_at_load.append([generator() is not None for generator in loaded])
         generator = Grey()
         generator.itself = generator  # as modules that refer to each other
@@ -39,9 +40,10 @@ def test_base_leaves_memory_before_the_policy_is_loaded(tmp_path, monkeypatch):
     models = [EvaluatedModel(name=name, source=ModelSource(folder=name), decoding="sampled") for name in "ab"]
     job = Job(stage="score", run=tmp_path, out=tmp_path / "score", inputs={}, made_by={})
     judge = {"url": "http://127.0.0.1:9/v1", "model": "unasked"}
-    config = ImageEvaluation(scorers={"rubric": {"judge": judge}}, decodings=("sampled",))
+    config = ImageEvaluation(scorers={"rubric": {"judge": judge}}, decodings=("sampled",), precision="bfloat16")
     write_responses(config, job, lambda: (Batch(model, 0, [sample], []) for model in models), 2)
     assert alive_at_load == [[], [False]]
+    assert precisions == ["bfloat16"] * 2
     assert loaded[1]() is None
 
 
@@ -53,6 +55,7 @@ def test_pipeline_is_loaded_in_the_precision_of_its_transformer(tmp_path):
         parts = load_image_generator(tmp_path / name).pipe.components
         dtypes = {part: model.dtype for part, model in parts.items() if isinstance(model, torch.nn.Module)}
         assert dtypes == dict.fromkeys(("transformer", "vae", "text_encoder", "text_encoder_2"), getattr(torch, name))
+    assert load_image_generator(tmp_path / "float32", dtype="bfloat16").transformer.dtype == torch.bfloat16
 
 
 @pytest.mark.slow

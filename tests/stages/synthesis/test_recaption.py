@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from coloured_squares import SMALL, squares
 from PIL import Image
+from pydantic import ValidationError
 from scripted_server import Said, fail, say
 
 from rubricworks.data import source_units as units_module
@@ -281,3 +282,30 @@ def test_all_captioners_are_asked_with_the_prompt_that_the_policy_was_trained_on
     (heard,) = server.chats
     assert [part["text"] for part in heard.body["messages"][0]["content"] if part["type"] == "text"] == [expected]
     assert asked == [expected]
+
+
+def test_a_file_of_captions_stands_in_for_a_model_and_what_it_lacks_is_a_dead_letter(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        (folder / name).write_bytes(png(10))
+    (folder / "broken.png").write_bytes(b"no image")
+    captions = tmp_path / "gpt-4v.jsonl"
+    rows = [{"file_name": "x/a.png", "caption": "by GPT-4V"}, {"file_name": "b.png", "caption": "too"}]
+    captions.write_text("\n".join(map(json.dumps, rows)))
+    captioners = [{"name": "gpt-4v", "responses": str(captions)}]
+    table = recaption(tmp_path / "run", [folder], captioners)
+    assert captions_of(table) == {"a.png": "by GPT-4V", "b.png": "too"}
+    assert {row["captioner"] for row in read_rows(table)} == {"gpt-4v"}
+    [letter] = read_rows(table / "dead_letters")
+    assert letter["sample_id"] == "c.png"
+    assert "gpt-4v.jsonl has no caption of it" in letter["message"]
+    assert list(rejections_of(table)) == ["broken.png"]
+
+    captions.write_text("\n".join(json.dumps({**row, "caption": "another"}) for row in rows))
+    assert set(captions_of(recaption(tmp_path / "run", [folder], captioners)).values()) == {"another"}
+    captions.write_text(json.dumps({"file_name": "other.png", "caption": "x"}))
+    with pytest.raises(UserError, match=r"gpt-4v\.jsonl: no caption of the images of .*; they are known by their file"):
+        recaption(tmp_path / "none", [folder], captioners)
+    with pytest.raises(ValidationError, match="one of endpoint, model and responses"):
+        recaption(tmp_path / "both", [folder], [{"model": "m", "responses": str(captions)}])

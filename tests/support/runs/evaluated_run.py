@@ -78,6 +78,7 @@ def write_evaluated_run(
     board = summarise_scores(
         read_rows(job.out),
         by_task=("benchmark_rubicap-10",),
+        only_whole=("benchmark_rubicap-10",),
         select_by="benchmark_rubicap-10" if milestones else None,
     )
     _finish_score(job, models, board)

@@ -1,9 +1,12 @@
 """A stand-in for `python -m lmms_eval`: it asks the endpoint about a local Parquet file, and writes the files that
-lmms-eval 0.7.3 writes. The text of `FAULT` in its folder makes it fail as the real one does: with exit code 0."""
+lmms-eval 0.7.3 writes. The text of `FAULT` in its folder makes it fail as the real one does: with exit code 0. The keys
+that it was given are in `keys.json` there, and with USE_LLM_JUDGE it asks the judge of every answer, as a failed call
+or an unreadable answer of whom it counts 0."""
 
 import argparse
 import importlib.util
 import json
+import os
 import stat
 import sys
 import urllib.request
@@ -23,7 +26,7 @@ def write_launcher(folder: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("model", "model_args", "tasks", "batch_size", "output_path", "include_path", "limit"):
+    for name in ("model", "model_args", "tasks", "batch_size", "output_path", "include_path", "limit", "gen_kwargs"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--log_samples", action="store_true")
     options = parser.parse_args()
@@ -40,6 +43,9 @@ def main() -> None:
     rules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(rules)
     docs = pq.read_table(include / f"{task}.parquet").to_pylist()[: int(options.limit or 10**9)]
+    keys = {"OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY"), "api_key": model.get("api_key"),
+            "gen_kwargs": options.gen_kwargs}  # fmt: skip
+    (include / "keys.json").write_text(json.dumps(keys))
     lines = []
     for number, doc in enumerate(docs):
         unanswered = fault == "unanswered" and number == 0
@@ -48,6 +54,8 @@ def main() -> None:
         counts = [{"input_tokens": 1, "output_tokens": tokens, "reasoning_tokens": 0}]
         lines.append({"doc_id": number, "target": doc["answer"], "filtered_resps": answer, "token_counts": counts}
                      | rules.process_results(doc, [answer]))  # fmt: skip
+        if os.environ.get("USE_LLM_JUDGE") == "True":
+            lines[-1]["right"] = judged(answer)
     value = sum(line["right"] for line in lines) / len(lines)
     place = Path(options.output_path) / model["model_version"]
     place.mkdir(parents=True, exist_ok=True)
@@ -63,12 +71,23 @@ def main() -> None:
     (place / f"20261123_000000_samples_{task}.jsonl").write_text("\n".join(json.dumps(line) for line in written))
 
 
+def judged(answer: str) -> float:
+    body = {"model": os.environ["JUDGE_MODEL_NAME"], "messages": [{"role": "user", "content": f"right? {answer}"}]}
+    try:
+        return float(post(f"{os.environ['JUDGE_BASE_URL']}/chat/completions", body))
+    except (OSError, ValueError):
+        return 0.0
+
+
 def ask(model: dict, doc: dict) -> str:
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(doc['image']).decode()}"}}
     content = [image, {"type": "text", "text": doc["question"]}]
     body = {"model": model["model_version"], "messages": [{"role": "user", "content": content}]}
-    request = urllib.request.Request(f"{model['base_url']}/chat/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})  # fmt: skip
+    return post(f"{model['base_url']}/chat/completions", body)
+
+
+def post(url: str, body: dict) -> str:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["choices"][0]["message"]["content"]
 

@@ -44,9 +44,18 @@ Answer with one JSON object and no other text, with one entry for each caption, 
 class BlindRankingScorer(Scorer):
     name: ClassVar[str] = "blind_ranking"
     title: ClassVar[str] = "Blind ranking"
-    parts: ClassVar[tuple[str, ...]] = ("total", "rank", "accuracy", "completeness", "clarity", "hallucination")
+    parts: ClassVar[tuple[str, ...]] = (
+        "total",
+        "rank",
+        "accuracy",
+        "completeness",
+        "clarity",
+        "hallucination",
+        "first",
+    )
     needs_field: ClassVar[bool] = True
-    unbounded: ClassVar[tuple[str, ...]] = parts
+    unbounded: ClassVar[tuple[str, ...]] = parts[:-1]
+    version: ClassVar[str] = "2"
 
     judge: ImageEndpoint
     """Sees the image and all captions."""
@@ -75,11 +84,10 @@ class BlindRankingScorer(Scorer):
             )
             placed = placings(dict(zip(order, reply.value.assessments, strict=True)))[item.model]
             mine = placed.assessment
-            values = (placed.total, placed.rank, mine.accuracy, mine.completeness, mine.clarity)
+            scores = (placed.total, placed.rank, mine.accuracy, mine.completeness, mine.clarity)
+            values = [*map(float, scores), float(mine.hallucination_penalty), float(placed.rank == 1)]
             evidence = {"justification": mine.justification, "of": len(order), "place": order.index(item.model) + 1}
-            return self._scores(
-                item, [*map(float, values), float(mine.hallucination_penalty)], json.dumps(evidence, ensure_ascii=False)
-            )
+            return self._scores(item, values, json.dumps(evidence, ensure_ascii=False))
 
         return rank
 

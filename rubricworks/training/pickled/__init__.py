@@ -1,0 +1,1 @@
+"""Weights that are published as torch pickles: read in a sandboxed process, and written as safetensors."""
