@@ -284,12 +284,12 @@ def _verdicts(
         if letters := figures.get("dead_letters"):
             own.append(f"{letters:,} calls brought no usable answer (tables `dead_letters`)")
         seconds = float(figures.get("seconds", 0.0))
-        if (run / stage / "done.json").is_file():
+        if stage == failed:
+            yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), steps, reason, seconds)
+        elif (run / stage / "done.json").is_file():
             if stage in trained and not steps and any((run / stage).rglob("checkpoint-*")):
                 own.append("it ended before it could be killed at its second checkpoint")
             yield StageVerdict(stage, "passed", tuple(dict.fromkeys(own)), steps, "", seconds)
-        elif stage == failed:
-            yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), steps, reason, seconds)
         else:
             yield StageVerdict(stage, "not reached", (), (), "", 0.0)
 
