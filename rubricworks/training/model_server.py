@@ -20,6 +20,7 @@ from rubricworks.errors import UserError
 from rubricworks.listening import listen, url_of
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.engine import Engine, load_engine
+from rubricworks.training.processing import Messages
 
 _BODY_LIMIT = 64 * 2**20
 _MOST_TOKENS = 1024
@@ -27,11 +28,16 @@ _MOST_TOKENS = 1024
 
 class _Call(NamedTuple):
     image: bytes | None
-    prompt: str
+    prompt: str | Messages
     max_tokens: int
     temperature: float
     seed: int
     done: "asyncio.Future[tuple[str, int]]"
+
+    @property
+    def kind(self) -> tuple[int, float, int]:
+        """Calls of one kind share a batch; greedy ones do whatever their seed is."""
+        return self.max_tokens, self.temperature, self.seed if self.temperature else 0
 
 
 class ModelServer:
@@ -60,9 +66,8 @@ class ModelServer:
             calls = [await self._waiting.get()]
             while len(calls) < self._batch_size and not self._waiting.empty():
                 calls.append(self._waiting.get_nowait())
-            kinds = dict.fromkeys((call.max_tokens, call.temperature, call.seed) for call in calls)
-            for kind in kinds:
-                batch = [call for call in calls if (call.max_tokens, call.temperature, call.seed) == kind]
+            for kind in dict.fromkeys(call.kind for call in calls):
+                batch = [call for call in calls if call.kind == kind]
                 try:
                     texts = await asyncio.to_thread(self._generate, batch)
                 except Exception as error:  # one bad batch must not end the server
@@ -107,23 +112,26 @@ class ModelServer:
         except Exception as error:
             message = {"message": f"{type(error).__name__}: {error}", "type": "server_error"}
             return web.json_response({"error": message}, status=500)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": tokens}
+        ending = "length" if tokens >= limit else "stop"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": ending}
+        words = prompt if isinstance(prompt, str) else " ".join(turn["content"] for turn in prompt)
+        usage = {"prompt_tokens": len(words.split()), "completion_tokens": tokens}
         usage["total_tokens"] = sum(usage.values())
         answer = {"id": "chat", "object": "chat.completion", "created": int(time.time()), "model": self.name}
         return web.json_response({**answer, "choices": [choice], "usage": usage})
 
 
-def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str]:
-    """Image and text of a request's messages.
+def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messages]:
+    """Image and prompt of a request: its text, or the conversation of one that has several turns and no image.
 
     Raises:
         ValueError: there are several images, or one that is no data URL.
     """
-    images, texts = [], []
+    images, turns = [], []
     for message in messages:
         content = message.get("content") or ""
         parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        texts = []
         for part in parts:
             if part["type"] == "text":
                 texts.append(part["text"])
@@ -132,9 +140,12 @@ def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str]:
                 if not url.startswith("data:image/") or "," not in url:
                     raise ValueError("images must be data URLs (data:image/png;base64,…); this server fetches nothing")
                 images.append(base64.b64decode(url.partition(",")[2], validate=True))
+        turns.append({"role": str(message.get("role", "user")), "content": "\n".join(text for text in texts if text)})
     if len(images) > 1:
         raise ValueError(f"{len(images)} images; this server takes one a request")
-    return (images[0] if images else None), "\n".join(text for text in texts if text)
+    if images or len(turns) == 1:
+        return (images[0] if images else None), "\n".join(turn["content"] for turn in turns if turn["content"])
+    return None, turns
 
 
 @contextmanager
@@ -142,12 +153,15 @@ def served_model(
     folder: str | Path,
     options: EngineOptions | None = None,
     *,
+    name: str | None = None,
     batch_size: int = 16,
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> Iterator[str]:
     """Serve a model directory in a thread; yields the base URL. The model is unloaded at the end.
 
+    Args:
+        name: name of the model in requests; by default the folder's.
     Raises:
         UserError: the model cannot be loaded.
     """
@@ -158,7 +172,7 @@ def served_model(
     failure: list[OSError] = []
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(ModelServer(engine, Path(folder).name, batch_size=batch_size).app())
+        runner = web.AppRunner(ModelServer(engine, name or Path(folder).name, batch_size=batch_size).app())
         await runner.setup()
         listening = listen(host, port)
         await web.SockSite(runner, listening).start()
