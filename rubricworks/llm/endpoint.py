@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue, field_validator, model_validator
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, JsonValue, field_validator, model_validator
 from yarl import URL
 
 from rubricworks.environment import fill, variable
@@ -74,6 +74,16 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
             if (tuple(given) if isinstance(given, list) else given) != value:
                 raise ValueError(f"{field}: the endpoint has `serve`, from which it follows; leave one of them out")
         return {**data, **follows, "serve": served}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Schema of an endpoint as recipes write it: with `url` and `model`, or with the name of a served model."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        del schema["required"]
+        schema["properties"]["serve"] = {"type": "string", "description": "Name of a model in the section `serve`."}
+        schema["oneOf"] = [{"required": ["url", "model"]}, {"required": ["serve"]}]
+        return reference
 
     @field_validator("url")
     @classmethod

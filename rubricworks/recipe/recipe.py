@@ -209,6 +209,7 @@ class Recipe(BaseModel):
     def _cluster_names_real_stages(self) -> "Recipe":
         if self.cluster:
             self.cluster.check_stages(self.stage_names())
+            self.cluster.check_served(self.serve)
         return self
 
     @model_validator(mode="after")

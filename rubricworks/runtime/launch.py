@@ -119,7 +119,7 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
         with _report_write_errors(run):
             if broadcast(is_main() and try_reuse(job)):
                 return job.out
-    with served_models(run, models):
+    with served_models(work, run, models):
         return _run_here_or_elsewhere(module, with_identities(work.stage, config, models), job, workspace, work)
 
 

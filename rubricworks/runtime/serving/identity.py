@@ -19,12 +19,11 @@ from rubricworks import __version__
 from rubricworks.data.hub import model_source
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
+from rubricworks.kubernetes import SERVE
+from rubricworks.kubernetes.config import ServePlan, plan_from_environment
 from rubricworks.llm.served import ServedModel, ServingEngine
 from rubricworks.runtime.job import model_dir, output_digest
 from rubricworks.storage import files_digest, is_remote, open_bucket
-
-IMAGE_ENV = "RUBRICWORKS_VLLM_IMAGE"
-"""Environment variable: image of the servers that a stage's pod creates; its name is the version of their engine."""
 
 
 class ServedIdentity(NamedTuple):
@@ -51,8 +50,15 @@ class Weights(NamedTuple):
 
 def served_identity(served: ServedModel, weights: Weights) -> ServedIdentity:
     """Return the identity of a model as it is served here."""
-    engine = served.engine or default_engine()
-    return ServedIdentity(weights.digest, engine, engine_version(engine), " ".join(server_options(served, engine)))
+    plan = plan_from_environment(SERVE, ServePlan)
+    if plan is None:
+        engine = served.engine or default_engine()
+        version = engine_version(engine)
+    else:  # the image is what answers
+        engine, version = "vllm", plan.pods[served.name].image
+        if served.engine not in (None, engine):
+            raise UserError(f"serve.{served.name}.engine: a cluster serves models by vLLM; leave the engine out")
+    return ServedIdentity(weights.digest, engine, version, " ".join(server_options(served, engine)))
 
 
 def served_weights(served: ServedModel, inputs: Mapping[str, Path]) -> Weights:
@@ -118,8 +124,8 @@ def server_options(served: ServedModel, engine: ServingEngine) -> list[str]:
 
 
 def default_engine() -> ServingEngine:
-    """vLLM if it is installed here or in the servers' image, else `generate` of Transformers."""
-    return "vllm" if os.environ.get(IMAGE_ENV) or vllm_command() else "generate"
+    """vLLM if it is installed here, else `generate` of Transformers."""
+    return "vllm" if vllm_command() else "generate"
 
 
 def vllm_command() -> str | None:
@@ -136,8 +142,6 @@ def engine_version(engine: ServingEngine) -> str:
     """
     if engine == "generate":
         return __version__
-    if image := os.environ.get(IMAGE_ENV):
-        return image
     command = vllm_command()
     if command is None:
         raise UserError("vllm is not installed here; install it, or set `engine: generate` for small models")

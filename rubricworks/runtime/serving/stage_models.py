@@ -4,15 +4,28 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.kubernetes import SERVE
+from rubricworks.kubernetes.config import ServePlan, plan_from_environment
+from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm.served import ServedModel, mark_lost
 from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
-from rubricworks.runtime.serving.identity import ServedIdentity, Weights, served_identity, served_weights
+from rubricworks.runtime.job import DONE
+from rubricworks.runtime.serving.identity import (
+    ServedIdentity,
+    Weights,
+    served_identity,
+    served_weights,
+    server_options,
+)
 from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.runtime.serving.run_socket import ask_run
 from rubricworks.runtime.stage_table import STAGES
+from rubricworks.runtime.store.workspace import is_finished
+from rubricworks.storage import is_remote, local_path
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 
@@ -61,12 +74,15 @@ def with_identities(stage: str, config: StageConfig, models: Mapping[str, StageM
 
 
 @contextmanager
-def served_models(run: Path, models: Mapping[str, StageModel]) -> Iterator[None]:
+def served_models(work: StageWork, run: Path, models: Mapping[str, StageModel]) -> Iterator[None]:
     """Context manager: the models answer while the block runs, at the addresses in this process's environment.
 
-    In a run on this machine the run's own process serves them, and stops each after the last stage that calls it. A
-    stage that runs by itself serves them itself. Processes that a stage starts use what it has.
+    In a run on this machine the run's own process serves them, and stops each after the last stage that calls it; on a
+    cluster the stages create and delete the servers. A stage that runs by itself serves them itself. Processes that a
+    stage starts use what it has.
 
+    Args:
+        run: the run's folder on this machine.
     Raises:
         UserError: a model does not start.
     """
@@ -74,13 +90,17 @@ def served_models(run: Path, models: Mapping[str, StageModel]) -> Iterator[None]
     if not waiting:
         yield
         return
-    own: LocalServers | None = None
+    own, plan = None, plan_from_environment(SERVE, ServePlan)
     names = [_DEVICES, *(variable for model in waiting for variable in model.served.variables)]
     before = {name: os.environ[name] for name in names if name in os.environ}
     with ExitStack() as stack:
         try:
             for served, identity, weights in waiting:
-                place = ask_run(served, identity, weights, lambda reason, name=served.name: mark_lost(name, reason))
+                if plan is not None:
+                    urls = stack.enter_context(_on_cluster(plan, work, served, identity, weights))
+                    os.environ |= dict(zip(served.variables, urls, strict=True))
+                    continue
+                place = ask_run(served, identity, weights, partial(mark_lost, served.name))
                 if place is None:
                     own = own or stack.enter_context(LocalServers(run, on_lost=mark_lost))
                     place = own.serve(served, identity, weights)
@@ -92,6 +112,46 @@ def served_models(run: Path, models: Mapping[str, StageModel]) -> Iterator[None]
             for name in names:
                 os.environ.pop(name, None)
             os.environ |= before
+
+
+@contextmanager
+def _on_cluster(
+    plan: ServePlan, work: StageWork, served: ServedModel, identity: ServedIdentity, weights: Weights
+) -> Iterator[list[str]]:
+    """Serve a model on the cluster; delete it if the stage succeeds and all others that call it are done.
+
+    A failed stage leaves it to the next attempt, or to the run's exit task.
+    """
+    from rubricworks.kubernetes.connection import connect
+    from rubricworks.kubernetes.served_model import Request, delete, serve
+
+    cluster = connect(plan.namespace)
+    source = next((uri for uri in work.inputs.values() if uri.rstrip("/").rpartition("/")[2] == served.stage), "")
+    model = ("--model", source) if served.stage else ("--weights", weights.place)
+    options = tuple(server_options(served, identity.engine))
+    request = Request(work.run, served, str(identity), model, options)
+    yield serve(cluster, plan, request)
+    others = [stage for stage in plan.callers.get(served.name, ()) if stage != work.stage]
+    if all(_is_done(work.run, stage) for stage in others):
+        delete(cluster, work.run, kserve=plan.kserve, key=request.key)
+
+
+def stop_served_models(run: str) -> None:
+    """Delete what the stages of a run on a cluster left running; nothing to do elsewhere.
+
+    Args:
+        run: URI of the run.
+    """
+    if (plan := plan_from_environment(SERVE, ServePlan)) is None:
+        return
+    from rubricworks.kubernetes.connection import connect
+    from rubricworks.kubernetes.served_model import delete
+
+    delete(connect(plan.namespace), run, kserve=plan.kserve)
+
+
+def _is_done(run: str, stage: str) -> bool:
+    return is_finished(run, stage) if is_remote(run) else (local_path(run) / stage / DONE).is_file()
 
 
 def _endpoints(value: Any) -> Iterator[dict[str, Any]]:
