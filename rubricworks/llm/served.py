@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 VARIABLE_PREFIX = "RUBRICWORKS_SERVED_"
 """Beginning of the environment variables that hold the addresses of served models."""
 _NAME = r"[a-z][a-z0-9-]*"
+EVENTS_FILE = "served_models.jsonl"
+"""File of a run's folder: a line for each start, restart and end of a served model."""
 ServedName = Annotated[str, Field(pattern=rf"^{_NAME}$", max_length=40)]
 ServingEngine = Literal["vllm", "generate"]
 _OWN_ARGUMENTS = {

@@ -120,7 +120,9 @@ def server_options(served: ServedModel, engine: ServingEngine) -> list[str]:
                 "install vLLM"
             )
         return served.command_line()
-    return [*(("--max-model-len", str(length)) if length else ()), *served.command_line()]
+    # Without it a model's own sampling defaults would fill in what a recipe leaves out.
+    defaults = () if "generation-config" in served.arguments else ("--generation-config", "vllm")
+    return [*defaults, *(("--max-model-len", str(length)) if length else ()), *served.command_line()]
 
 
 def default_engine() -> ServingEngine:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricworks.errors import UserError
-from rubricworks.llm.served import ServedModel
+from rubricworks.llm.served import EVENTS_FILE, ServedModel
 from rubricworks.runtime.serving.identity import ServedIdentity, Weights
 from rubricworks.runtime.serving.local_server import LocalServer
 from rubricworks.runtime.store.downloads import fetch_input
@@ -22,7 +22,6 @@ from rubricworks.runtime.store.workspace import workspace_path
 from rubricworks.storage import is_remote
 from rubricworks.terminal import say as say_line
 
-EVENTS_FILE = "served_models.jsonl"
 _MAX_RESTARTS = 5
 """Restarts of a server before its model counts as lost."""
 _DEVICES = "CUDA_VISIBLE_DEVICES"

@@ -157,7 +157,7 @@ def _is_done(run: str, stage: str) -> bool:
 def _endpoints(value: Any) -> Iterator[dict[str, Any]]:
     """Yield every endpoint of a dumped configuration that the run serves."""
     if isinstance(value, dict):
-        if isinstance(value.get("serve"), dict) and "url" in value:
+        if isinstance(value.get("serve"), dict) and "name" in value["serve"]:
             yield value
             return
         value = list(value.values())

@@ -16,9 +16,9 @@ from vllm_stand_in import model_folder
 
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.llm.served import ServedModel
+from rubricworks.llm.served import EVENTS_FILE, ServedModel
 from rubricworks.runtime.serving.identity import ServedIdentity, Weights
-from rubricworks.runtime.serving.local_servers import EVENTS_FILE, LocalServers
+from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.runtime.serving.run_socket import SOCKET_ENV, RunServers, ask_run
 
 IDENTITY = ServedIdentity("sha256:1", "vllm", "0.30.0", "")

@@ -65,7 +65,7 @@ def test_other_weights_under_the_same_name_are_asked_anew(tmp_path, samples, vll
     entries = read_identities(tmp_path / "run" / IDENTITY_FILE)["captioner"]
     first, second = (entry.revision.split() for entry in entries)
     assert first[0] != second[0]
-    assert first[1:] == second[1:] == ["vllm-0.30.0"]
+    assert first[1:] == second[1:] == ["vllm-0.30.0", "--generation-config", "vllm"]
 
 
 @pytest.mark.parametrize("change", ["weights", "version", "arguments"])
