@@ -9,7 +9,7 @@ none of which the champion was trained on, because samples are held out by a has
 person to do so (`rubricworks promote`).
 
 Which pipeline the champion came from is known only when it runs, so each has its branch. What is only for reports
-(RLR³'s baseline arm, its reward model and audit) is not made again.
+(RLR³'s baseline arm) is not made again, nor is RLR³'s reward model: the champion's own rewards its challenger.
 """
 
 from kfp import dsl
@@ -86,6 +86,7 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
                 rubrics=rlr3_outputs.rubrics,
                 filtered=rlr3_outputs.filtered,
                 model=rlr3_outputs.student,
+                genrm=champion,
             )
         )
         answers = output_of(

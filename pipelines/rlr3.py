@@ -133,6 +133,14 @@ def rlr3(
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, scores=scores, policy=scores, samples=outputs.questions, audit=audited)
+        promote(
+            config=promote_config,
+            run=run,
+            scores=scores,
+            policy=scores,
+            samples=outputs.questions,
+            audit=audited,
+            genrm=genrm,
+        )
     )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

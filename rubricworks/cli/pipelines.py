@@ -15,7 +15,6 @@ from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_clu
 from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, push_recipe
 from rubricworks.recipe import METHODS, ClusterConfig
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
-from rubricworks.recipe.served_models import callers
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 from rubricworks.terminal import echo
 
@@ -122,7 +121,7 @@ def _target(name: str, overrides: tuple[str, ...], arm: str | None) -> _Target:
     if recipe.cluster:
         for warning in placement_warnings(recipe):
             report_line(f"warning: {warning}")
-        cluster, served = planned_cluster(recipe, recipe.cluster), callers(recipe.stage_configs())
+        cluster, served = planned_cluster(recipe, recipe.cluster), recipe.served_callers()
         return _Target(recipe.run_prefix, recipe.pipeline, cluster, without, served)
     if name in METHODS:
         return _Target(recipe.run_prefix if arm else name, name, None, without)

@@ -24,7 +24,6 @@ from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
-from rubricworks.recipe.served_models import callers
 from rubricworks.recipe.sizes import colocate_warning
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_models, check_recipe, check_sources
@@ -152,7 +151,7 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
         try:
             arguments = pipeline_arguments(push_run(runs, folder), recipe.stage_json())
             without = () if recipe.arm is None else NOT_REUSABLE
-            pipeline, served = load_pipeline(recipe.pipeline), callers(recipe.stage_configs())
+            pipeline, served = load_pipeline(recipe.pipeline), recipe.served_callers()
             run_local(pipeline, arguments, run=folder, without=without, served=served)
             write_success(runs, folder)
         except (KeyboardInterrupt, SystemExit) as stop:

@@ -17,7 +17,6 @@ from rubricworks.recipe.estimate import budget_warning
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.recipe.models import require_pinned
-from rubricworks.recipe.served_models import callers
 from rubricworks.runs.run_name import check_run_name
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 
@@ -105,7 +104,7 @@ def push_recipe(
         package = Path(folder) / f"{recipe.pipeline}.yaml"
         without = () if recipe.arm is None else NOT_REUSABLE
         cluster = planned_cluster(recipe, cluster_of(recipe, source))
-        served = callers(recipe.stage_configs())
+        served = recipe.served_callers()
         compile_pipeline(load_pipeline(recipe.pipeline), package, cluster, without=without, served=served)
         version = push(kubeflow, package, revision=revision_of(recipe_path(source)), name=version_name)
     say(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}")

@@ -40,8 +40,8 @@ class Request(NamedTuple):
     """URI of the run."""
     served: ServedModel
     identity: str
-    model: tuple[str, ...]
-    """Arguments of the server's program that name the weights."""
+    weights: str
+    """Folder or URI of the weights, or `org/name@COMMIT`."""
     options: tuple[str, ...]
     """Options of vLLM."""
 
@@ -108,7 +108,7 @@ class _Objects:
     def template(self, name: str) -> Json:
         """Template of a server's pod."""
         served = self._request.served
-        command = ["python", "-m", "rubricworks.runtime.pods.rollout_server", *self._request.model, "--"]
+        command = ["python", "-m", "rubricworks.runtime.pods.rollout_server", "--weights", self._request.weights, "--"]
         shards = ["--tensor-parallel-size", str(served.accelerators)] if served.accelerators > 1 else []
         command += ["--served-model-name", served.name, "--port", str(PORT), *shards, *self._request.options]
         template = pod_template(self._pod, self.labels(name), command)

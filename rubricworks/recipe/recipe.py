@@ -209,8 +209,16 @@ class Recipe(BaseModel):
     def _cluster_names_real_stages(self) -> "Recipe":
         if self.cluster:
             self.cluster.check_stages(self.stage_names())
-            self.cluster.check_served(self.serve)
+            self._check_served_placement(self.cluster)
         return self
+
+    def _check_served_placement(self, cluster: ClusterConfig) -> None:
+        """Check the cluster's section `serve` against the recipe's."""
+        cluster.check_served(self.serve)
+
+    def served_callers(self) -> dict[str, list[str]]:
+        """Name of each served model → the stages that call it, in the order of the pipeline."""
+        return served_models.callers(self.stage_configs())
 
     @model_validator(mode="after")
     def _served_models_are_called_in_time(self) -> "Recipe":

@@ -109,7 +109,7 @@ def _stage_problem(stage: str, calling: Iterable[str], configs: Mapping[str, Sta
         return f"{stage} {what}; {hint}"
     for caller in calling:
         if stage not in STAGES[caller].served_stages:
-            able = [name for name in order if stage in STAGES[name].served_stages]
+            able = [name for name in order if STAGES[name].calls_models and stage in STAGES[name].served_stages]
             late = order.index(caller) <= order.index(stage)
             why = f"runs before {stage}" if late else f"does not read the model of {stage}"
             who = f"{' and '.join(able)} can call it" if able else "no stage can call it"

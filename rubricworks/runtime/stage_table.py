@@ -122,7 +122,7 @@ class Stage:
         return report
 
 
-_GENRM = (ServedInput("genrm", "train_genrm"),)
+_GENRM = (ServedInput("genrm", "train_genrm"), ServedInput("genrm", "fetch_champion"))
 _POLICY = ("reports.training:training", "reports.training:rollout_groups")
 # fmt: off
 _TABLE = (
@@ -216,8 +216,8 @@ _TABLE = (
           table="audit", sections=("methods.rlr3.stage_sections:judge_audit",), calls_models=True),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
-    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit"),
-          optional=("audit",), sections=("reports.headline:promotion",), reusable=False),
+    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit", "genrm"),
+          optional=("audit", "genrm"), served=_GENRM, sections=("reports.headline:promotion",), reusable=False),
     Stage("challenge", "methods.retrain.stages", "release", "cpu", ("found", "scores", "policy", "samples"),
           reusable=False),
     Stage("report", "stages.release", "release", "cpu", ("promotion",), module="report",

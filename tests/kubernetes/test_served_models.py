@@ -22,8 +22,7 @@ def plan(*, kserve: bool = False) -> ServePlan:
 
 def request(run: str = "s3://runs/r1", identity: str = "sha256:1", **definition) -> Request:
     served = ServedModel(name="genrm", model={"stage": "train_genrm"}, **{"accelerators": 2, **definition})
-    model = ("--model", f"{run}/train_genrm")
-    return Request(run, served, identity, model, ("--max-model-len", "4096"))
+    return Request(run, served, identity, f"{run}/train_genrm/model", ("--max-model-len", "4096"))
 
 
 def ready(api):
@@ -50,7 +49,7 @@ def test_deployment_and_service_are_valid_and_have_what_the_recipe_says(api, clu
     template = deployment["spec"]["template"]
     container = template["spec"]["containers"][0]
     assert container["command"][:5] == [
-        *("python", "-m", "rubricworks.runtime.pods.rollout_server", "--model", "s3://runs/r1/train_genrm")
+        *("python", "-m", "rubricworks.runtime.pods.rollout_server", "--weights", "s3://runs/r1/train_genrm/model")
     ]
     options = container["command"][container["command"].index("--") + 1 :]
     assert options == [

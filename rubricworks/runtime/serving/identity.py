@@ -25,6 +25,9 @@ from rubricworks.llm.served import ServedModel, ServingEngine
 from rubricworks.runtime.job import model_dir, output_digest
 from rubricworks.storage import files_digest, is_remote, open_bucket
 
+REWARD_MODEL = "reward_model"
+"""Folder of a stage that fetches a policy from the registry, with the reward model that trained it."""
+
 
 class ServedIdentity(NamedTuple):
     """What answers: it changes whenever the same request might be answered otherwise."""
@@ -55,6 +58,10 @@ def served_identity(served: ServedModel, weights: Weights) -> ServedIdentity:
         engine = served.engine or default_engine()
         version = engine_version(engine)
     else:  # the image is what answers
+        if served.name not in plan.pods:
+            raise UserError(
+                f"cluster.serve.{served.name} is missing; name the pool of this model, which the stage calls"
+            )
         engine, version = "vllm", plan.pods[served.name].image
         if served.engine not in (None, engine):
             raise UserError(f"serve.{served.name}.engine: a cluster serves models by vLLM; leave the engine out")
@@ -74,8 +81,9 @@ def served_weights(served: ServedModel, inputs: Mapping[str, Path]) -> Weights:
         output = next((path for path in inputs.values() if path.name == served.stage), None)
         if output is None:
             raise UserError(f"{where}: the stage gets no output of {served.stage}; call it from one that does")
-        folder = model_dir(output)
-        digest = output_digest(output)
+        folder, digest = model_dir(output), output_digest(output)
+        if (beside := output / REWARD_MODEL).is_dir():
+            folder, digest = beside, files_digest(beside.rglob("*"), beside)
         if not any(folder.glob("*.safetensors")):
             raise UserError(
                 f"{where}: the weights of {served.stage} are gone from {folder} (pruned?); remove {output}, and resume "

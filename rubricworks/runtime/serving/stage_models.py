@@ -25,7 +25,7 @@ from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.runtime.serving.run_socket import ask_run
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import is_finished
-from rubricworks.storage import is_remote, local_path
+from rubricworks.storage import is_remote, join, local_path
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 
@@ -46,7 +46,7 @@ def read_inputs(stage: str, config: str, uris: Mapping[str, str]) -> dict[str, s
     if not (served := STAGES[stage].served):
         return dict(uris)
     called = {model["model"].get("stage") for model in _definitions(json.loads(config)) if _is_of_stage(model)}
-    unused = {model.name for model in served if model.stage not in called}
+    unused = {model.name for model in served} - {model.name for model in served if model.stage in called}
     return {name: uri for name, uri in uris.items() if name not in unused}
 
 
@@ -127,9 +127,9 @@ def _on_cluster(
 
     cluster = connect(plan.namespace)
     source = next((uri for uri in work.inputs.values() if uri.rstrip("/").rpartition("/")[2] == served.stage), "")
-    model = ("--model", source) if served.stage else ("--weights", weights.place)
+    place = join(source, Path(weights.place).name) if served.stage else weights.place
     options = tuple(server_options(served, identity.engine))
-    request = Request(work.run, served, str(identity), model, options)
+    request = Request(work.run, served, str(identity), place, options)
     yield serve(cluster, plan, request)
     others = [stage for stage in plan.callers.get(served.name, ()) if stage != work.stage]
     if all(_is_done(work.run, stage) for stage in others):

@@ -175,6 +175,8 @@ def register_policy(
     if recipe:
         rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
         lineage = store_lineage(connection, mlflow_run, name, recipe, (SampleKey(**row) for row in rows))
+    if genrm := job.inputs.get("genrm"):
+        tags |= _register_reward_model(job, connection, mlflow_run, f"{name}-reward-model", genrm)
     folder = _released(job)
     if (base := folder / BASE_FILE).is_file():
         adapted = json.loads(base.read_bytes())
@@ -198,6 +200,13 @@ def register_policy(
             **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
         },
     )
+
+
+def _register_reward_model(job: Job, connection: Connection, mlflow_run: str, name: str, genrm: Path) -> dict[str, str]:
+    """Register the model that rewarded the policy; return the tag by which the policy's version names it."""
+    tags = {"run": job.run.name, "trained_by": genrm.name}
+    version = registry.register(connection, model_dir(genrm), name, run=mlflow_run, tags=tags, prompt="Score this.")
+    return {registry.REWARD_MODEL_TAG: f"{version.name}/{version.version}"}
 
 
 def _released(job: Job) -> Path:

@@ -55,7 +55,13 @@ RLR3 = {
         "peer": "train_rlvr",
         "policy": "train_rlr3",
     },
-    "promote": {"scores": "score", "policy": "score", "samples": "prepare_questions", "audit": "audit"},
+    "promote": {
+        "scores": "score",
+        "policy": "score",
+        "samples": "prepare_questions",
+        "audit": "audit",
+        "genrm": "train_genrm",
+    },
     "rlr3_report": {"promotion": "promote", "audit": "audit", "genrm": "train_genrm"},
 }
 
