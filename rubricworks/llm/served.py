@@ -20,6 +20,10 @@ EVENTS_FILE = "served_models.jsonl"
 """File of a run's folder: a line for each start, restart and end of a served model."""
 ServedName = Annotated[str, Field(pattern=rf"^{_NAME}$", max_length=40)]
 ServingEngine = Literal["vllm", "generate"]
+_LOADS_CODE = (
+    *("trust-remote-code", "middleware", "tool-parser-plugin", "reasoning-parser-plugin", "io-processor-plugin"),
+    *("worker-cls", "worker-extension-cls", "scheduler-cls", "logits-processors", "load-format"),
+)
 _OWN_ARGUMENTS = {
     "host": "the run listens where the stage finds it",
     "port": "the run takes a free one",
@@ -29,9 +33,10 @@ _OWN_ARGUMENTS = {
     "tensor-parallel-size": "set `accelerators`",
     "max-model-len": "set `max_model_length`",
     "api-key": "only the run's own stages reach the server",
-    "trust-remote-code": "code of a model's repository is not run",
+    **dict.fromkeys(_LOADS_CODE, "code that a recipe names is not run, and only safetensors are loaded"),
+    **dict.fromkeys(("config", "allowed-local-media-path", "log-config-file"), "a recipe names no files of the server"),
 }
-"""Argument that the run sets or refuses → what to write instead."""
+"""Argument that the run sets or refuses → reason. So is a beginning of its name, as servers take abbreviations."""
 
 
 class StageModel(BaseModel):
@@ -75,8 +80,8 @@ class ServedDefinition(BaseModel):
     @classmethod
     def _arguments_are_free(cls, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
         for name in arguments:
-            if name in _OWN_ARGUMENTS:
-                raise ValueError(f"{name} cannot be set here: {_OWN_ARGUMENTS[name]}")
+            if refused := next((known for known in _OWN_ARGUMENTS if known.startswith(name)), None):
+                raise ValueError(f"{name} cannot be set here: {_OWN_ARGUMENTS[refused]}")
         return arguments
 
     @property

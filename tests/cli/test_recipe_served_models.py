@@ -128,7 +128,13 @@ def test_own_server_needs_no_price_for_a_budget_in_dollars(write):
             "{stage: train_genrm}",
             "{stage: train_genrm}, arguments: {trust-remote-code: true}",
             "model: {stage",
-            "serve.genrm.arguments: trust-remote-code cannot be set here: code of a model's repository is not run",
+            "serve.genrm.arguments: trust-remote-code cannot be set here: code that a recipe names is not run",
+        ),
+        (
+            "{stage: train_genrm}",
+            "{stage: train_genrm}, arguments: {middlew: evil.module}",
+            "model: {stage",
+            "serve.genrm.arguments: middlew cannot be set here: code that a recipe names is not run",
         ),
         (
             "{stage: train_genrm}",
