@@ -139,8 +139,8 @@ class ClusterConfig(BaseModel):
     stages: dict[str, StagePlacement] = {}
     """Stage → placement, also of `preflight` and `outcome`; `default` fills the fields that a stage leaves out."""
     serve: dict[str, StagePlacement] = {}
-    """Served model → placement of its pods; `default` of `stages` fills the fields that it leaves out. The number of
-    accelerators is the recipe's `serve.NAME.accelerators`."""
+    """Served model → placement of its pods; `default` of `stages` fills the fields that it leaves out, but for the pool
+    if only one has accelerators. The number of accelerators is the recipe's `serve.NAME.accelerators`."""
     kserve: bool = False
     """Serve models by InferenceServices of KServe instead of Deployments."""
     check_pools: bool = True
@@ -256,8 +256,14 @@ class ClusterConfig(BaseModel):
         return self.stages.get(stage, StagePlacement()).with_defaults(default)
 
     def server_placement(self, name: str) -> StagePlacement:
-        """Placement of a served model's pods, with defaults in the fields that it leaves out."""
+        """Placement of a served model's pods, with defaults in the fields that it leaves out.
+
+        Without a pool of its own it runs in the only pool with accelerators, if there is just one.
+        """
         default = self.stages.get(DEFAULT, StagePlacement()).with_defaults(BUILT_IN_PLACEMENT)
+        pools = [pool for pool, config in self.pools.items() if config.accelerator]
+        if len(pools) == 1:
+            default = default.model_copy(update={"pool": pools[0]})
         return self.serve.get(name, StagePlacement()).with_defaults(default)
 
     def check_served(self, served: Mapping[str, ServedDefinition]) -> None:

@@ -348,8 +348,10 @@ def test_a_served_model_needs_a_pool_with_its_accelerators():
         {"storage": "s3://models/runs", "pools": {"cpu": {}, "small": {"accelerator": "a/b", "per_node": 2}}}
     )
     definition = ServedDefinition(model="./folder", accelerators=4)
+    assert cluster.server_placement("genrm").pool == "small"
     for changes, words in (
-        ({}, "cluster.serve.genrm.pool: serve.genrm.accelerators is 4, and its pool has none"),
+        ({"genrm": {"pool": "cpu"}}, "cluster.serve.genrm.pool: serve.genrm.accelerators is 4, and its pool has none"),
+        ({}, "serve.genrm.accelerators is 4, and a node of its pool has 2"),
         ({"genrm": {"pool": "small"}}, "serve.genrm.accelerators is 4, and a node of its pool has 2"),
         ({"other": {"pool": "small"}}, "cluster.serve.other: no served model 'other'; there are genrm"),
         ({"genrm": {"accelerators": 4}}, "cluster.serve.genrm.accelerators: a served model has none; leave it out"),

@@ -237,7 +237,8 @@ class Accelerators:
         free = [device for device in self._devices() if device not in self._owners]
         needed = served.accelerators * served.replicas
         if needed > len(free):
-            has = f"{len(free)} of this machine's {len(self._devices())} are free"
+            count = len(self._devices())
+            has = f"{len(free)} of this machine's {count} are free" if count else "this machine shows none (nvidia-smi)"
             raise UserError(
                 f"serve.{served.name}.accelerators: {served.replicas} x {served.accelerators} are needed, and {has}; "
                 "ask for fewer, or set 0 to share those of the stages"
