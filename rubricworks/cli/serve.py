@@ -27,8 +27,8 @@ def serve(model: Path, name: str | None, host: str, port: int, batch_size: int) 
     from rubricworks.training.model_server import served_model
 
     ended = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: ended.set())
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: ended.set())
     with served_model(model, name=name, batch_size=batch_size, host=host, port=port) as url:
         echo(f"{url}: {name or model.name}")
         ended.wait()

@@ -132,8 +132,8 @@ def what_ran(run: RunFolder) -> Block:
         for entry in entries
     ]
     if served := _served_models(run):
-        columns = ("Name", "Model", "Ready after", "Served for", "Restarts", "Accelerator hours", "Ended because")
-        parts += [Heading("Models that the run served"), Table(columns, served)]
+        served_columns = ("Name", "Model", "Ready after", "Served for", "Restarts", "GPU hours", "Ended because")
+        parts += [Heading("Models that the run served"), Table(served_columns, served)]
     if identities:
         columns = ("Model", "Answers as", "Revision", "Prompts")
         parts += [Heading("What the models said they are"), Table(columns, identities)]
