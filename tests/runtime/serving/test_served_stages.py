@@ -13,8 +13,10 @@ from vllm_stand_in import install, model_folder
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
+from rubricworks.llm.served import ServedModel
 from rubricworks.runtime.launch import launch
 from rubricworks.runtime.reuse import write_reuse
+from rubricworks.runtime.serving.identity import served_weights
 
 IMAGES = 4
 
@@ -118,7 +120,19 @@ def test_a_server_that_does_not_start_is_one_line_and_nothing_is_left(tmp_path, 
     assert vllm.left() == []
 
 
-def test_a_folder_without_a_model_and_a_pruned_stage_are_one_line(tmp_path, samples, vllm):
+def test_a_stage_whose_weights_were_pruned_is_named_with_the_way_to_make_them_again(tmp_path):
+    output = model_folder(tmp_path / "train_genrm" / "model", "weights").parent
+    (output / "done.json").write_text('{"digest": "77"}')
+    served = ServedModel(name="genrm", model={"stage": "train_genrm"})
+    assert served_weights(served, {"genrm": output}).digest == "sha256:77"
+    (output / "model" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"the weights of train_genrm are gone from .*resume the run to train it again"):
+        served_weights(served, {"genrm": output})
+    with pytest.raises(UserError, match="the stage gets no output of train_genrm"):
+        served_weights(served, {})
+
+
+def test_a_folder_without_a_model_is_one_line(tmp_path, samples, vllm):
     with pytest.raises(UserError, match=r"serve\.captioner\.model: .*nothing: there is no such folder|no config\.json"):
         recap(tmp_path / "run", samples, tmp_path / "nothing")
     assert vllm.starts == []
