@@ -73,6 +73,9 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
             given = data.get(field, value)
             if (tuple(given) if isinstance(given, list) else given) != value:
                 raise ValueError(f"{field}: the endpoint has `serve`, from which it follows; leave one of them out")
+        for field in ("api_key_env", "batch"):
+            if data.get(field):
+                raise ValueError(f"{field}: a model that the run serves has none; leave it out")
         return {**data, **follows, "serve": served}
 
     @classmethod

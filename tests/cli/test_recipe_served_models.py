@@ -94,6 +94,12 @@ def test_own_server_needs_no_price_for_a_budget_in_dollars(write):
             "policy.reward.judge.model: the endpoint has `serve`, from which it follows; leave one of them out",
         ),
         (
+            "judge: {serve: genrm, max_tokens: 400}",
+            "judge: {serve: genrm, batch: true}",
+            "reward:",
+            "policy.reward.judge.batch: a model that the run serves has none; leave it out",
+        ),
+        (
             "serve:\n",
             "serve:\n  spare: {model: ./folder}\n",
             "spare:",
