@@ -82,8 +82,8 @@ def delete(cluster: Cluster, run: str, *, kserve: bool, key: str = "") -> int:
     kind = INFERENCE_SERVICES if kserve else DEPLOYMENTS
     count = 0
     with report_api_errors("stop served models", cluster.namespace):
-        for item in cluster.list(kind, **{RUN_LABEL: run_label(run)}):
-            name = item["metadata"]["name"]
+        for served in cluster.list(kind, **{RUN_LABEL: run_label(run)}):
+            name = served["metadata"]["name"]
             if key in name:
                 cluster.delete(f"{kind}/{name}")  # and the Service that it owns
                 count += 1

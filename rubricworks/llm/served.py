@@ -114,7 +114,8 @@ class ServedModel(ServedDefinition):
             if value is False or value is None:
                 continue
             words.append(f"--{name}")
-            words += [] if value is True else [_word(item) for item in (value if isinstance(value, list) else [value])]
+            if value is not True:
+                words += map(_word, value if isinstance(value, list) else [value])
         return words
 
 

@@ -26,7 +26,7 @@ def with_definitions(data: dict[str, Any]) -> dict[str, Any]:
 
 def _filled(value: Any, definitions: Mapping[Any, Any]) -> Any:
     if isinstance(value, list):
-        return [_filled(item, definitions) for item in value]
+        return [_filled(inner, definitions) for inner in value]
     if not isinstance(value, dict):
         return value
     filled = {key: inner if key in _WITHOUT_ENDPOINTS else _filled(inner, definitions) for key, inner in value.items()}
@@ -52,7 +52,7 @@ def _definition(name: str, definitions: Mapping[Any, Any]) -> dict[str, Any]:
 def without_definitions(value: Any) -> Any:
     """Return dumped settings with `serve: NAME` in place of each definition, as a recipe is written."""
     if isinstance(value, list):
-        return [without_definitions(item) for item in value]
+        return [without_definitions(inner) for inner in value]
     if not isinstance(value, dict):
         return value
     if isinstance(served := value.get(SECTION), dict) and "url" in value:
