@@ -16,7 +16,7 @@ from rubricworks.training.tiny.text_config import TinyTextConfig
 pytestmark = pytest.mark.slow
 
 
-def test_a_small_model_answers_under_its_name_by_our_own_server_and_ends_with_the_run(tmp_path, monkeypatch):
+def test_small_model_answers_under_its_name_by_our_own_server_and_ends_with_the_run(tmp_path, monkeypatch):
     from rubricworks.training.tiny.text_student import build_text_student
 
     shape = TinyTextConfig(hidden=32, layers=1, heads=2, intermediate=32)
