@@ -9,7 +9,7 @@ none of which the champion was trained on, because samples are held out by a has
 person to do so (`rubricworks promote`).
 
 Which pipeline the champion came from is known only when it runs, so each has its branch. What is only for reports
-(RLR³'s baseline arm, its reward model and audit) is not made again.
+(RLR³'s baseline arm) is not made again, nor is RLR³'s reward model: the champion's own rewards its challenger.
 """
 
 from kfp import dsl
@@ -17,9 +17,10 @@ from kfp import dsl
 from rubricworks.components.data import find_new_samples
 from rubricworks.components.evaluation import fetch_champion, score
 from rubricworks.components.release import challenge
+from rubricworks.components.training import train_rlr3
 from rubricworks.kubeflow.arguments import output_of
 from rubricworks.pipelines.balcaprl import balcaprl_policy
-from rubricworks.pipelines.rlr3 import rlr3_policy
+from rubricworks.pipelines.rlr3 import rlr3_samples
 from rubricworks.pipelines.rubicap import rubicap_policy
 
 
@@ -76,14 +77,25 @@ def retrain(run: str, find_new_samples_config: str, fetch_champion_config: str, 
 
     with dsl.If(pipeline == "rlr3", name="rlr3"):
         champion = output_of(fetch_champion(config=fetch_champion_config, run=run, found=new_samples))
-        rlr3_outputs = rlr3_policy(run, *[configs] * 6)
+        rlr3_outputs = rlr3_samples(run, *[configs] * 5)
+        policy = output_of(
+            train_rlr3(
+                config=configs,
+                run=run,
+                samples=rlr3_outputs.samples,
+                rubrics=rlr3_outputs.rubrics,
+                filtered=rlr3_outputs.filtered,
+                model=rlr3_outputs.student,
+                genrm=champion,
+            )
+        )
         answers = output_of(
             score(
                 config=configs,
                 run=run,
                 samples=rlr3_outputs.samples,
                 model=champion,
-                policy=rlr3_outputs.policy,
+                policy=policy,
             )
         )
         # Its best milestone stands for the policy.

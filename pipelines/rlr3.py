@@ -1,8 +1,9 @@
 """RLR³, as in the paper's first figure: questions get checklists, responses are scored criterion by criterion, by an
 extractor and a verifier or by a judge, and the policy is trained on the aggregate, beside RLVR on the same samples.
 
-The figure's reward is what `train_rlr3` calls; the GenRM that executes it in the paper is made on the second branch,
-and audited. Each stage takes its own configuration, so a change of one leaves the work of those before it in place.
+The GenRM that executes the checklists is trained first. With `serve: {genrm: {model: {stage: train_genrm}}}` the run
+serves it to `audit` and `train_rlr3`, and trains the policy only if the audit passes its gate. Each stage takes its own
+configuration, so a change of one leaves the work of those before it in place.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,8 @@ from rubricworks.components.training import train_genrm, train_rlr3, train_rlvr,
 from rubricworks.kubeflow.arguments import output_of
 
 
-class PolicyOutputs(NamedTuple):
-    """Outputs of the stages up to the trained policy."""
+class SampleOutputs(NamedTuple):
+    """Outputs of the stages up to the samples that the policy is trained on."""
 
     questions: PipelineChannel
     """The samples as they came."""
@@ -28,19 +29,17 @@ class PolicyOutputs(NamedTuple):
     filtered: PipelineChannel
     student: PipelineChannel
     """The model before training on rewards."""
-    policy: PipelineChannel
 
 
-def rlr3_policy(
+def rlr3_samples(
     run: str,
     prepare_questions_config: str,
     open_questions_config: str,
     warm_up_config: str,
     write_checklists_config: str,
     offline_filter_config: str,
-    train_rlr3_config: str,
-) -> PolicyOutputs:
-    """Build the stages up to the trained policy, which a retraining shares."""
+) -> SampleOutputs:
+    """Build the stages up to the filtered samples, which a retraining shares."""
     questions = output_of(prepare_questions(config=prepare_questions_config, run=run))
     samples = output_of(open_questions(config=open_questions_config, run=run, samples=questions))
     student = output_of(warm_up(config=warm_up_config, run=run, samples=samples))
@@ -50,12 +49,7 @@ def rlr3_policy(
             config=offline_filter_config, run=run, questions=questions, samples=samples, rubrics=rubrics, model=student
         )
     )
-    policy = output_of(
-        train_rlr3(
-            config=train_rlr3_config, run=run, samples=samples, rubrics=rubrics, filtered=filtered, model=student
-        )
-    )
-    return PolicyOutputs(questions, samples, rubrics, filtered, student, policy)
+    return SampleOutputs(questions, samples, rubrics, filtered, student)
 
 
 @dsl.pipeline(name="rlr3")
@@ -81,17 +75,16 @@ def rlr3(
         run: URI of the run's folder; started again with the same one, a run continues where it stopped.
         prepare_questions_config: JSON of the stage's configuration, as for every `_config` below.
     """
-    outputs = rlr3_policy(
+    outputs = rlr3_samples(
         run,
         prepare_questions_config,
         open_questions_config,
         warm_up_config,
         write_checklists_config,
         offline_filter_config,
-        train_rlr3_config,
     )
 
-    # The reward model: labelled responses, SFT and RLVR, and what it or any other judge falls for.
+    # The reward model: labelled responses, SFT and RLVR, and what it, or another judge, credits wrongly.
     labelled = output_of(
         genrm_data(
             config=genrm_data_config,
@@ -103,7 +96,20 @@ def rlr3(
         )
     )
     genrm = output_of(train_genrm(config=train_genrm_config, run=run, genrm_data=labelled))
-    audited = output_of(audit(config=audit_config, run=run, genrm_data=labelled, samples=outputs.samples))
+    audit_task = audit(config=audit_config, run=run, genrm_data=labelled, samples=outputs.samples, genrm=genrm)
+    audited = output_of(audit_task)
+
+    # The policy is trained on what the reward model credits, if the audit passes its gate.
+    policy_task = train_rlr3(
+        config=train_rlr3_config,
+        run=run,
+        samples=outputs.samples,
+        rubrics=outputs.rubrics,
+        filtered=outputs.filtered,
+        model=outputs.student,
+        genrm=genrm,
+    ).after(audit_task)
+    policy = output_of(policy_task)
 
     # The other arm on the same samples; the two are compared over their milestones.
     baseline = output_of(
@@ -123,10 +129,18 @@ def rlr3(
             samples=outputs.samples,
             model=outputs.student,
             peer=baseline,
-            policy=outputs.policy,
+            policy=policy,
         )
     )
     promotion = output_of(
-        promote(config=promote_config, run=run, scores=scores, policy=scores, samples=outputs.questions, audit=audited)
+        promote(
+            config=promote_config,
+            run=run,
+            scores=scores,
+            policy=scores,
+            samples=outputs.questions,
+            audit=audited,
+            genrm=genrm,
+        )
     )
     rlr3_report(config=rlr3_report_config, run=run, promotion=promotion, audit=audited, genrm=genrm)

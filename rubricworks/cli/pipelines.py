@@ -1,8 +1,9 @@
 """`rubricworks pipelines`: pipelines and components compiled for Kubeflow, and uploaded."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import click
@@ -30,6 +31,8 @@ class _Target(NamedTuple):
     pipeline: str
     cluster: ClusterConfig | None = None
     without: Collection[str] = ()
+    served: Mapping[str, Collection[str]] = MappingProxyType({})
+    """Name of each model that the run serves → stages that call it."""
     """Stages that an arm does not have."""
 
 
@@ -64,7 +67,8 @@ def compile_(names: tuple[str, ...], overrides: tuple[str, ...], out: Path, arm:
     targets = [_target(name, overrides, arm) for name in names] or [_Target(name, name) for name in METHODS]
     for target in targets:
         path = out / f"{target.file}.yaml"
-        compile_pipeline(load_pipeline(target.pipeline), path, target.cluster, without=target.without)
+        pipeline = load_pipeline(target.pipeline)
+        compile_pipeline(pipeline, path, target.cluster, without=target.without, served=target.served)
         echo(str(path))
 
 
@@ -117,7 +121,8 @@ def _target(name: str, overrides: tuple[str, ...], arm: str | None) -> _Target:
     if recipe.cluster:
         for warning in placement_warnings(recipe):
             report_line(f"warning: {warning}")
-        return _Target(recipe.run_prefix, recipe.pipeline, planned_cluster(recipe, recipe.cluster), without)
+        cluster, served = planned_cluster(recipe, recipe.cluster), recipe.served_callers()
+        return _Target(recipe.run_prefix, recipe.pipeline, cluster, without, served)
     if name in METHODS:
         return _Target(recipe.run_prefix if arm else name, name, None, without)
     raise UserError(

@@ -151,7 +151,8 @@ def _run_here(recipe: Recipe, folder: Path, runs: str, sources: Sequence[Path]) 
         try:
             arguments = pipeline_arguments(push_run(runs, folder), recipe.stage_json())
             without = () if recipe.arm is None else NOT_REUSABLE
-            run_local(load_pipeline(recipe.pipeline), arguments, run=folder, without=without)
+            pipeline, served = load_pipeline(recipe.pipeline), recipe.served_callers()
+            run_local(pipeline, arguments, run=folder, without=without, served=served)
             write_success(runs, folder)
         except (KeyboardInterrupt, SystemExit) as stop:
             way_on = f"continue with: {resume_command(folder)}"

@@ -11,10 +11,11 @@ from rubricworks.terminal import echo
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--served-model-name", "name", metavar="NAME", help="Name in requests; by default that of the folder.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
 @click.option("--batch-size", default=16, show_default=True, type=click.IntRange(min=1))
-def serve(model: Path, host: str, port: int, batch_size: int) -> None:
+def serve(model: Path, name: str | None, host: str, port: int, batch_size: int) -> None:
     """Serve a MODEL directory, for tools that measure a model through OpenAI's protocol.
 
     \b
@@ -26,8 +27,8 @@ def serve(model: Path, host: str, port: int, batch_size: int) -> None:
     from rubricworks.training.model_server import served_model
 
     ended = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: ended.set())
-    with served_model(model, batch_size=batch_size, host=host, port=port) as url:
-        echo(f"{url}: {model.name}")
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: ended.set())
+    with served_model(model, name=name, batch_size=batch_size, host=host, port=port) as url:
+        echo(f"{url}: {name or model.name}")
         ended.wait()

@@ -159,7 +159,7 @@ class Grader:
         self._seeds = range(seed, seed + repeats)
         self.call_per = call_per
         self.combine: Combine = combine
-        names = [judge.endpoint.model for judge in self.judges]
+        names = [judge.endpoint.rater for judge in self.judges]
         self._name = " + ".join(names if text_reader is None else [*names, text_reader.name])
         self._on_error = on_error
 

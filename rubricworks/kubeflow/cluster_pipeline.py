@@ -8,8 +8,9 @@ driver or a missing package is reported before a day's captions have been paid f
 
 import inspect
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from kfp import dsl
 from kfp.dsl import PipelineTask
@@ -19,7 +20,8 @@ from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.tasks_group import TasksGroup
 
 from rubricworks.components.cluster import check_accelerators, outcome, preflight
-from rubricworks.kubeflow.placement import place, stage_of
+from rubricworks.kubeflow.placement import place, serve_plan, stage_of
+from rubricworks.kubernetes import SERVE
 from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.cluster import CHECK_ACCELERATORS, CLUSTER_ONLY
 from rubricworks.runtime.stage_table import STAGES
@@ -31,7 +33,11 @@ _PARAMETERS_DOC = """
 
 
 def place_pipeline(
-    pipeline: GraphComponent, cluster: ClusterConfig, *, without: Collection[str] = ()
+    pipeline: GraphComponent,
+    cluster: ClusterConfig,
+    *,
+    without: Collection[str] = (),
+    served: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> GraphComponent:
     """Build the pipeline with a placement for every task.
 
@@ -39,6 +45,7 @@ def place_pipeline(
 
     Args:
         without: stages that will be dropped, so that no run finishes them.
+        served: name of each model that the run serves → stages that call it.
     """
     stages = pipeline.pipeline_func
     own = inspect.signature(stages).parameters.values()
@@ -69,6 +76,10 @@ def place_pipeline(
             place(task, cluster, cluster.placement(stage_of(task)), cached=STAGES[stage_of(task)].cacheable)
         for task in (first, last):
             place(task, cluster, cluster.placement(stage_of(task)), cached=False)
+        called = {name: [stage for stage in stages if stage not in without] for name, stages in served.items()}
+        for task in (*stage_tasks, last):
+            if plan := serve_plan(None if task is last else stage_of(task), cluster, called):
+                task.set_env_variable(SERVE, plan)
 
     placed_pipeline.__signature__ = signature  # type: ignore[attr-defined]
     placed_pipeline.__doc__ = f"{(stages.__doc__ or '').rstrip()}{_PARAMETERS_DOC}"

@@ -6,8 +6,9 @@ Removal of stages from a pipeline, for arms, which are compared but not promoted
 import copy
 import importlib
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 from google.protobuf import json_format
@@ -30,13 +31,19 @@ def load_pipeline(method: str) -> BaseComponent:
 
 
 def compile_pipeline(
-    pipeline_func: BaseComponent, path: Path, cluster: ClusterConfig | None = None, *, without: Collection[str] = ()
+    pipeline_func: BaseComponent,
+    path: Path,
+    cluster: ClusterConfig | None = None,
+    *,
+    without: Collection[str] = (),
+    served: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> None:
     """Write the pipeline's specification to `path`, creating its folder.
 
     Args:
         cluster: placement of the stages; None for the installation's defaults on any node.
         without: stages to drop; no other stage may read their outputs.
+        served: name of each model that the run serves → stages that call it.
     Raises:
         UserError: the name does not end in .yaml, or the file cannot be written.
     """
@@ -45,7 +52,7 @@ def compile_pipeline(
     if cluster is not None:
         from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 
-        pipeline_func = place_pipeline(pipeline_func, cluster, without=without)
+        pipeline_func = place_pipeline(pipeline_func, cluster, without=without, served=served)
     if without:
         pipeline_func = drop_tasks(pipeline_func, without)
     try:

@@ -10,6 +10,7 @@ They get the image, resources, nodes, volumes and variables of the stage's own p
 Image names on a cluster: with a registry, since nodes look for any other name on a public hub.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import kubernetes
@@ -19,7 +20,7 @@ from rubricworks.components import images
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.environment import labels_of, variables_of
 from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
-from rubricworks.kubernetes.config import FanOutPlan, PodPlan, TrainJobPlan
+from rubricworks.kubernetes.config import FanOutPlan, PodPlan, ServePlan, TrainJobPlan
 from rubricworks.recipe.cluster import DEFAULT, WORKSPACE, ClusterConfig
 from rubricworks.recipe.placement import NodeTerm, PoolConfig, StagePlacement, merge_keys
 from rubricworks.runtime.accelerators import NODE_ENV
@@ -146,6 +147,28 @@ def plans_of(stage: str, image: str, cluster: ClusterConfig, placement: StagePla
     if placement.fan_out:
         plans[FAN_OUT] = FanOutPlan(namespace=cluster.namespace, fan_out=placement.fan_out, pod=pod)
     return {name: plan.model_dump_json(exclude_defaults=True) for name, plan in plans.items()}
+
+
+def serve_plan(stage: str | None, cluster: ClusterConfig, called: Mapping[str, Sequence[str]]) -> str | None:
+    """Plan, as JSON, of the served models that a stage calls; None if it calls none.
+
+    Args:
+        stage: None for the exit task of the run, which stops what is left.
+        called: name of each served model → stages that call it.
+    """
+    names = [name for name, stages in called.items() if stage is None or stage in stages]
+    if not names:
+        return None
+    image = image_on_cluster("vllm", images.VLLM, cluster)
+    pods = {}
+    for name in names if stage is not None else ():
+        placement = cluster.server_placement(name)
+        # The definition has the number of accelerators; a pool without any gives none.
+        has_accelerator = cluster.pools.get(placement.pool or "", PoolConfig()).accelerator is not None
+        pods[name] = pod_plan(name, image, cluster, placement.model_copy(update={"accelerators": int(has_accelerator)}))
+    callers = {name: tuple(called[name]) for name in names}
+    plan = ServePlan(namespace=cluster.namespace, kserve=cluster.kserve, pods=pods, callers=callers)
+    return plan.model_dump_json(exclude_defaults=True)
 
 
 def pod_plan(stage: str, image: str, cluster: ClusterConfig, placement: StagePlacement) -> PodPlan:

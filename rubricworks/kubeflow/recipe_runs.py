@@ -104,7 +104,8 @@ def push_recipe(
         package = Path(folder) / f"{recipe.pipeline}.yaml"
         without = () if recipe.arm is None else NOT_REUSABLE
         cluster = planned_cluster(recipe, cluster_of(recipe, source))
-        compile_pipeline(load_pipeline(recipe.pipeline), package, cluster, without=without)
+        served = recipe.served_callers()
+        compile_pipeline(load_pipeline(recipe.pipeline), package, cluster, without=without, served=served)
         version = push(kubeflow, package, revision=revision_of(recipe_path(source)), name=version_name)
     say(f"version {version.name}: {'uploaded' if version.uploaded else 'there already'}")
     return version

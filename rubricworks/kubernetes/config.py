@@ -2,7 +2,8 @@
 
 A pipeline is compiled with the plan as JSON in the task's environment: `RUBRICWORKS_TRAIN_JOB` runs a training stage as
 a Kubeflow TrainJob, `RUBRICWORKS_FAN_OUT` divides the samples of a stage that calls models over the pods of an Indexed
-Job. Neither is part of a stage's configuration, because placement does not change the output.
+Job; `RUBRICWORKS_SERVE` places the models that a run serves. None is part of a stage's configuration, because placement
+does not change the output.
 """
 
 import os
@@ -127,7 +128,19 @@ class FanOutPlan(_Section):
     pod: PodPlan
 
 
-Plan = TypeVar("Plan", TrainJobPlan, FanOutPlan)
+class ServePlan(_Section):
+    """Plan of the models that a run serves, the value of `RUBRICWORKS_SERVE`."""
+
+    namespace: str | None = None
+    kserve: bool = False
+    """Create InferenceServices of KServe instead of Deployments and Services."""
+    pods: dict[str, PodPlan] = {}
+    """Name of a served model → its pod; the model's definition has the number of accelerators."""
+    callers: dict[str, tuple[str, ...]] = {}
+    """Name of a served model → stages that call it."""
+
+
+Plan = TypeVar("Plan", TrainJobPlan, FanOutPlan, ServePlan)
 
 
 def plan_from_environment(variable: str, kind: type[Plan]) -> Plan | None:

@@ -196,6 +196,6 @@ def _advice(status: int, message: str) -> str:
 _ADVICE = {
     401: "the token is not accepted: log in again, or look at the pod's service account",
     403: "give the service account the rights of the chart's role for pipelines",
-    404: "is it installed? TrainJobs need Kubeflow Trainer 2.3 or later",
+    404: "is it installed? TrainJobs need Kubeflow Trainer 2.3 or later, InferenceServices need KServe",
     422: "mend the recipe's cluster section",
 }

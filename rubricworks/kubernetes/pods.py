@@ -1,13 +1,15 @@
 """Pods: their specification, and the trouble that a pod's status or a refusal to create it shows, in words."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rubricworks.errors import StoppedAtBudget, TransientError, UserError
-from rubricworks.kubernetes import FAN_OUT, TRAIN_JOB
+from rubricworks.kubernetes import FAN_OUT, SERVE, TRAIN_JOB
 from rubricworks.kubernetes.config import PodPlan
 from rubricworks.kubernetes.connection import Cluster, Json, is_over_quota
+from rubricworks.llm.served import VARIABLE_PREFIX
 from rubricworks.redaction import foreign_line
 
 PODS = "/api/v1/namespaces/{namespace}/pods"
@@ -71,7 +73,9 @@ def resources(plan: PodPlan) -> Json:
 
 
 def environment(plan: PodPlan, more: Mapping[str, str] = {}) -> list[Json]:
-    """Return the plan's variables and `more`, without those that would make the stage start further pods."""
+    """Return the plan's variables, those of served models, and `more`; none makes the stage start further pods."""
+    inherited = {name: value for name, value in os.environ.items() if name == SERVE or name.startswith(VARIABLE_PREFIX)}
+    more = {**inherited, **more}
     own = [variable for variable in plan.env if variable["name"] not in {TRAIN_JOB, FAN_OUT, *more}]
     return [*own, *({"name": name, "value": value} for name, value in more.items())]
 

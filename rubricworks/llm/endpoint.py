@@ -4,22 +4,24 @@ An `Endpoint` holds no secret: the API key stays in an environment variable, and
 on connecting. So an endpoint can be printed, hashed and stored next to a table.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue, field_validator
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, JsonValue, field_validator, model_validator
 from yarl import URL
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
+from rubricworks.llm.served import ServedModel
 from rubricworks.redaction import find_secret
 
 Prices = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=2, max_length=3)]
 
 
 class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True):
-    """One model behind an OpenAI-compatible server."""
+    """One model behind an OpenAI-compatible server, or `{serve: NAME}`: one that the run serves itself."""
 
     url: str | tuple[str, ...] = Field(min_length=1)
     """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`, and a
@@ -47,6 +49,44 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     extra_body: dict[str, JsonValue] = {}
     """Extra fields of the request, such as `top_p`; null removes a default field: `temperature` for models without it,
     `response_format` for servers that cannot guide decoding by a schema."""
+    serve: ServedModel | None = None
+    """Model of the recipe's section `serve`, by its name there; `url` and `model` follow from it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served_by_the_run(cls, data: Any) -> Any:
+        """Fill in the address and name of a served model.
+
+        Raises:
+            ValueError: the endpoint has them itself, or no recipe defines the model.
+        """
+        served = data.get("serve") if isinstance(data, dict) else None
+        if served is None:
+            return data
+        if isinstance(served, str) or (isinstance(served, dict) and "unknown" in served):
+            hint = served["unknown"] if isinstance(served, dict) else "a recipe defines it in its section `serve`"
+            name = served["name"] if isinstance(served, dict) else served
+            raise ValueError(f"serve: no served model {name!r}; {hint}")
+        served = served if isinstance(served, ServedModel) else ServedModel.model_validate(served)
+        follows = {"url": served.urls, "model": served.name}
+        for field, value in follows.items():
+            given = data.get(field, value)
+            if (tuple(given) if isinstance(given, list) else given) != value:
+                raise ValueError(f"{field}: the endpoint has `serve`, from which it follows; leave one of them out")
+        for field in ("api_key_env", "batch"):
+            if data.get(field):
+                raise ValueError(f"{field}: a model that the run serves has none; leave it out")
+        return {**data, **follows, "serve": served}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Schema of an endpoint as recipes write it: with `url` and `model`, or with the name of a served model."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        del schema["required"]
+        schema["properties"]["serve"] = {"type": "string", "description": "Name of a model in the section `serve`."}
+        schema["oneOf"] = [{"required": ["url", "model"]}, {"required": ["serve"]}]
+        return reference
 
     @field_validator("url")
     @classmethod
@@ -68,7 +108,14 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     @property
     def label(self) -> str:
         """Name of this endpoint in messages."""
+        if self.serve:
+            return f"{self.model}, served by the run"
         return f"{self.model} at {self.urls[0]}"
+
+    @property
+    def rater(self) -> str:
+        """Name of this endpoint's model in scorecards; of one that the run serves, with a digest of what it is."""
+        return f"{self.model}@{short_digest(self.revision)}" if self.serve and self.revision else self.model
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -112,6 +159,11 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     def is_priced(self) -> bool:
         """Return True if its calls cost anything, as far as is known."""
         return any(self.prices)
+
+
+def short_digest(revision: str) -> str:
+    """Return twelve hexadecimal digits that stand for a revision."""
+    return hashlib.sha256(revision.encode()).hexdigest()[:12]
 
 
 def append_path(url: URL, path: str) -> URL:

@@ -191,8 +191,12 @@ class IdentityPin:
 
 
 def _key(endpoint: Endpoint) -> str:
-    """Name of an endpoint's entry; no URL is in the file, as in the cache beside it."""
-    return f"{endpoint.model} {hashlib.sha256(endpoint.label.encode()).hexdigest()[:16]}"
+    """Name of an endpoint's entry; no URL is in the file, as in the cache beside it.
+
+    A model that the run serves has an entry for each of its identities: a retrained one is another model.
+    """
+    label = f"{endpoint.label} {endpoint.revision}" if endpoint.serve else endpoint.label
+    return f"{endpoint.model} {hashlib.sha256(label.encode()).hexdigest()[:16]}"
 
 
 def _joined(first: tuple[Value, ...], second: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rubricworks.errors import TransientError
 from rubricworks.llm import telemetry
 from rubricworks.llm.answers import Answer, AnswerFailed, read_answer
 from rubricworks.llm.endpoint import Endpoint
@@ -17,6 +18,7 @@ from rubricworks.llm.http.connections import Connections, RequestFailed, raw_tex
 from rubricworks.llm.limiter import shared_limiter
 from rubricworks.llm.question import ChatError
 from rubricworks.llm.replicas import choose_replica
+from rubricworks.llm.served import lost_reason
 from rubricworks.rubrics import ErrorClass
 
 if TYPE_CHECKING:
@@ -142,10 +144,11 @@ class Transport:
     def _retrying(self) -> AsyncIterable["stamina.Attempt"]:
         import stamina
 
+        served, timeout = self._endpoint.serve, max(60.0, 2 * self._endpoint.timeout_s)
         return stamina.retry_context(
-            on=_backoff,
-            attempts=self._attempts,
-            timeout=max(60.0, 2 * self._endpoint.timeout_s),
+            on=_backoff if served is None else _RestartPatience(served.name, self._attempts),
+            attempts=self._attempts if served is None else None,
+            timeout=timeout if served is None else max(timeout, served.start_within),
             wait_initial=0.2,
             wait_max=20.0,
             wait_jitter=0.2,
@@ -164,6 +167,23 @@ def _failed_answer(error: AnswerFailed, message: str, payload: bytes) -> Request
     failed.http_status = 0  # no error
     failed.answer = error.answer
     return failed
+
+
+class _RestartPatience:
+    """Retries of one call to a model that the run serves: a server that is gone is started again, and then answers."""
+
+    def __init__(self, name: str, attempts: int) -> None:
+        self._name, self._attempts_left = name, attempts
+
+    def __call__(self, error: Exception) -> bool | float:
+        if not isinstance(error, RequestFailed):
+            return False
+        if error.unreachable:
+            if reason := lost_reason(self._name):
+                raise TransientError(f"{self._name} does not come back: {reason}")
+            return True
+        self._attempts_left -= 1
+        return self._attempts_left > 0 and _backoff(error)
 
 
 def _backoff(error: Exception) -> bool | float:

@@ -15,11 +15,12 @@ started on one pool can be resumed on another.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rubricworks.llm.served import ServedDefinition
 from rubricworks.recipe.kubeflow import KubeflowConfig
 from rubricworks.recipe.placement import (
     BUILT_IN_PLACEMENT,
@@ -137,6 +138,11 @@ class ClusterConfig(BaseModel):
     pools: dict[Name, PoolConfig] = {}
     stages: dict[str, StagePlacement] = {}
     """Stage → placement, also of `preflight` and `outcome`; `default` fills the fields that a stage leaves out."""
+    serve: dict[str, StagePlacement] = {}
+    """Served model → placement of its pods; `default` of `stages` fills the fields that it leaves out, but for the pool
+    if only one has accelerators. The number of accelerators is the recipe's `serve.NAME.accelerators`."""
+    kserve: bool = False
+    """Serve models by InferenceServices of KServe instead of Deployments."""
     check_pools: bool = True
     """Check one accelerator of each pool before the first stage that needs accelerators there."""
     workspace: WorkspaceConfig = WorkspaceConfig()
@@ -248,6 +254,40 @@ class ClusterConfig(BaseModel):
         """Placement of a stage, with defaults in the fields that it leaves out."""
         default = self.stages.get(DEFAULT, StagePlacement()).with_defaults(BUILT_IN_PLACEMENT)
         return self.stages.get(stage, StagePlacement()).with_defaults(default)
+
+    def server_placement(self, name: str) -> StagePlacement:
+        """Placement of a served model's pods, with defaults in the fields that it leaves out.
+
+        Without a pool of its own it runs in the only pool with accelerators, if there is just one.
+        """
+        default = self.stages.get(DEFAULT, StagePlacement()).with_defaults(BUILT_IN_PLACEMENT)
+        pools = [pool for pool, config in self.pools.items() if config.accelerator]
+        if len(pools) == 1:
+            default = default.model_copy(update={"pool": pools[0]})
+        return self.serve.get(name, StagePlacement()).with_defaults(default)
+
+    def check_served(self, served: Mapping[str, ServedDefinition]) -> None:
+        """Check that every name below `serve` is a served model, and that each model's pool has its accelerators.
+
+        Raises:
+            ValueError: names the first field that is wrong.
+        """
+        for name, placement in self.serve.items():
+            if name not in served:
+                there = f"there are {', '.join(served)}" if served else "the recipe serves none"
+                raise ValueError(f"cluster.serve.{name}: no served model {name!r}; {there}")
+            for field in ("accelerators", "train_job", "fan_out", "timeout", "retries", "cache"):
+                if getattr(placement, field) is not None:
+                    raise ValueError(f"cluster.serve.{name}.{field}: a served model has none; leave it out")
+        for name, definition in served.items():
+            pool = self.pools.get(self.server_placement(name).pool or "", PoolConfig())
+            count, where = definition.accelerators, f"serve.{name}.accelerators is {definition.accelerators}"
+            if count and not pool.accelerator:
+                raise ValueError(f"cluster.serve.{name}.pool: {where}, and its pool has none; name a pool that has")
+            if pool.per_node and count > pool.per_node:
+                raise ValueError(f"cluster.serve.{name}.pool: {where}, and a node of its pool has {pool.per_node}")
+            if definition.engine == "generate":
+                raise ValueError(f"serve.{name}.engine: a cluster serves models by vLLM; leave the engine out")
 
     def workspace_size(self, placement: StagePlacement) -> str:
         """Size of a stage's workspace."""

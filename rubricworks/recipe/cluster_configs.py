@@ -5,6 +5,7 @@ from typing import Any
 import yaml
 
 from rubricworks.recipe.recipe import Recipe
+from rubricworks.recipe.served_models import without_definitions
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.stages.cluster.outcome import Config as OutcomeConfig
 from rubricworks.stages.cluster.preflight import Config as PreflightConfig
@@ -24,15 +25,18 @@ def cluster_only_configs(recipe: Recipe) -> dict[str, StageConfig]:
 def recipe_yaml(recipe: Recipe) -> str:
     """The recipe as it runs, as YAML: an arm with its values, without the other arms."""
     settings = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"arms"})
+    settings = without_definitions(settings)
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def distinct_endpoints(recipe: Recipe) -> list[NamedEndpoint]:
-    """Each distinct endpoint once, with the first field that names it."""
+    """Each distinct endpoint that exists before the run once, with the first field that names it."""
     shown = {endpoint.identity for endpoint in recipe.image_endpoints()}
     graded = {endpoint.identity: endpoint for endpoint in recipe.logprob_endpoints()}
     endpoints: dict[tuple[object, ...], NamedEndpoint] = {}
     for where, endpoint in recipe.endpoints():
+        if endpoint.serve:
+            continue
         named = NamedEndpoint(
             where=where,
             endpoint=endpoint,

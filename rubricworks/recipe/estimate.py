@@ -24,6 +24,7 @@ from rubricworks.llm.usage import (
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import TrainingSize
 from rubricworks.recipe.recipe import CallEstimate, Recipe
+from rubricworks.recipe.served_models import plan_lines
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
 from rubricworks.runtime import preflight_checks
 from rubricworks.stages.evaluation.score_config import Evaluation, ImageEvaluation
@@ -185,13 +186,14 @@ def plan_text(recipe: Recipe) -> str:
             lines.append(
                 f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {dollars}"
             )
-    free = {call.endpoint.model for call in calls if not call.endpoint.is_priced}
+    free = {call.endpoint.model for call in calls if not (call.endpoint.is_priced or call.endpoint.serve)}
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
     if free and not recipe.world:
         lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    lines += plan_lines(recipe.serve, recipe.stage_configs())
     if recipe.base_model is not None:
         memory = training_bytes(recipe, recipe.base_model)
         size = "not known from its name" if memory is None else f"{memory / 2**30:.1f} GiB and its activations"

@@ -8,6 +8,7 @@ from rubricworks.environment import names_in
 from rubricworks.errors import UserError
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.recipe_fields import ADMISSION, BUILT_IN_MODELS, Reach, reach_of
+from rubricworks.storage import is_remote
 
 _WITHOUT_MODELS = {"arms", "cluster", "tracking", "prices"}
 
@@ -28,7 +29,7 @@ def unpinned_models(recipe: Recipe, *, ask: bool = True) -> dict[str, str]:
     problems = {}
     for field, name in loaded_models(recipe).items():
         try:
-            if not names_in(name):
+            if not names_in(name) and not is_remote(name):
                 model_source(name, ask=ask)
         except UserError as error:
             problems[field] = str(error)
@@ -51,7 +52,7 @@ def _models_in(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         value = {str(number): inner for number, inner in enumerate(value)}
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key != ADMISSION:
+            if key != ADMISSION and not (key == "serve" and path):  # an endpoint repeats the section's definition
                 yield from _models_in(inner, (*path, key))
     elif isinstance(value, str) and value not in BUILT_IN_MODELS and _loads_from_hub(path):
         yield ".".join(path), value

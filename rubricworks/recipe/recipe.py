@@ -13,9 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.endpoint import Prices
+from rubricworks.llm.served import ServedDefinition, ServedName
 from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
+from rubricworks.recipe import served_models
 from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.redaction import find_secret, is_secret_name
 from rubricworks.reports.run_summary import read_summary
@@ -128,6 +130,9 @@ class Recipe(BaseModel):
     """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
     prices: dict[str, Prices] = {}
     """Model → prices, for endpoints that state none of their own."""
+    serve: dict[ServedName, ServedDefinition] = {}
+    """Models that the run serves itself: name → model, engine and size. Where an endpoint is expected, `{serve: NAME}`
+    calls one."""
     arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None
@@ -152,6 +157,11 @@ class Recipe(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _fill_served(cls, data: Any) -> Any:
+        return served_models.with_definitions(data) if isinstance(data, dict) else data
+
+    @model_validator(mode="before")
+    @classmethod
     def _fill_prices(cls, data: Any) -> Any:
         prices = data.get("prices") if isinstance(data, dict) else None
         return _with_prices(data, prices) if isinstance(prices, dict) else data
@@ -169,7 +179,8 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _dollars_have_prices(self) -> "Recipe":
         if self.budget.dollars is not None:
-            free = {endpoint.model for _, endpoint in self.endpoints() if not endpoint.is_priced}
+            bought = [endpoint for _, endpoint in self.endpoints() if endpoint.serve is None]
+            free = {endpoint.model for endpoint in bought if not endpoint.is_priced}
             if unpriced := free - set(self.prices):
                 raise ValueError(
                     f"budget.dollars caps the cost, but no price is known of {', '.join(sorted(unpriced))}; "
@@ -198,6 +209,21 @@ class Recipe(BaseModel):
     def _cluster_names_real_stages(self) -> "Recipe":
         if self.cluster:
             self.cluster.check_stages(self.stage_names())
+            self._check_served_placement(self.cluster)
+        return self
+
+    def _check_served_placement(self, cluster: ClusterConfig) -> None:
+        """Check the cluster's section `serve` against the recipe's."""
+        cluster.check_served(self.serve)
+
+    def served_callers(self) -> dict[str, list[str]]:
+        """Name of each served model → the stages that call it, in the order of the pipeline."""
+        return served_models.callers(self.stage_configs())
+
+    @model_validator(mode="after")
+    def _served_models_are_called_in_time(self) -> "Recipe":
+        if problem := next(served_models.mistakes(self.serve, self.stage_configs() if self.serve else {}), None):
+            raise ValueError(problem)
         return self
 
     def endpoints(self) -> list[tuple[str, Endpoint]]:

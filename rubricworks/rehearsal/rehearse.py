@@ -111,6 +111,7 @@ def rehearse(
         arm=recipe.arm,
         stages=tuple(verdicts),
         models={mini.model: f"{mini.kind}, shape from {mini.origin}" for mini in material.miniatures},
+        notes=tuple(note.reason for note in notes if not note.section),
         problems=tuple(full_size_problems(recipe, material.fields, material.shapes)),
         needs=tuple(_needs(recipe, material)),
         calls=calls,
@@ -155,7 +156,7 @@ def _prepare(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> _Mater
 
 def _models(recipe: Recipe, notes: list[Substitution]) -> dict[str, str]:
     """Field → model that a stage loads; for one that an unset variable names, a usual one."""
-    fields = dict(loaded_models(recipe))
+    fields = {field: name for field, name in loaded_models(recipe).items() if _has_miniature(field)}
     if generator := _value(recipe, "warm_up.generator"):
         fields["warm_up.generator"] = generator
     for field, name in fields.items():
@@ -167,6 +168,11 @@ def _models(recipe: Recipe, notes: list[Substitution]) -> dict[str, str]:
         note = f"{missing[0]} is not set: {fields[field]} takes its place"
         notes.append(Substitution(field.partition(".")[0], note))
     return {field: f"{name}@{'0' * 40}" if _is_bare(name) else name for field, name in fields.items()}
+
+
+def _has_miniature(field: str) -> bool:
+    """False for models that the rehearsal's own server stands in for, and for those of scorers."""
+    return not field.startswith("serve.") and ".scorers." not in field
 
 
 def _is_bare(name: str) -> bool:

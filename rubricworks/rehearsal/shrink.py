@@ -52,6 +52,8 @@ _MOST: dict[str, int] = {
     "shard_size": 4,
 }
 """Field → its largest value."""
+_OWN_MODELS = frozenset({"capture", "specs"})
+"""Scorers with a parser or an encoder."""
 _SHARE_OF_MEMORY = 0.05
 """Of this machine's memory, for vLLM on its CPU."""
 _LONGER_TEXTS = 8
@@ -93,6 +95,10 @@ def shrink(
     for field, value in (*models.items(), *sources.items()):
         _set(data, field, value)
     if address is not None:
+        substitutions += [
+            Substitution("", f"the run serves no {name}: a model with random weights gives no verdicts")
+            for name in data.pop("serve", {})
+        ]
         _readdress(data, address)
     return ShrunkRecipe(type(recipe).model_validate(data), substitutions)
 
@@ -124,6 +130,10 @@ def _shrunk(value: Any, path: tuple[str, ...], substitutions: list[Substitution]
     if path[-1] == "scorers" and "coco" in small and shutil.which("java") is None:
         del small["coco"]
         substitutions.append(Substitution(path[0], "Java is not installed: `coco` scores nothing"))
+    if path[-1] == "scorers":
+        for name in _OWN_MODELS & {name for name in small if small[name] is not None}:
+            del small[name]
+            substitutions.append(Substitution(path[0], f"`{name}` reads models of its own, which have no miniatures"))
     return _without_vllm(small, path, substitutions)
 
 
@@ -159,8 +169,9 @@ def _set(data: dict[str, Any], field: str, value: str) -> None:
 
 
 def _readdress(value: Any, address: Callable[[str], str]) -> None:
-    """Send every endpoint to the rehearsal's own server."""
+    """Send every endpoint to the rehearsal's own server, those of models too that the run would serve."""
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _readdress(inner, address)
     if isinstance(value, dict) and "url" in value:
         value["url"] = address("chat" if "model" in value else "detector")
+        value.pop("serve", None)

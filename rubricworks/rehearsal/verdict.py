@@ -37,6 +37,8 @@ class Rehearsal(NamedTuple):
     stages: tuple[StageVerdict, ...]
     models: dict[str, str]
     """Model → class of its miniature, and where the shape is from."""
+    notes: tuple[str, ...]
+    """What is of another kind in all of it."""
     problems: tuple[str, ...]
     """Mistakes that show at full size alone."""
     needs: tuple[str, ...]
@@ -69,6 +71,7 @@ class Rehearsal(NamedTuple):
             lines.append(f"{verdict.stage:<{widest}}  {seconds:>7}  {resumed:>7}  {verdict.text}")
         lines.append("")
         lines += [f"{model}: {miniature}" for model, miniature in self.models.items()]
+        lines += self.notes
         if self.calls:
             total = sum(count for kind, count in self.calls.items() if kind != "failed")
             lines.append(f"{total:,} calls to the scripted server, {self.calls.get('failed', 0)} of them failed once")

@@ -9,6 +9,7 @@ import yaml
 
 from rubricworks.evaluation.audit.summary import SUMMARY_FILE as JUDGE_AUDIT
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
+from rubricworks.llm.served import EVENTS_FILE
 from rubricworks.llm.spending import read_budget
 from rubricworks.redaction import redact
 from rubricworks.reports.costs import ModelCalls
@@ -17,6 +18,7 @@ from rubricworks.reports.page import Block
 from rubricworks.reports.parts import Command, Fold, Heading, Html, Part, Pre, Table, Text
 from rubricworks.reports.rendering import render_part
 from rubricworks.reports.run_folder import NOUNS, RunFolder, read_rejected
+from rubricworks.storage.plain_json import plain_object
 from rubricworks.tracking.connection import TrackingConfig, tracking_uri
 
 _TIMES = (
@@ -129,6 +131,9 @@ def what_ran(run: RunFolder) -> Block:
         for model, entries in read_identities(run.path / IDENTITY_FILE).items()
         for entry in entries
     ]
+    if served := _served_models(run):
+        served_columns = ("Name", "Model", "Ready after", "Served for", "Restarts", "GPU hours", "Ended because")
+        parts += [Heading("Models that the run served"), Table(served_columns, served)]
     if identities:
         columns = ("Model", "Answers as", "Revision", "Prompts")
         parts += [Heading("What the models said they are"), Table(columns, identities)]
@@ -153,6 +158,28 @@ def what_ran(run: RunFolder) -> Block:
     return Block("ran", "What ran", parts)
 
 
+def _served_models(run: RunFolder) -> list[tuple[str | float, ...]]:
+    """Row of each time that the run served a model; one that was killed with its run has no end."""
+    path, rows = run.path / EVENTS_FILE, list[list[str | float]]()
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        try:
+            event = plain_object(line)
+            row = next((row for row in reversed(rows) if row[0] == event["name"]), None)
+            if event["event"] == "ready":
+                ready = duration(float(event["ready_seconds"]))
+                rows.append([event["name"], event["model"], ready, MISSING, 0, MISSING, MISSING])
+            elif row is None:
+                continue
+            elif event["event"] == "restarted":
+                row[4] = int(row[4]) + 1
+            elif event["event"] == "stopped":
+                row[3], row[5] = duration(float(event["seconds"])), f"{float(event['accelerator_hours']):.2f}"
+                row[6] = str(event["reason"])
+        except (ValueError, KeyError, TypeError):
+            continue  # a line that was cut off
+    return [tuple(row) for row in rows]
+
+
 def recipe_models(recipe: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(role, models, where) of all endpoints of the recipe and of the students; a committee is one entry."""
     grouped: dict[tuple[str, str], list[str]] = {}
@@ -171,6 +198,9 @@ def recipe_models(recipe: dict[str, Any]) -> list[tuple[str, str, str]]:
 def _endpoints(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Yield (role, model, URL) of every endpoint below a node."""
     if isinstance(node, dict):
+        if isinstance(node.get("serve"), str):
+            yield " ".join(path).replace("_", " "), node["serve"], "served by the run"
+            return
         if isinstance(node.get("model"), str) and node.get("url"):
             urls = node["url"] if isinstance(node["url"], list) else [node["url"]]
             yield " ".join(path).replace("_", " "), node["model"], redact(", ".join(map(str, urls)))

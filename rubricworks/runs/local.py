@@ -14,10 +14,11 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kfp import local
@@ -29,9 +30,10 @@ from kfp.local.status import Status
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.compile import drop_tasks
-from rubricworks.runs.guard import Guard
 from rubricworks.runs.stage_process import SpawnedStage, StageExit, StageProcess, run_stage_process
 from rubricworks.runs.stage_server import IS_SAFE, StageServer
+from rubricworks.runtime.guard import Guard
+from rubricworks.runtime.serving.run_socket import RunServers
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import workspace_uri
 from rubricworks.terminal import say
@@ -46,7 +48,12 @@ _SCRIPT = re.compile(
 
 
 def run_local(
-    pipeline_func: BaseComponent, arguments: dict[str, str], *, run: Path, without: Collection[str] = ()
+    pipeline_func: BaseComponent,
+    arguments: dict[str, str],
+    *,
+    run: Path,
+    without: Collection[str] = (),
+    served: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> None:
     """Run every stage to its end, with progress on standard error, each line under the name of its stage.
 
@@ -57,6 +64,7 @@ def run_local(
         arguments: the pipeline's parameters.
         run: the run's folder; its name is the run's id.
         without: stages to leave out, whose outputs no other stage may take.
+        served: name of each model that the run serves → stages that call it.
     Raises:
         UserError: a stage failed; names the stage, the reason and the command to continue.
     """
@@ -69,8 +77,9 @@ def run_local(
         Guard() as guard,
         (run / "logs" / "kfp.log").open("a") as kfp_log,
         StageServer(kfp_log) if IS_SAFE else contextlib.nullcontext() as server,
+        RunServers(run, {name: set(callers) - set(without) for name, callers in served.items()}) as models,
     ):
-        session = _Session(run=run, guard=guard, server=server, stages=stages)
+        session = _Session(run=run, guard=guard, server=server, models=models, stages=stages)
         with contextlib.redirect_stdout(kfp_log), _kfp_settings(session):
             try:
                 pipeline_func(**arguments)
@@ -87,6 +96,7 @@ class _Session:
     run: Path
     guard: Guard
     server: StageServer | None
+    models: RunServers
     stages: Sequence[str]
     failed: tuple[str, StageExit] | None = None
 
@@ -94,7 +104,10 @@ class _Session:
         """Run a stage; return True if it succeeded."""
         (self.run / "error.json").unlink(missing_ok=True)
         say = partial(self.say, stage)
-        end = run_stage_process(start, log=self.log(stage), say=say, guard=self.guard)
+        try:
+            end = run_stage_process(start, log=self.log(stage), say=say, guard=self.guard)
+        finally:
+            self.models.stage_ended(stage)
         if end.code:
             self.failed = (stage, end)
         return not end.code
@@ -147,7 +160,7 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
         stage = arguments[arguments.index("--function_to_execute") + 1]
         program = self.session.run.resolve() / "kfp" / "programs" / stage
         program.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **self.env_vars}
+        environment = {**os.environ, **self.session.models.environment(), **self.env_vars}
 
         def start(stdout: int, stderr: int) -> StageProcess:
             if (server := self.session.server) and _SCRIPT.fullmatch(script):

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.functions import load_scorer
+from rubricworks.llm.served import ServedModel
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.cluster_configs import distinct_endpoints
 from rubricworks.recipe.estimate import count_items
@@ -24,6 +25,8 @@ from rubricworks.runtime.preflight_checks import (
     require_tracking,
     run_check,
 )
+from rubricworks.runtime.serving.identity import default_engine, engine_version, server_options
+from rubricworks.runtime.serving.local_servers import Accelerators
 from rubricworks.stages.data.prepare import Config as PrepareConfig
 from rubricworks.stages.data.prepare import captioned_images
 from rubricworks.stages.evaluation.score_config import Evaluation
@@ -56,6 +59,8 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
     yield run_check("memory", _memory)
     if student := recipe.base_model:
         yield run_check("accelerator", lambda: _accelerator(recipe, student))
+    if recipe.serve:
+        yield run_check("served models", lambda: _served_models(recipe))
     yield run_check("tracking", lambda: require_tracking(recipe.tracking, runs))
     if recipe.promotes:
         yield from promotion_checks()
@@ -151,6 +156,27 @@ def _accelerator(recipe: Recipe, student: str) -> str:
             "a smaller student"
         )
     return f"{torch.cuda.device_count()} GPU with {total / 2**30:.0f} GiB, {wanted} needed"
+
+
+def _served_models(recipe: Recipe) -> str:
+    """Look for the engines, and the accelerators with room for the weights, of the models that the run serves."""
+    engines, machine, configs = [], Accelerators(), recipe.stage_configs()
+    for name, definition in recipe.serve.items():
+        served = ServedModel(**dict(definition), name=name)
+        try:
+            engine = served.engine or default_engine()
+            version = engine_version(engine)
+            server_options(served, engine)
+        except UserError as error:
+            raise UserError(f"serve.{name}.engine: {error}") from None
+        model: str | None = str(served.model)
+        if served.stage:  # it will have the size of its student
+            model = getattr(configs[served.stage], "student", recipe.base_model)
+        parameters = count_parameters(model) if model else None
+        machine.require_fit(served, str(model), 2 * parameters if parameters else 0)
+        machine.take(served)
+        engines.append(f"{name} by {engine} {version}")
+    return ", ".join(engines)
 
 
 def _check_precision(recipe: Recipe) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from rubricworks.runs.guard import Guard, end_group
+from rubricworks.runtime.guard import Guard, end_group
 
 _STRAGGLERS_S = 5.0
 """Time in which processes that a stage leaves behind may still write before they are ended."""

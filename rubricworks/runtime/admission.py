@@ -122,7 +122,8 @@ def needs_of(settings: Any, *, of_stranger: bool = False) -> Admission:
             else:
                 places.update(places_in((*path, field), text))
         texts = [(str(key).rpartition(".")[2], text) for key, text in _texts(section)]
-        addresses = [(name, text) for name, text in texts if name != "function" and is_address(text)]
+        is_served = isinstance(section.get("serve"), Mapping)  # at an address that the run itself sets
+        addresses = [(name, text) for name, text in texts if name != "function" and is_address(text) and not is_served]
         functions |= {text for name, text in texts if name == "function" and _FUNCTION.fullmatch(text)}
         key = section.get("api_key_env")
         for name, text in addresses:

@@ -18,7 +18,9 @@ from rubricworks.rubrics import ErrorClass
 T = TypeVar("T")
 
 _MIN_CALLS = 20
-"""Calls in a window before an early stop is considered."""
+"""Calls of a stage before an early stop is considered."""
+_MIN_LATER_CALLS = 100
+"""Calls in a later window before that: the rollouts of a group ask alike, so failures come in bursts."""
 _WINDOW = 200
 """Calls after which a new window begins."""
 
@@ -112,8 +114,9 @@ class StageCalls:
             raise UserError(refused)
         calls, failed = client.totals.calls - client.totals.cached, client.totals.failed
         before_calls, before_failed = self._window_start.get(id(client), (0, 0))
+        least_calls = _MIN_LATER_CALLS if before_calls else _MIN_CALLS
         recent_calls, recent_failures = calls - before_calls, failed - before_failed
-        if recent_calls >= _MIN_CALLS and 2 * recent_failures >= recent_calls:
+        if recent_calls >= least_calls and 2 * recent_failures >= recent_calls:
             raise TransientError(
                 f"{recent_failures} of the last {recent_calls} calls failed, so the stage stops before more is lost; "
                 f"the last one: {error}; mend it and run again"

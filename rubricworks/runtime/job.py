@@ -8,8 +8,10 @@ overwritten; a finished one is not made again. So a pipeline that is run a secon
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rubricworks import __version__
@@ -106,9 +108,18 @@ def refuse_other_records(run: Path) -> None:
             )
 
 
-def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]) -> Job:
+def open_job(
+    stage: str,
+    config: StageConfig,
+    run: Path,
+    inputs: dict[str, Path],
+    *,
+    served: Mapping[str, str] = MappingProxyType({}),
+) -> Job:
     """Create the stage's folder; move an output that was made from something else aside first.
 
+    Args:
+        served: name of each model that the run serves to the stage → its identity.
     Raises:
         UserError: another version of Rubricworks started the run.
     """
@@ -120,7 +131,7 @@ def open_job(stage: str, config: StageConfig, run: Path, inputs: dict[str, Path]
         "config": digest_of(config),
         "inputs": {name: output_digest(path) for name, path in sorted(inputs.items())},
     }
-    if versions := config.versions():
+    if versions := config.versions() | {f"serve.{name}": identity for name, identity in sorted(served.items())}:
         made_by["versions"] = versions
     out = run / stage
     made_from = out / MADE_FROM

@@ -31,10 +31,11 @@ from rubricworks.redaction import redact
 from rubricworks.runtime.accelerators import require_accelerators
 from rubricworks.runtime.attempts import final_mark, refuse_futile_attempt
 from rubricworks.runtime.config import StageConfig, extract_stage_config, without_emoji
-from rubricworks.runtime.job import DONE, OUTPUT_VALUES, close_job, is_done, model_dir, open_job, read_record
+from rubricworks.runtime.job import DONE, OUTPUT_VALUES, Job, close_job, is_done, model_dir, open_job, read_record
 from rubricworks.runtime.pods.processes import processes_here, run_processes
 from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
+from rubricworks.runtime.serving.stage_models import read_inputs, served_models, stage_models, with_identities
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.runtime.store.workspace import Workspace
 from rubricworks.storage import write_atomic
@@ -70,7 +71,8 @@ def launch(
     """
     drop_service_links()
     run, start = fill(run, "the run's folder"), _stage_start()
-    uris = {name: uri for name, uri in inputs.items() if uri}
+    config = extract_stage_config(stage, config)
+    uris = read_inputs(stage, config, {name: uri for name, uri in inputs.items() if uri})
     workspace = Workspace(stage, run, uris)
     folder, paths = workspace.run, workspace.inputs
     with _report_write_errors(folder):
@@ -79,7 +81,7 @@ def launch(
     try:
         refuse_futile_attempt(stage, run, folder)
         module = STAGES[stage].load()
-        work = StageWork(stage, extract_stage_config(stage, config), run, uris)
+        work = StageWork(stage, config, run, uris)
         parsed = STAGES[stage].parse_config(work.config)
         out = _run_stage(module, parsed, workspace, work)
         workspace.upload()
@@ -105,7 +107,9 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
     run = workspace.run
     with main_process_first(), _report_write_errors(run):
         workspace.fetch()
-        job = open_job(work.stage, config, run, workspace.inputs)
+        models = stage_models(config, workspace.inputs)
+        identities = {name: str(model.identity) for name, model in models.items()}
+        job = open_job(work.stage, config, run, workspace.inputs, served=identities)
     job.work, job.can_fan_out = work, STAGES[work.stage].can_fan_out
     if not STAGES[work.stage].always_runs:
         if is_done(job):
@@ -115,6 +119,12 @@ def _run_stage(module: Any, config: StageConfig, workspace: Workspace, work: Sta
         with _report_write_errors(run):
             if broadcast(is_main() and try_reuse(job)):
                 return job.out
+    with served_models(work, run, models):
+        return _run_here_or_elsewhere(module, with_identities(work.stage, config, models), job, workspace, work)
+
+
+def _run_here_or_elsewhere(module: Any, config: StageConfig, job: Job, workspace: Workspace, work: StageWork) -> Path:
+    run = workspace.run
     if plan := train_job_plan(work.stage, config):
         workspace.upload()
         run_train_job(plan, work)

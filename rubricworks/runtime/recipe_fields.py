@@ -38,13 +38,14 @@ _NAMES = {
         *("responses", "baselines", "questions", "agreement"),  # files of an evaluation
     ),
     Reach.MODEL: ("student", "generator", "folder", "vision_tower", "language_model", "encoder", "parser"),
-    Reach.OPEN: ("arms", "changes", "stages", "extra_body"),
+    Reach.OPEN: ("arms", "changes", "stages", "extra_body", "arguments"),
     Reach.NOTHING: (
         *("name", "description", "experiment", "arm", "pipeline", "model", "model_name", "revision", "prices"),
         *("prompt", "targets", "criterion", "splits", "opponent", "policy", "peer", "select_by", "models", "baseline"),
         *("captioner", "against", "set", "tasks", "verifiers", "judged_habit"),
         *("image", "question", "answer", "options", "task", "references", "open", "choice"),  # columns and templates
         *("add", "require", "forbid", "weights"),  # keys of rubrics
+        *("stage", "engine"),  # of a served model
     ),
 }
 _KINDS = {name: reach for reach, names in _NAMES.items() for name in names}
@@ -60,6 +61,8 @@ def reach_of(path: Sequence[str]) -> Reach | None:
         return Reach.MODEL  # elsewhere a model that an endpoint serves, or that a file has answers of
     if names[-2:-1] == ["prompts"]:
         return Reach.SOURCE  # files of the user's own prompts
+    if names[-1:] == ["model"] and "serve" in names[-3:-1]:
+        return Reach.MODEL  # which the run serves
     return _KINDS.get(names[-1]) if names else None
 
 

@@ -7,7 +7,7 @@ permanent, because run folders, S3 prefixes and Kubeflow use them: modules move,
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from rubricworks.reports.page import Report, Section
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 Image = Literal["cpu", "trainer"]
 Phase = Literal["data", "synthesis", "training", "evaluation", "release", "cluster"]
+
+
+class ServedInput(NamedTuple):
+    """Input that is a model, which the run serves to a stage (`serve: {genrm: {model: {stage: train_genrm}}}`)."""
+
+    name: str
+    stage: str
+    """Stage whose output it is."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Stage:
     """Names of the outputs that it reads, as its component takes them."""
     optional: tuple[str, ...] = ()
     """Those of them that a pipeline may leave out."""
+    served: tuple[ServedInput, ...] = ()
+    """Those of them that are models which the run serves: read only if the configuration calls the model."""
     table: str = ""
     """Schema of its output table (`data.schemas`); for a training stage, of its rollouts."""
     sections: tuple[str, ...] = ("reports.data:files",)
@@ -80,6 +90,11 @@ class Stage:
         """Full name of its component's module; the component has the stage's id as its name."""
         return f"rubricworks.components.{self.phase}"
 
+    @property
+    def served_stages(self) -> dict[str, str]:
+        """Stage → input that is its model."""
+        return {served.stage: served.name for served in self.served}
+
     def load(self) -> Any:
         """Import and return the stage's module."""
         return importlib.import_module(f"rubricworks.{self.package}.{self.module or self.id}")
@@ -107,6 +122,7 @@ class Stage:
         return report
 
 
+_GENRM = (ServedInput("genrm", "train_genrm"), ServedInput("genrm", "fetch_champion"))
 _POLICY = ("reports.training:training", "reports.training:rollout_groups")
 # fmt: off
 _TABLE = (
@@ -167,7 +183,8 @@ _TABLE = (
     Stage("train_rlvr", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
           module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, title="train RLVR", calls_models=True),
-    Stage("train_rlr3", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model"),
+    Stage("train_rlr3", "stages.training", "training", "trainer", ("samples", "rubrics", "filtered", "model", "genrm"),
+          optional=("genrm",), served=_GENRM,
           module="train_policy", config="AnswerConfig", table="rollouts", sections=_POLICY,
           multi_node=True, multi_process=True, title="train RLR³", in_retraining=True, calls_models=True),
     Stage("train_genrm", "methods.rlr3.stages", "training", "trainer", ("genrm_data",),
@@ -194,12 +211,13 @@ _TABLE = (
           optional=("rubrics", "exams", "model", "peer", "policy"),
           table="scores", sections=("reports.results:results", "reports.examples:examples"),
           in_retraining=True, calls_models=True),
-    Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples"),
+    Stage("audit", "methods.rlr3.stages", "evaluation", "cpu", ("genrm_data", "samples", "genrm"),
+          optional=("genrm",), served=_GENRM,
           table="audit", sections=("methods.rlr3.stage_sections:judge_audit",), calls_models=True),
     Stage("fetch_champion", "methods.retrain.stages", "evaluation", "cpu", ("found",), fetches_model=True),
     # release
-    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit"),
-          optional=("audit",), sections=("reports.headline:promotion",), reusable=False),
+    Stage("promote", "stages.release", "release", "cpu", ("scores", "policy", "samples", "audit", "genrm"),
+          optional=("audit", "genrm"), served=_GENRM, sections=("reports.headline:promotion",), reusable=False),
     Stage("challenge", "methods.retrain.stages", "release", "cpu", ("found", "scores", "policy", "samples"),
           reusable=False),
     Stage("report", "stages.release", "release", "cpu", ("promotion",), module="report",

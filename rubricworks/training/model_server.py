@@ -37,6 +37,11 @@ class _Call(NamedTuple):
     seed: int
     done: "asyncio.Future[tuple[str, int]]"
 
+    @property
+    def kind(self) -> tuple[int, float, int]:
+        """Calls of one kind share a batch; greedy ones do whatever their seed is."""
+        return self.max_tokens, self.temperature, self.seed if self.temperature else 0
+
 
 class ModelServer:
     """Chat completions of one engine, in batches."""
@@ -64,9 +69,8 @@ class ModelServer:
             calls = [await self._waiting.get()]
             while len(calls) < self._batch_size and not self._waiting.empty():
                 calls.append(self._waiting.get_nowait())
-            kinds = dict.fromkeys((call.max_tokens, call.temperature, call.seed) for call in calls)
-            for kind in kinds:
-                batch = [call for call in calls if (call.max_tokens, call.temperature, call.seed) == kind]
+            for kind in dict.fromkeys(call.kind for call in calls):
+                batch = [call for call in calls if call.kind == kind]
                 try:
                     texts = await asyncio.to_thread(self._generate, batch)
                 except Exception as error:  # one bad batch must not end the server
@@ -111,7 +115,8 @@ class ModelServer:
         except Exception as error:
             message = {"message": f"{type(error).__name__}: {error}", "type": "server_error"}
             return web.json_response({"error": message}, status=500)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        ending = "length" if tokens >= limit else "stop"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": ending}
         usage = {"prompt_tokens": call.words, "completion_tokens": tokens}
         usage["total_tokens"] = sum(usage.values())
         answer = {"id": "chat", "object": "chat.completion", "created": int(time.time()), "model": self.name}
@@ -119,16 +124,21 @@ class ModelServer:
 
 
 def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messages, int]:
-    """Image and text of a request's messages, with the number of words; with several images, a conversation of them.
+    """Image and prompt of a request, with the number of words.
+
+    The prompt is the request's text, or a conversation: of several turns without an image, or of several images.
 
     Raises:
         ValueError: an image is no data URL.
         OSError: one of several images cannot be decoded.
     """
-    images, texts, parts_in_order = [], [], []
+    images: list[bytes] = []
+    turns: Messages = []
+    parts_in_order: list[dict[str, Any]] = []
     for message in messages:
         content = message.get("content") or ""
         parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        texts = []
         for part in parts:
             if part["type"] == "text":
                 texts.append(part["text"])
@@ -139,12 +149,17 @@ def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messag
                     raise ValueError("images must be data URLs (data:image/png;base64,…); this server fetches nothing")
                 images.append(base64.b64decode(url.partition(",")[2], validate=True))
                 parts_in_order.append({"type": "image", "image": images[-1]})
-    text = "\n".join(text for text in texts if text)
+        turns.append({"role": str(message.get("role", "user")), "content": "\n".join(text for text in texts if text)})
+    text = "\n".join(turn["content"] for turn in turns if turn["content"])
     words = len(text.split())
-    if len(images) <= 1:
+    if len(images) > 1:
+        for part in parts_in_order:
+            if part["type"] == "image":
+                part["image"] = decode_image(part["image"])
+        return None, [{"role": "user", "content": parts_in_order}], words
+    if images or len(turns) == 1:
         return (images[0] if images else None), text, words
-    pixels = [{**part, "image": decode_image(part["image"])} if "image" in part else part for part in parts_in_order]
-    return None, [{"role": "user", "content": pixels}], words
+    return None, turns, words
 
 
 @contextmanager
@@ -152,12 +167,15 @@ def served_model(
     folder: str | Path,
     options: EngineOptions | None = None,
     *,
+    name: str | None = None,
     batch_size: int = 16,
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> Iterator[str]:
     """Serve a model directory in a thread; yields the base URL. The model is unloaded at the end.
 
+    Args:
+        name: name of the model in requests; by default the folder's.
     Raises:
         UserError: the model cannot be loaded.
     """
@@ -168,7 +186,7 @@ def served_model(
     failure: list[OSError] = []
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(ModelServer(engine, Path(folder).name, batch_size=batch_size).app())
+        runner = web.AppRunner(ModelServer(engine, name or Path(folder).name, batch_size=batch_size).app())
         await runner.setup()
         listening = listen(host, port)
         await web.SockSite(runner, listening).start()

@@ -131,7 +131,7 @@ def test_mistakes_are_told_before_anything_runs(tell, place, words, message):
 
 
 def test_recipe_without_arms_is_told_so(tell, place):
-    assert "choose with --table or --arm; rlr3-laptop has no arms" in tell("arms", "rlr3-laptop").err
+    assert "choose with --table or --arm; one-endpoint-laptop has no arms" in tell("arms", "one-endpoint-laptop").err
     assert "the pipeline rlr3 has no table length: none" in tell("arms", "rlr3-laptop", "--table", "length").err
 
 

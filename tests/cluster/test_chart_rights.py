@@ -45,7 +45,7 @@ def right(method: str, path: str) -> Right:
 
 
 def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
-    """Every request of a training with its server, of one taken up again, and of a fan-out, as the tests send them."""
+    """Every request of a training with its server, of one taken up again, of a fan-out, and of served models."""
     (tmp_path / "asked_recorder.py").write_text(RECORDER)
     notes = tmp_path / "asked.jsonl"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "ASKED": str(notes)}
@@ -53,7 +53,7 @@ def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
     command += [
         str(TESTS / "kubernetes"),
         "-k",
-        "log_is_read or preempted or belongs_to or whose_pod_was_killed or are_refused",
+        "log_is_read or preempted or belongs_to or whose_pod_was_killed or are_refused or refused_quota or kserve_gets",
     ]
     done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=550)
     assert notes.is_file(), done.stdout[-2000:]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec
-from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
+from pipeline_inputs import BALCAPRL, GATES, RLR3, RUBICAP
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.compile import compile_pipeline
@@ -55,7 +55,8 @@ def test_compiling_again_in_another_process_gives_the_same_bytes(tmp_path):
 def test_every_stage_waits_for_those_whose_outputs_it_reads_and_for_no_other(pipeline, spec):
     waits = {name.replace("-", "_"): set(task.dependent_tasks) for name, task in spec.root.dag.tasks.items()}
     assert waits == {
-        stage: {maker.replace("_", "-") for maker in inputs.values()} for stage, inputs in DAGS[pipeline.name].items()
+        stage: {maker.replace("_", "-") for maker in {*inputs.values(), *GATES.get(stage, ())}}
+        for stage, inputs in DAGS[pipeline.name].items()
     }
 
 

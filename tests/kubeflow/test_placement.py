@@ -3,20 +3,22 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from google.protobuf import json_format
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineTaskSpec
-from pipeline_inputs import BALCAPRL, RLR3, RUBICAP
+from pipeline_inputs import BALCAPRL, GATES, RLR3, RUBICAP
 from placed_tasks import CLUSTER, PIPELINES, TABLES, TRAINED_LONGEST, cluster_of, table_of, tasks_of
 
 from rubricworks.components import images
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.cluster_pipeline import place_pipeline
 from rubricworks.kubeflow.compile import compile_pipeline, compile_specs, load_pipeline
-from rubricworks.kubernetes.config import FanOutPlan, TrainJobPlan
+from rubricworks.kubernetes.config import FanOutPlan, ServePlan, TrainJobPlan
+from rubricworks.llm.served import ServedDefinition
 from rubricworks.pipelines.rubicap import rubicap
 from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.methods import METHODS
@@ -82,7 +84,8 @@ def test_stages_wait_for_the_same_stages_as_on_this_machine(name, specs):
     added = {"preflight", "check-accelerators"}
     waits = {task.replace("-", "_"): set(spec.dependent_tasks) - added for task, spec in tasks_of(specs[0]).items()}
     assert {stage: waits[stage] for stage in DAGS[name]} == {
-        stage: {maker.replace("_", "-") for maker in inputs.values()} for stage, inputs in DAGS[name].items()
+        stage: {maker.replace("_", "-") for maker in {*inputs.values(), *GATES.get(stage, ())}}
+        for stage, inputs in DAGS[name].items()
     }
 
 
@@ -312,3 +315,49 @@ def test_the_pipeline_itself_stays_as_it_was():
     before = json_format.MessageToDict(rubicap.pipeline_spec)
     place_pipeline(rubicap, cluster_of("rubicap"))
     assert json_format.MessageToDict(rubicap.pipeline_spec) == before
+
+
+def test_stages_that_call_a_served_model_and_the_exit_task_know_where_it_runs():
+    pool = {"accelerator": "nvidia.com/gpu", "per_node": 8, "node_selector": {"gpu": "h100"}}
+    section = {
+        "storage": "s3://models/runs",
+        "images": REGISTRY,
+        "pools": {"h100": pool},
+        "serve": {"genrm": {"pool": "h100", "memory": "99Gi"}},
+        "kserve": True,
+    }
+    cluster = ClusterConfig.model_validate(section)
+    served = {"genrm": ["audit", "train_rlr3"]}
+    pipeline = place_pipeline(load_pipeline("rlr3"), cluster, served=served)
+    table = table_of(*compile_specs(pipeline))
+    plans = {
+        task: ServePlan.model_validate_json(row["env"]["RUBRICWORKS_SERVE"])
+        for task, row in table.items()
+        if "RUBRICWORKS_SERVE" in row["env"]
+    }
+    assert plans.keys() == {"audit", "train-rlr3", "outcome"}
+    pod = plans["audit"].pods["genrm"]
+    assert (pod.image, pod.memory, pod.accelerator) == (REGISTRY["vllm"], "99Gi", "nvidia.com/gpu")
+    assert pod.node_selector == {"gpu": "h100"}
+    assert plans["train-rlr3"].callers == {"genrm": ("audit", "train_rlr3")}
+    assert {plan.kserve for plan in plans.values()} == {True}
+
+
+def test_a_served_model_needs_a_pool_with_its_accelerators():
+    cluster = ClusterConfig.model_validate(
+        {"storage": "s3://models/runs", "pools": {"cpu": {}, "small": {"accelerator": "a/b", "per_node": 2}}}
+    )
+    definition = ServedDefinition(model="./folder", accelerators=4)
+    assert cluster.server_placement("genrm").pool == "small"
+    for changes, words in (
+        ({"genrm": {"pool": "cpu"}}, "cluster.serve.genrm.pool: serve.genrm.accelerators is 4, and its pool has none"),
+        ({}, "serve.genrm.accelerators is 4, and a node of its pool has 2"),
+        ({"genrm": {"pool": "small"}}, "serve.genrm.accelerators is 4, and a node of its pool has 2"),
+        ({"other": {"pool": "small"}}, "cluster.serve.other: no served model 'other'; there are genrm"),
+        ({"genrm": {"accelerators": 4}}, "cluster.serve.genrm.accelerators: a served model has none; leave it out"),
+    ):
+        section = ClusterConfig.model_validate(
+            {**cluster.model_dump(mode="json", exclude_defaults=True), "serve": changes}
+        )
+        with pytest.raises(ValueError, match=re.escape(words)):
+            section.check_served({"genrm": definition})

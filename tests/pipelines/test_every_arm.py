@@ -22,12 +22,14 @@ CLUSTER = {
 }
 
 
-def cluster_for(pipeline: str) -> dict:
-    """A cluster whose stages with a model have an accelerator each."""
+def cluster_for(data: dict) -> dict:
+    """A cluster whose stages with a model have an accelerator each, as the models that the run serves."""
+    pipeline = data.get("pipeline", "rubicap")
     parameters = inspect.signature(load_pipeline(pipeline).pipeline_func).parameters
     stages = [name.removesuffix("_config") for name in parameters if name != "run"]
     on_gpus = {name: {"pool": "h100", "accelerators": 1} for name in stages if STAGES[name].image == "trainer"}
-    return {**CLUSTER, "stages": {"default": {"pool": "cpu"}, **on_gpus}}
+    served = {name: {"pool": "h100"} for name in data.get("serve", {})}
+    return {**CLUSTER, "stages": {"default": {"pool": "cpu"}, **on_gpus}, "serve": served}
 
 
 def _arms():
@@ -70,7 +72,7 @@ def test_arm_is_planned_with_every_model_that_it_alone_asks(data, arm, tmp_path)
 @pytest.mark.parametrize(("data", "arm"), [arm for arm in _arms() if "world" not in arm.values[0]])
 def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(data, arm, compiled, tmp_path):
     path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump({**data, "cluster": cluster_for(data.get("pipeline", "rubicap"))}))
+    path.write_text(yaml.safe_dump({**data, "cluster": cluster_for(data)}))
     recipe = load_recipe(path, arm=arm)
     assert not [warning for warning in placement_warnings(recipe) if "would run on a CPU" in warning]
     spec, platform = compiled(recipe)
@@ -94,7 +96,7 @@ def test_arm_on_a_cluster_is_placed_and_its_stages_take_their_configurations(dat
             )  # a section may be its own class
     checked = json.loads(arguments["preflight_config"])
     assert {endpoint["endpoint"]["model"] for endpoint in checked["endpoints"]} == {
-        endpoint.model for _, endpoint in recipe.endpoints()
+        endpoint.model for _, endpoint in recipe.endpoints() if endpoint.serve is None
     }
     assert yaml.safe_load(checked["recipe"])["arm"] == arm
 

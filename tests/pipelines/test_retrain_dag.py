@@ -52,6 +52,7 @@ BRANCHES = {
             "rubrics": "write_checklists",
             "filtered": "offline_filter",
             "model": "warm_up",
+            "genrm": "fetch_champion",
         },
         "score": {"samples": "open_questions", "model": "fetch_champion", "policy": "train_rlr3"},
         "challenge": {

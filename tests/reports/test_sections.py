@@ -1,11 +1,15 @@
 """Sections, the report made of them, and results that several methods share."""
 
+import json
+
 import pytest
 import synthetic_run as folder
 from report_page import Page, text_of
 
+from rubricworks.llm.served import EVENTS_FILE
 from rubricworks.reports.page import Block, Report, build_report, of_stage
 from rubricworks.reports.parts import Cell, Table, Text
+from rubricworks.reports.record import what_ran
 from rubricworks.reports.results import task_results
 from rubricworks.reports.run_folder import RunFolder
 
@@ -63,3 +67,30 @@ def test_results_by_task_are_paired_by_sample(tmp_path):
     assert (first.difference.value, first.difference.samples) == (0.5, 2)
     assert (second.base.value, second.base.missing) == (0.0, 1)
     assert second.difference.value == pytest.approx(1.0)
+
+
+def test_record_lists_the_models_that_the_run_served_and_how_each_ended(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("name: x\npolicy: {reward: {judge: {serve: genrm}}}\n")
+    shared = {"name": "genrm", "model": "sha256:77 vllm-0.30.0", "replicas": 1, "accelerators": 2}
+    events = [
+        {"event": "ready", **shared, "ready_seconds": 61.0},
+        {"event": "restarted", **shared, "reason": "its server ended with -9"},
+        {
+            "event": "stopped",
+            **shared,
+            "seconds": 3600.0,
+            "accelerator_hours": 2.0,
+            "reason": "train_rlr3 was the last",
+        },
+        {"event": "ready", **shared, "ready_seconds": 30.0},
+    ]
+    lines = [json.dumps(event) for event in events]
+    (tmp_path / EVENTS_FILE).write_text("\n".join([*lines, '{"event": "stop']))
+    block = what_ran(RunFolder(tmp_path, "report"))
+    [served] = [part for part in block.parts if isinstance(part, Table) and "Restarts" in part.columns]
+    first, second = served.rows
+    assert first[:2] == ("genrm", "sha256:77 vllm-0.30.0")
+    assert first[4:] == (1, "2.00", "train_rlr3 was the last")
+    assert second[4] == 0  # killed with its run: it has no end
+    [models] = [part for part in block.parts if isinstance(part, Table) and "Role" in part.columns]
+    assert models.rows == [("policy reward judge", "genrm", "served by the run")]

@@ -8,15 +8,19 @@ import sys
 import tempfile
 import textwrap
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import pytest
+import vllm_stand_in
 from kfp import dsl
+from PIL import Image
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.arguments import pipeline_arguments
 from rubricworks.runs.local import run_local
+from rubricworks.runtime.launch import launch
 
 pytestmark = pytest.mark.slow
 
@@ -325,3 +329,51 @@ def wait_for(condition, seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
         time.sleep(0.05)
+
+
+@dsl.component(base_image="any", install_kfp_package=False, packages_to_install=[])
+def asks(run: str, samples: str, served: str) -> str:
+    from rubricworks.runtime.launch import launch
+
+    return str(launch("recap", f'{{"captioner": {{"serve": {served}}}}}', f"{run}/first", {"samples": samples}))
+
+
+@dsl.component(base_image="any", install_kfp_package=False, packages_to_install=[])
+def asks_again(run: str, samples: str, served: str, after: str, victim: str) -> str:
+    import os
+    import signal
+
+    from rubricworks.llm import ChatClient
+    from rubricworks.runtime.launch import launch
+
+    if victim == "stage":  # in the middle of its calls
+        ChatClient.chat = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    return str(launch("recap", f'{{"captioner": {{"serve": {served}}}}}', f"{run}/second", {"samples": samples}))
+
+
+@dsl.pipeline(name="served")
+def asked_twice(run: str, samples: str, served: str, victim: str) -> None:
+    first = asks(run=run, samples=samples, served=served).output
+    asks_again(run=run, samples=samples, served=served, after=first, victim=victim)
+
+
+@pytest.mark.parametrize("victim", ["", "stage"])
+def test_stages_of_a_run_share_a_served_model_and_leave_none_behind(tmp_path, monkeypatch, victim):
+    programs = vllm_stand_in.install(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    for name in ("STARTS", "CHATS"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        Image.new("RGB", (20, 20), (30 * number, 80, 120)).save(tmp_path / "images" / f"{number}.png")
+    config = json.dumps({"source": str(tmp_path / "images"), "held_out": 1})
+    samples = launch("prepare", config, str(tmp_path / "data"), {})
+    model = vllm_stand_in.model_folder(tmp_path / "model", "a red house")
+    run = tmp_path / "run"
+    served = json.dumps({"name": "captioner", "model": str(model)})
+    arguments = {"run": str(run), "samples": samples, "served": served, "victim": victim}
+    with pytest.raises(UserError, match="killed from outside") if victim else nullcontext():
+        run_local(asked_twice, arguments, run=run, served={"captioner": ["asks", "asks_again"]})
+    [start] = [json.loads(line) for line in (tmp_path / "STARTS").read_text().splitlines()]
+    assert not runs(start[0])
+    assert "asks_again was the last stage" in (run / "served_models.jsonl").read_text()

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from rubricworks.llm import Endpoint
 from rubricworks.runtime.admission import Admission, needs_of
 
 
@@ -168,3 +169,10 @@ def test_variable_below_an_admitted_folder_is_not_admitted():
     assert not admitted.admits_place("/data/${SET}")
     assert admitted.admits_place("/sets/${SET}/images")
     assert not admitted.admits_place("/sets/${SET}/${OTHER}")
+
+
+def test_served_model_reaches_the_place_of_its_weights_and_no_host():
+    served = {"name": "judge", "model": "org/judge@" + "0" * 40}
+    endpoint = Endpoint.model_validate({"serve": served}).model_dump(mode="json")
+    needs = needs_of({"stage": {"judge": endpoint}}, of_stranger=True)
+    assert (needs.hosts, needs.places) == ({}, ("hf://org/judge",))

@@ -1,5 +1,6 @@
 """A stage that reaches its budget, or whose endpoint only fails: it stops in one line, and goes on where it was."""
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,8 @@ from scripted_server import fail, say
 
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.llm import Budget, read_spending, write_budget
+from rubricworks.llm import Budget, ChatError, Endpoint, read_spending, write_budget
+from rubricworks.runtime.calls import StageCalls
 
 COUNT = 60
 
@@ -182,3 +184,23 @@ def test_an_outage_after_a_thousand_good_calls_stops_the_stage_within_a_few_doze
         stopped(run, lambda: caption(run, samples, **config))
     assert len(server.chats) <= 1_000 + 200
     assert len(shards(run / "caption_committee")) >= 9
+
+
+def test_burst_of_failures_among_many_answers_stops_no_stage(serve, tmp_path):
+    server = serve(lambda number, _: fail(400, "no answer") if 210 <= number < 245 else say("an answer"))
+    calls = StageCalls(tmp_path, "train_policy")
+
+    async def ask_all() -> list[bool]:
+        answered = []
+        async with calls.client(Endpoint(url=server.url, model="m", concurrency=1), "judge") as client:
+            for number in range(300):
+                try:
+                    await client.chat([{"role": "user", "content": f"question {number}"}])
+                    answered.append(True)
+                except ChatError:
+                    answered.append(False)
+        return answered
+
+    answered = asyncio.run(ask_all())
+    calls.close()
+    assert (len(answered), answered.count(False)) == (300, 35)

@@ -101,3 +101,22 @@ def test_a_fault_of_the_engine_is_an_error_of_its_request_alone(served):
     assert isinstance(fault, ChatError)
     assert "out of memory" in str(fault)
     assert after.raw == "nothing: still there"
+
+
+def test_a_conversation_reaches_the_models_own_template_turn_by_turn(served):
+    with served() as (_, url):
+
+        async def converse() -> str:
+            async with ChatClient(Endpoint(url=url, model="model", max_tokens=7), attempts=1) as client:
+                turns = [{"role": "system", "content": "Be strict."}, {"role": "user", "content": [text_part("why")]}]
+                return (await client.chat(turns)).raw
+
+        said = asyncio.run(converse())
+    assert said == f"nothing: {[{'role': 'system', 'content': 'Be strict.'}, {'role': 'user', 'content': 'why'}]}"
+
+
+def test_an_answer_as_long_as_its_limit_is_told_to_be_cut(served):
+    with served() as (_, url):
+        [cut] = ask(url, (text_part("plain"),), max_tokens=2)
+    assert isinstance(cut, ChatError)
+    assert "ran into the limit of 2 tokens" in str(cut)

@@ -1,23 +1,29 @@
 """A small judge behind `vllm serve`: every answer schema guides it, and the Grader reads what it answers."""
 
 import asyncio
+import importlib.metadata
 import json
 
 import httpx
 import jsonschema
+import psutil
 import pytest
 import torch
 from answer_schemas import answer_models
 from coloured_squares import squares
 from training_configs import sft_config
-from vllm_on_cpu import served
+from vllm_on_cpu import CACHE_BYTES
+from vllm_on_cpu import served as running_server
 
 from rubricworks.data import Sample
 from rubricworks.grading import Grader
 from rubricworks.grading.prompts import judge_messages
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.request import RequestFrame, strict_schema
+from rubricworks.llm.served import ServedModel
 from rubricworks.rubrics import Criterion, Rubric, Scorecard
+from rubricworks.runtime.serving.identity import served_identity, served_weights
+from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.training.generate import generate_captions, load_model, load_model_processor
 from rubricworks.training.sft import train_sft
 from rubricworks.training.tiny.text_config import TinyTextConfig
@@ -52,7 +58,7 @@ def judge(tmp_path_factory):
 def server(judge, tmp_path_factory):
     guide = '{"backend":"xgrammar","disable_any_whitespace":true}'
     log = tmp_path_factory.mktemp("server") / "log"
-    with served(judge, log, "--dtype", "float32", "--structured-outputs-config", guide) as url:
+    with running_server(judge, log, "--dtype", "float32", "--structured-outputs-config", guide) as url:
         yield url
 
 
@@ -121,3 +127,36 @@ def test_every_answer_schema_is_one_that_vllm_guides_by(server, judge, model):
 
 
 JSON = {"content-type": "application/json"}
+
+
+def test_a_run_serves_the_judge_itself_and_a_kill_of_its_server_changes_no_verdict(judge, tmp_path, monkeypatch):
+    options = {"dtype": "float32", "enforce-eager": True, "kv-cache-memory-bytes": CACHE_BYTES}
+    served = ServedModel(name="judge", model=str(judge), engine="vllm", max_model_length=2048, arguments=options)
+    weights = served_weights(served, {})
+    identity = served_identity(served, weights)
+    assert identity.version == importlib.metadata.version("vllm")
+    endpoint = Endpoint.model_validate({"serve": served, "max_tokens": LENGTH, "extra_body": {"response_format": None}})
+    rows = [(Sample(sample_id=str(n), prompt="p"), caption, RUBRIC) for n, caption in enumerate(CAPTIONS)]
+
+    async def grade_all(killed: psutil.Process | None) -> list[list[float | None]]:
+        async with ChatClient(endpoint) as client:
+            cards = []
+            async for card in Grader(client).grade_many(rows):
+                if killed is not None and not cards:
+                    killed.kill()
+                cards.append(card)
+            return [[verdict.credit for verdict in card.verdicts] for card in cards]
+
+    with LocalServers(tmp_path) as servers:
+        place = servers.serve(served, identity, weights)
+        monkeypatch.setenv(served.variables[0], place.urls[0])
+        calm = asyncio.run(grade_all(None))
+        children = psutil.Process().children()
+        [server] = [child for child in children if "--served-model-name" in child.cmdline()]
+        engines = server.children(recursive=True)
+        assert asyncio.run(grade_all(server)) == calm
+        assert servers.serve(served, identity, weights).urls == place.urls
+        new_children = psutil.Process().children(recursive=True)
+    assert {credit for credits in calm for credit in credits} == {0.0, 1.0}
+    _, left = psutil.wait_procs([*engines, *new_children], timeout=60)
+    assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []

@@ -7,6 +7,7 @@ its verifiers. Each is computed over all criteria (average), those with a verifi
 clustered by input; where no criterion is credited, or every one, they are Wilson's.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -14,7 +15,14 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, Field
 
 from rubricworks.data.tables import Row
-from rubricworks.evaluation.audit.values import ANNOTATIONS, CREDIT_THRESHOLD, MODE_NAMES, SETTINGS, Annotation
+from rubricworks.evaluation.audit.values import (
+    ANNOTATIONS,
+    CREDIT_THRESHOLD,
+    FAILURE_MODES,
+    MODE_NAMES,
+    SETTINGS,
+    Annotation,
+)
 from rubricworks.grading.genrm_answers import value_score
 from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
@@ -75,6 +83,16 @@ class AuditSummary(BaseModel, extra="forbid", frozen=True):
     def short_categories(self) -> dict[str, ResponseCount]:
         """Categories with fewer responses than the target."""
         return {mode: count for mode, count in self.responses.items() if count.found < count.wanted}
+
+    def worst_false_positives(self, setting: str) -> tuple[str, Share] | None:
+        """Failure mode with the highest rate of false positives, by the high end, and the rate; None if none is known.
+
+        Args:
+            setting: exposure of the judge.
+        """
+        cells = self.settings.get(setting, {})
+        rates = [(mode, cell.average) for mode, cell in cells.items() if mode in FAILURE_MODES and cell.average]
+        return max(rates, key=lambda pair: math.inf if pair[1].high is None else pair[1].high, default=None)
 
     def metrics(self) -> dict[str, float]:
         """Averages by metric name, such as `audit/text/adversarial`."""

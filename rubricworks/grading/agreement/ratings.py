@@ -6,7 +6,7 @@ column `scorecard` is read, or the evidence of the scorer `rubric`.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.rows import iter_rows
 from rubricworks.errors import UserError
+from rubricworks.llm.endpoint import short_digest
 from rubricworks.llm.identity import IDENTITY_FILE, PinnedEntry, read_identities
 from rubricworks.rubrics import Scorecard
 from rubricworks.storage import local_path
@@ -81,6 +82,13 @@ def read_judges(uris: Iterable[str]) -> list[Ratings]:
     return judges
 
 
+def _entries_of(rater: str, pinned: Mapping[str, Sequence[PinnedEntry]]) -> Sequence[PinnedEntry]:
+    """Pinned entries of a judge; `genrm@DIGEST` is a model that its run served, which has an entry for each version."""
+    model, _, digest = rater.rpartition("@")
+    served = [entry for entry in pinned.get(model, ()) if short_digest(entry.revision) == digest]
+    return served or pinned.get(rater, ())
+
+
 def _judges_of(uri: str) -> list[Ratings]:
     judges: dict[str, Ratings] = {}
     pinned = _pinned_beside(local_path(uri))
@@ -88,7 +96,8 @@ def _judges_of(uri: str) -> list[Ratings]:
         card = _scorecard(text, f"{uri}: row {row_number}")
         judge = judges.get(card.judge)
         if judge is None:
-            identities = tuple(entry for model in re.split(" [+>] ", card.judge) for entry in pinned.get(model, ()))
+            raters = re.split(" [+>] ", card.judge)
+            identities = tuple(entry for rater in raters for entry in _entries_of(rater, pinned))
             judge = judges[card.judge] = Ratings(card.judge, uri, judge=card.judge, identities=identities)
         judge.of_images |= card.response.is_image
         for verdict in card.verdicts:

@@ -1,7 +1,7 @@
 """Shared parts of the retraining stages: the new-sample report, the registry, and the outcome."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,7 +202,8 @@ def check_endpoints(recipe: StagedRecipe) -> None:
         UserError: lists the endpoints that do not.
     """
     configs = {stage: parse_config(stage, recipe.stages) for stage in recipe.stages}
-    endpoints = [pair for stage, config in configs.items() for pair in endpoints_in(config, stage)]
+    pairs = (pair for stage, config in configs.items() for pair in endpoints_in(config, stage))
+    endpoints = [(where, endpoint) for where, endpoint in pairs if endpoint.serve is None]  # the others do not run yet
     shown = {image_endpoint.identity for config in configs.values() for image_endpoint in image_endpoints_in(config)}
     graded = {endpoint.identity: endpoint for config in configs.values() for endpoint in logprob_endpoints_in(config)}
     distinct = {endpoint.identity: (where, endpoint) for where, endpoint in reversed(endpoints)}
@@ -221,6 +222,41 @@ def check_endpoints(recipe: StagedRecipe) -> None:
     if failures := [check for check in checks if check.problem]:
         problems = "; ".join(f"{check.name}: {check.problem}" for check in failures)
         raise UserError(f"{len(failures)} of {len(checks)} endpoints of {recipe.name} fail: {problems}")
+
+
+def reward_model_of(connection: Connection, champion: ModelVersion) -> ModelVersion | None:
+    """Return the registered reward model that trained a champion; None if its judge was another one."""
+    name, _, version = champion.tags.get(registry.REWARD_MODEL_TAG, "").rpartition("/")
+    return registry.get_version(connection, name, int(version)) if name else None
+
+
+def with_reward_model(recipe: StagedRecipe, champion: ModelVersion) -> StagedRecipe:
+    """Return the recipe with the champion's reward model wherever it calls a model that the first run trained.
+
+    Raises:
+        UserError: the recipe calls one, and none was registered with the champion.
+    """
+    stages = recipe.model_dump(mode="json")["stages"]
+    trained = [serve for serve in _served(stages) if isinstance(serve.get("model"), dict)]
+    if trained and registry.REWARD_MODEL_TAG not in champion.tags:
+        stage = trained[0]["model"]["stage"]
+        raise UserError(
+            f"{champion.name} version {champion.version}: its recipe calls the model of {stage}, and none was "
+            "registered with it; run its recipe again, or set another judge with new_samples.changes"
+        )
+    for serve in trained:
+        serve["model"] = {"stage": "fetch_champion"}
+    return recipe.model_copy(update={"stages": stages})
+
+
+def _served(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the definition of every served model in dumped configurations."""
+    if isinstance(value, dict):
+        if isinstance(serve := value.get("serve"), dict):
+            yield serve
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from _served(inner)
 
 
 def write_outcome(job: Job, outcome: str, report: NewSampleReport, **fields: Any) -> None:

@@ -12,11 +12,12 @@ from rubricworks.methods.retrain.champion import apply_changes, check_champion, 
 from rubricworks.methods.retrain.stages.challenge import Config as ChallengeConfig
 from rubricworks.methods.retrain.stages.fetch_champion import Config as ChampionConfig
 from rubricworks.methods.retrain.stages.find_new_samples import Config as NewSamplesConfig
+from rubricworks.recipe.cluster import ClusterConfig
 from rubricworks.recipe.recipe import Recipe
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.packages import optional_packages, require_installed
 from rubricworks.runtime.preflight_checks import Check, run_check
-from rubricworks.runtime.stage_table import RETRAINING_STAGES
+from rubricworks.runtime.stage_table import RETRAINING_STAGES, STAGES
 
 
 class RetrainRecipe(Recipe):
@@ -39,6 +40,14 @@ class RetrainRecipe(Recipe):
         """Stages of the run, including those of every pipeline that a champion may come from."""
         find, fetch, challenge = self.stage_configs()
         return [find, fetch, *RETRAINING_STAGES, challenge]
+
+    def served_callers(self) -> dict[str, list[str]]:
+        """Placed model → the stages that may call it: which do is found with the champion."""
+        stages = [stage for stage in RETRAINING_STAGES if STAGES[stage].calls_models]
+        return dict.fromkeys(self.cluster.serve, stages) if self.cluster else {}
+
+    def _check_served_placement(self, cluster: ClusterConfig) -> None:
+        """The champion's recipe defines its models, which are not known yet."""
 
     def sized_stages(self) -> tuple[dict[str, StageConfig], str | None]:
         """Configurations of this recipe's stages and of the champion's, with the model that the champion began from."""

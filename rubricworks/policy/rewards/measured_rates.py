@@ -77,7 +77,7 @@ def read_measurement(
     """
     file = measured.agreement
     report = parse_agreement(measured.content, file)
-    name = " + ".join(judge.model for judge in judges)
+    name = " + ".join(judge.rater for judge in judges)
     try:
         identity = measured_identity(report, name, [(judge.model, judge.revision) for judge in judges], (prompt,))
     except OtherJudge as error:

@@ -13,6 +13,7 @@ from rubricworks.llm import read_spending
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.runtime.config import StageConfig, canonical_json
 from rubricworks.runtime.job import DONE, MADE_FROM, Job
+from rubricworks.runtime.serving.stage_models import stop_served_models
 from rubricworks.runtime.stage_table import CLUSTER_TASKS, STAGES
 from rubricworks.storage import write_atomic
 from rubricworks.tracking import close_pipeline
@@ -54,6 +55,7 @@ def with_final_status(config: str, pipeline: str, status: "PipelineTaskFinalStat
 
 
 def run(config: Config, job: Job) -> None:
+    stop_served_models(job.work.run if job.work else str(job.run))
     error = _stage_error(job)
     unfinished = _unfinished_stages(config, job.run)
     state: State = "FAILED" if error or unfinished else "SUCCEEDED"

@@ -5,7 +5,6 @@ policy that passes over its base but was not scored alike becomes the challenger
 """
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary
-from rubricworks.evaluation.audit.values import FAILURE_MODES
 from rubricworks.evaluation.scoreboard import LENGTH, SCORES_FILE, WIN, Scoreboard, read_scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.reports.run_folder import read_value
@@ -177,6 +175,8 @@ def register_policy(
     if recipe:
         rows = read_rows(job.inputs["samples"], columns=[*SampleKey._fields])
         lineage = store_lineage(connection, mlflow_run, name, recipe, (SampleKey(**row) for row in rows))
+    if genrm := job.inputs.get("genrm"):
+        tags |= _register_reward_model(job, connection, mlflow_run, f"{name}-reward-model", genrm)
     folder = _released(job)
     if (base := folder / BASE_FILE).is_file():
         adapted = json.loads(base.read_bytes())
@@ -200,6 +200,13 @@ def register_policy(
             **{f"{name}.{part}": value for name, pair in figures.items() for part, value in pair.items()},
         },
     )
+
+
+def _register_reward_model(job: Job, connection: Connection, mlflow_run: str, name: str, genrm: Path) -> dict[str, str]:
+    """Register the model that rewarded the policy; return the tag by which the policy's version names it."""
+    tags = {"run": job.run.name, "trained_by": genrm.name}
+    version = registry.register(connection, model_dir(genrm), name, run=mlflow_run, tags=tags, prompt="Score this.")
+    return {registry.REWARD_MODEL_TAG: f"{version.name}/{version.version}"}
 
 
 def _released(job: Job) -> Path:
@@ -229,11 +236,10 @@ def check_run(gate: Gate, figures: Figures, job: Job) -> GateResult:
 def audit_figures(audit: Path) -> Figures:
     """The judge's rate of false positives in the failure mode where it is worst, shown what the training shows it."""
     summary = read_value(audit / SUMMARY_FILE, AuditSummary)
-    modes = summary.settings.get("text", {}) if summary else {}
-    rates = [cell.average for mode, cell in modes.items() if mode in FAILURE_MODES and cell.average is not None]
-    if not rates:
+    worst_mode = summary.worst_false_positives("text") if summary else None
+    if worst_mode is None:
         return {}
-    worst = max(rates, key=lambda rate: math.inf if rate.high is None else rate.high)
+    _, worst = worst_mode
     parts = {part: getattr(worst, part) for part in ("value", "low", "high")}
     return {AUDIT_FIGURE: {**parts, "samples": worst.inputs}}
 

@@ -17,6 +17,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard
 from rubricworks.kubeflow.compile import compile_specs, load_pipeline
 from rubricworks.kubeflow.planned_cluster import placement_warnings, planned_cluster
+from rubricworks.llm.served import ServedModel
 from rubricworks.methods.retrain.champion import check_champion, require_admission
 from rubricworks.methods.retrain.recipe import RetrainRecipe
 from rubricworks.methods.retrain.stages.challenge import Config
@@ -25,6 +26,7 @@ from rubricworks.recipe import ClusterConfig
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runtime.admission import Admission
 from rubricworks.runtime.launch import launch
+from rubricworks.runtime.serving.identity import served_weights
 from rubricworks.tracking import StagedRecipe, TrackingConfig, connect, registry
 from rubricworks.tracking.lineage import Lineage, read_lineage
 
@@ -67,8 +69,8 @@ def interval(value: float, low: float, high: float) -> Interval:
     return Interval(value=value, low=low, high=high, samples=40)
 
 
-def make_champion(home: Path, **more: dict) -> None:
-    """Version 1 of `captioner`, of a run on 30 images by these further stages."""
+def make_champion(home: Path, *, genrm: str = "", **more: dict) -> None:
+    """Version 1 of `captioner`, of a run on 30 images by these further stages, and with this reward model."""
     draw(home / "images", range(30))
     run = home / "runs" / "first"
     stages = {
@@ -81,6 +83,7 @@ def make_champion(home: Path, **more: dict) -> None:
         "samples": prepare(run, home / "images"),
         "policy": policy(home / "champion", "one"),
         "scores": scores(home / "measured", *WON),
+        **({"genrm": genrm} if genrm else {}),
     }
     launch("promote", json.dumps(config), str(run), inputs)
 
@@ -414,3 +417,49 @@ def test_a_gate_of_its_own_cannot_ask_for_an_audit(home):
     """A retraining has none: the rule would refuse every challenger, at the end of its training."""
     with pytest.raises(ValidationError, match="a retraining has no audit for audit_false_positives_at_most"):
         Config.model_validate({"gate": {"audit_false_positives_at_most": 0.1}})
+
+
+RECAP = {"captioner": {"serve": {"name": "genrm", "model": {"stage": "train_genrm"}}}}
+"""Stage that calls the model that the first run trained."""
+
+
+@pytest.fixture
+def rewarded(tmp_path, monkeypatch) -> Path:
+    """A home whose champion was rewarded by a GenRM of its run."""
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    trained = tmp_path / "runs" / "first" / "train_genrm"
+    genrm = policy(trained, "genrm")
+    (trained / "model" / "model.safetensors").write_text("weights of the reward model")
+    make_champion(tmp_path, genrm=genrm, recap=RECAP)
+    return tmp_path
+
+
+def test_promoted_policy_names_its_reward_model_and_so_does_its_challenger(rewarded):
+    store = connection(rewarded)
+    champion = registry.champion(store, "captioner")
+    assert champion.tags["reward_model"] == "captioner-reward-model/1"
+    draw(rewarded / "images", range(100, 120))
+    answer(rewarded, look(rewarded, "second", 10), WON, approval="gate")
+    assert registry.champion(store, "captioner").version == 2
+    assert registry.champion(store, "captioner").tags["reward_model"] == "captioner-reward-model/1"
+
+
+def test_retraining_serves_the_champions_own_reward_model(rewarded):
+    draw(rewarded / "images", range(100, 120))
+    looked = look(rewarded, "second", 10)
+    recap = json.loads(looked.handed["configs"])["stages"]["recap"]
+    out = Path(launch("fetch_champion", "{}", str(looked.run), {"found": looked.out}))
+    weights = served_weights(ServedModel(**recap["captioner"]["serve"]), {"genrm": out})
+    assert Path(weights.place, "model.safetensors").read_text() == "weights of the reward model"
+    registered = registry.get_version(connection(rewarded), "captioner-reward-model", 1)
+    assert weights.digest == f"sha256:{registered.tags[registry.DIGEST_TAG]}"
+
+
+def test_champion_whose_reward_model_was_not_registered_is_refused_in_a_line(tmp_path, monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    make_champion(tmp_path, recap=RECAP)
+    with pytest.raises(UserError, match="its recipe calls the model of train_genrm, and none was registered") as caught:
+        look(tmp_path, "second", 10)
+    assert "\n" not in str(caught.value)

@@ -214,3 +214,23 @@ def test_test_inputs_spent_on_the_search_are_not_audited_with(world, tmp_path):
     tried = {row["sample_id"] for folder in (out / "candidates").glob("pass-*") for row in read_rows(folder)}
     assert len(tried) == 24 - 5
     assert {pattern["tried"] for pattern in figures_of(out).patterns} == {5}
+
+
+def test_a_judge_above_the_limit_stops_the_run_and_its_audit_can_be_read(world, inputs, tmp_path):
+    with pytest.raises(UserError) as caught:
+        launch("audit", audit_config(world, per_category=20, false_positives_at_most=0.05), str(tmp_path), inputs)
+    mode, rate = figures_of(tmp_path / "audit").worst_false_positives("text")
+    message = str(caught.value)
+    assert f"weak-scorer credits {rate.value:.0%} of what is wrong in responses of mode {mode}" in message
+    assert "audit.false_positives_at_most is 5%; no policy is trained on it" in message
+    assert not (tmp_path / "audit" / "done.json").exists()
+
+
+def test_a_judge_within_the_limit_passes(world, inputs, tmp_path):
+    launch("audit", audit_config(world, per_category=20, false_positives_at_most=1.0), str(tmp_path), inputs)
+    assert (tmp_path / "audit" / "done.json").is_file()
+
+
+def test_a_limit_needs_the_setting_in_which_it_is_measured():
+    with pytest.raises(ValueError, match="settings lacks text, which false_positives_at_most is measured in"):
+        Config(judge={"url": "http://localhost", "model": "m"}, settings=["image"], false_positives_at_most=0.1)

@@ -218,6 +218,17 @@ def trained(run: Path, data: Path, **config: object) -> Path:
     return Path(launch("train_genrm", json.dumps({**TRAINING, **config}), str(run), {"genrm_data": str(data)}))
 
 
+SYSTEM = [{"role": "system", "content": "Score strictly."}]
+ASKED = [{"role": "user", "content": "the response"}]
+
+
+def prompt_of(out: Path, messages: list[dict[str, str]]) -> str:
+    """Text that the trained model reads of a request through a server."""
+    from rubricworks.training.generate import load_model_processor
+
+    return load_model_processor(out / "model").apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Contents that must not depend on interruptions: models, tables, figures."""
     files = [*folder.rglob("model.safetensors"), *folder.rglob("part-*.parquet"), folder / "genrm.json"]
@@ -241,6 +252,7 @@ def test_three_models_their_outputs_and_table_4_come_of_a_training_killed_or_not
     assert all(
         f"| schema_accuracy | {name} | {report[name]['schema_accuracy']['value']:.4g} |" in card for name in report
     )
+    assert prompt_of(whole, SYSTEM + ASKED) == prompt_of(whole, ASKED), "a server asks it as it was trained"
     rollouts = list(read_rows(whole / "rollouts"))
     assert [row["step"] for row in rollouts] == [1] * 4 + [2] * 4 + [3] * 4
     assert all(0 <= row["reward"] <= 1 for row in rollouts)
@@ -304,6 +316,7 @@ def test_student_that_is_a_model_is_its_own_base_and_reads_the_instructions(tmp_
     out = trained(tmp_path / "own", data, student=str(student), base=None, start="base", instructions=True)
     assert not (out / "base").exists()
     assert set(json.loads((out / "genrm.json").read_text())) == {"base", "sft", "rlvr"}
+    assert "Score strictly." in prompt_of(out, SYSTEM + ASKED)
 
 
 @pytest.mark.slow

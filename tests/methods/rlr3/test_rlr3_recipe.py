@@ -121,9 +121,18 @@ def test_dollars_can_be_capped_where_all_prices_are_known_be_they_nothing(path):
 
 
 def test_the_genrm_is_asked_without_a_thinking_part_as_it_is_trained():
-    asked = [endpoint for _, endpoint in load_recipe(recipe_path("rlr3")).endpoints() if endpoint.model == "genrm"]
+    asked = [endpoint for _, endpoint in load_recipe(recipe_path("rlr3")).endpoints() if endpoint.serve]
     assert len(asked) >= 4
     assert all(request.extra_body == {"chat_template_kwargs": {"enable_thinking": False}} for request in asked)
+
+
+@pytest.mark.parametrize(("name", "arm", "audited"), [("rlr3", None, True), ("rlr3-laptop", "genrm", False)])
+def test_the_policy_is_rewarded_by_the_genrm_that_the_run_trains(name, arm, audited):
+    recipe = load_recipe(recipe_path(name), arm=arm)
+    judge = recipe.policy.reward.judge
+    assert judge.serve.stage == "train_genrm"
+    assert (recipe.audit.judge.serve == judge.serve) is audited
+    assert (recipe.audit.false_positives_at_most is not None) is audited
 
 
 @pytest.mark.parametrize(("arm", "prompt", "response"), [(None, 2048, 6144), ("deepvision", 4096, 12288)])

@@ -18,7 +18,7 @@ def command(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("rubricworks.cli.run.check_machine", lambda recipe, runs: [])
     monkeypatch.setattr("rubricworks.tracking.pipeline_run", lambda *args: nullcontext())
 
-    def skipping(pipeline, arguments, *, run, without):
+    def skipping(pipeline, arguments, *, run, without, served):
         (run / "summary.json").write_text(json.dumps({"outcome": SKIPPED}))
 
     monkeypatch.setattr("rubricworks.runs.local.run_local", skipping)

@@ -23,6 +23,8 @@ import yaml
 NAMESPACE = "team"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+INFERENCE_SERVICES = f"/apis/serving.kserve.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 TRAIN_JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
@@ -128,15 +130,23 @@ class KubernetesApi:
 
     def delete(self, path: str) -> tuple[int, Json]:
         with self.lock:
-            if self.objects.pop(path, None) is None:
+            if (item := self.objects.pop(path, None)) is None:
                 return 404, failure(404, "not found")
             self.deleted.append(path)
+            uid = item["metadata"].get("uid")
+            for owned, other in list(self.objects.items()):  # the garbage collector
+                owners = other["metadata"].get("ownerReferences") or []
+                if uid and any(owner["uid"] == uid for owner in owners):
+                    self.delete(owned)
         return 200, {"status": "Success"}
 
     def list(self, path: str, selector: str, fields: str = "") -> Json:
         labels, values = (dict(part.split("=") for part in text.split(",") if part) for text in (selector, fields))
         chosen = [item for item in self.of(path) if labels.items() <= item["metadata"].get("labels", {}).items()]
         return {"items": [item for item in chosen if all(_at(item, field) == values[field] for field in values)]}
+
+
+_KINDS = (PODS, JOBS, DEPLOYMENTS, INFERENCE_SERVICES, SERVICES, TRAIN_JOBS, EVENTS)
 
 
 def now() -> str:
@@ -267,11 +277,11 @@ def _problem(path: str, item: Json) -> str | None:
 
         typed = models.TrainerV1alpha1TrainJob.from_dict(item).to_dict()
         return None if typed == item else "the TrainJob has fields that Kubeflow Trainer does not know"
-    if path == JOBS:
+    if path in (JOBS, DEPLOYMENTS, SERVICES):
         try:
             kubernetes_validate.validate(item, "1.31", strict=True)
         except kubernetes_validate.ValidationError as error:
-            return f"the Job is none: {error}"
+            return f"the {item['kind']} is none: {error}"
     return None
 
 
@@ -304,7 +314,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             if self.command == "DELETE":
                 return api.delete(path)
             with api.lock:
-                if self.command == "GET" and path in (PODS, JOBS, SERVICES, TRAIN_JOBS, EVENTS):
+                if self.command == "GET" and path in _KINDS:
                     return 200, api.list(path, query.get("labelSelector", ""), query.get("fieldSelector", ""))
                 if path not in api.objects:
                     return 404, failure(404, "not found")

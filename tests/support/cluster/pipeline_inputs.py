@@ -45,17 +45,23 @@ RLR3 = {
     },
     "genrm_data": TRAINED_ON,
     "train_genrm": {"genrm_data": "genrm_data"},
-    "audit": {"genrm_data": "genrm_data", "samples": "open_questions"},
-    # Both arms read the same: what differs is the reward.
+    "audit": {"genrm_data": "genrm_data", "samples": "open_questions", "genrm": "train_genrm"},
+    # Both arms read the same: what differs is the reward, which the GenRM gives.
     "train_rlvr": TRAINED_ON,
-    "train_rlr3": TRAINED_ON,
+    "train_rlr3": {**TRAINED_ON, "genrm": "train_genrm"},
     "score": {
         "samples": "open_questions",
         "model": "warm_up",
         "peer": "train_rlvr",
         "policy": "train_rlr3",
     },
-    "promote": {"scores": "score", "policy": "score", "samples": "prepare_questions", "audit": "audit"},
+    "promote": {
+        "scores": "score",
+        "policy": "score",
+        "samples": "prepare_questions",
+        "audit": "audit",
+        "genrm": "train_genrm",
+    },
     "rlr3_report": {"promotion": "promote", "audit": "audit", "genrm": "train_genrm"},
 }
 
@@ -117,3 +123,5 @@ EVALUATE = {
     "score": {"samples": "prepare"},
     "evaluation_report": {"scores": "score"},
 }
+GATES = {"train_rlr3": {"audit"}}
+"""Stage → stages that it waits for without reading their output: the audit of its judge may end the run."""

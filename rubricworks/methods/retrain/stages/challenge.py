@@ -59,6 +59,7 @@ def run(config: Config, job: Job) -> None:
             **{
                 registry.OPPONENT_TAG: report.champion,
                 "held_out_known_to_champion": _count_leaked(job, connection, champion),
+                **{tag: champion.tags[tag] for tag in [registry.REWARD_MODEL_TAG] if tag in champion.tags},
             },
         )
         standing, outcome = _update_aliases(approval, connection, version, report, result.passed)

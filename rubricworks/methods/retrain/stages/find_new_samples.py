@@ -22,6 +22,7 @@ from rubricworks.methods.retrain.champion import (
     open_registry,
     require_admission,
     require_champion,
+    with_reward_model,
     write_outcome,
 )
 from rubricworks.methods.retrain.stages.new_samples import count_new
@@ -55,7 +56,7 @@ def run(config: Config, job: Job) -> None:
     connection, _ = open_registry(job)
     champion = require_champion(connection, config.model_name)
     lineage = read_lineage(connection, champion)
-    recipe = apply_changes(lineage.recipe, config.changes)
+    recipe = with_reward_model(apply_changes(lineage.recipe, config.changes), champion)
     require_admission(lineage, config.changes, champion, config.admit)
     samples = [*lineage.samples]
     if challenger := _last_challenger(connection, champion):

@@ -56,11 +56,16 @@ class Config(StageConfig):
     search_rounds: int = Field(default=2, ge=1)
     """Rounds of proposals; from the second on, the red team sees the earlier results."""
     shard_size: int = Field(default=32, ge=1)
+    false_positives_at_most: float | None = Field(default=None, ge=0, le=1)
+    """Largest rate of false positives, shown texts as in training, in the failure mode where the judge is worst, by the
+    high end of its interval. A judge above it stops the run before the policy is trained on it."""
 
     @model_validator(mode="after")
     def _complete(self) -> "Config":
         if len(set(self.settings)) != len(self.settings):
             raise ValueError("settings holds one twice")
+        if self.false_positives_at_most is not None and "text" not in self.settings:
+            raise ValueError("settings lacks text, which false_positives_at_most is measured in; add it")
         if self.generator is not None and len(self.quality_judges) != 2:
             count = len(self.quality_judges)
             raise ValueError(f"quality_judges holds {count}; there are exactly two, and both must agree")
@@ -105,6 +110,27 @@ def run(config: Config, job: Job) -> None:
         job.figures["short"] = {mode: count.model_dump() for mode, count in summary.short_categories.items()}
     with stage_run(job.run, job.stage) as log:
         log.log_metrics(summary.metrics())
+    _require_trustworthy(config, job, summary)
+
+
+def _require_trustworthy(config: Config, job: Job, summary: AuditSummary) -> None:
+    """Raise UserError if the judge credits more of what is wrong than the configuration allows."""
+    limit = config.false_positives_at_most
+    if limit is None:
+        return
+    worst = summary.worst_false_positives("text")
+    if worst is None:
+        raise UserError(
+            "audit.false_positives_at_most: nothing was audited as in training; leave text in audit.settings, or "
+            "leave out the limit"
+        )
+    mode, rate = worst
+    if (high := 1.0 if rate.high is None else rate.high) > limit:
+        raise UserError(
+            f"{config.judge.rater} credits {rate.value:.0%} of what is wrong in responses of mode {mode} (up to "
+            f"{high:.0%} by the 95 % interval), and audit.false_positives_at_most is {limit:.0%}; no policy is trained "
+            f"on it: train the judge further, take another, or raise the limit (figures: {job.out / SUMMARY_FILE})"
+        )
 
 
 def read_images(samples: Path | None) -> dict[str, bytes]:
@@ -172,7 +198,7 @@ async def _judge_all(
         rubric = Rubric.model_validate_json(row["rubric"])
         grader = Grader(judge, exposure=setting, on_error=letters.append)
         scorecard = await grader.grade(sample, row["response"], rubric)
-        audit_row = {**row, "setting": setting, "judge": config.judge.model, "scorecard": scorecard.model_dump_json()}
+        audit_row = {**row, "setting": setting, "judge": config.judge.rater, "scorecard": scorecard.model_dump_json()}
         return audit_row, [letter for call in letters for letter in grading_dead_letters(job, call)]
 
     async def make_rows(chunk: list[Row]) -> dict[str, list[Row]]:
@@ -203,7 +229,7 @@ def _summarise(config: Config, job: Job, audit_set: AuditSet, search: SearchResu
         {**result.model_dump(), "rate": result.rate, "kept": result.pattern in search.best} for result in search.results
     )
     return AuditSummary(
-        judge=config.judge.model,
+        judge=config.judge.rater,
         settings=cells,
         responses=audit_set.counts,
         attacks=dict(Counter(row["attack"] for row in audit_set.responses if row["attack"])),

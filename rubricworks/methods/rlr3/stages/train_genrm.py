@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rubricworks.training.policy.rollouts import StepRollouts
 
 REPORT = "genrm.json"
+_WITHOUT_SYSTEM = "{%- set messages = messages | rejectattr('role', 'equalto', 'system') | list -%}"
+"""Beginning of a chat template that leaves out system prompts."""
 Model = Literal["base", "sft", "rlvr"]
 
 
@@ -50,7 +52,7 @@ class Config(StageConfig):
     can see can also be audited with the image."""
     instructions: bool = False
     """Put the whole scoring prompt before the request, for instruct models; a model trained from scratch learns without
-    it."""
+    it, and leaves it out where it is served, too."""
     tiny: TinyTextConfig = TinyTextConfig()
     """Shape of the tiny student."""
     base: SftConfig | None = None
@@ -109,6 +111,8 @@ def run(config: Config, job: Job) -> None:
         models["rlvr"] = _rlvr(config, models[config.start], train, job, log)
         if not is_main():
             return
+        if not config.instructions:
+            _drop_system_prompt(model_dir(job.out))
         reports = _test(config, job, models, test)
         for name, report in reports.items():
             log.log_metrics({f"{name}/{figure}": value for figure, value in report.metrics().items()})
@@ -116,6 +120,16 @@ def run(config: Config, job: Job) -> None:
     contents = {name: report.model_dump(mode="json") for name, report in reports.items()}
     write_atomic(job.out / REPORT, canonical_json(contents).encode())
     job.figures.update(train=len(train), test=len(test), **reports["rlvr"].metrics())
+
+
+def _drop_system_prompt(model: Path) -> None:
+    """Let the model's chat template leave out the scoring prompt, so that a server asks it as it was trained."""
+    path = model / "chat_template.jinja"
+    if not path.is_file():
+        raise UserError(f"{model}: no {path.name}, so no server can ask this model; set genrm.instructions")
+    template = path.read_text(encoding="utf-8")
+    if not template.startswith(_WITHOUT_SYSTEM):
+        write_atomic(path, f"{_WITHOUT_SYSTEM}{template}".encode())
 
 
 def _write_card(config: Config, job: Job, reports: Mapping[Model, GenrmReport]) -> None:

@@ -1,0 +1,137 @@
+"""Model that a run serves itself: its weights, engine and size, as the recipe's `serve:` section defines it.
+
+    serve: {genrm: {model: {stage: train_genrm}, accelerators: 2}}
+    policy: {reward: {type: checklist, judge: {serve: genrm}}}
+
+The run starts the model with the first stage that calls it (`runtime.serving`), so its address is a variable that only
+the run sets. An endpoint that names it holds the whole definition, which is thus part of the calling stage's digest.
+"""
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+
+VARIABLE_PREFIX = "RUBRICWORKS_SERVED_"
+"""Beginning of the environment variables that hold the addresses of served models."""
+_NAME = r"[a-z][a-z0-9-]*"
+EVENTS_FILE = "served_models.jsonl"
+"""File of a run's folder: a line for each start, restart and end of a served model."""
+ServedName = Annotated[str, Field(pattern=rf"^{_NAME}$", max_length=40)]
+ServingEngine = Literal["vllm", "generate"]
+_LOADS_CODE = (
+    *("trust-remote-code", "middleware", "tool-parser-plugin", "reasoning-parser-plugin", "io-processor-plugin"),
+    *("worker-cls", "worker-extension-cls", "scheduler-cls", "logits-processors", "load-format"),
+)
+_OWN_ARGUMENTS = {
+    "host": "the run listens where the stage finds it",
+    "port": "the run takes a free one",
+    "served-model-name": "the name in `serve` is used",
+    "model": "set `model`",
+    "revision": "write model: org/name@COMMIT",
+    "tensor-parallel-size": "set `accelerators`",
+    "max-model-len": "set `max_model_length`",
+    "api-key": "only the run's own stages reach the server",
+    **dict.fromkeys(_LOADS_CODE, "code that a recipe names is not run, and only safetensors are loaded"),
+    **dict.fromkeys(("config", "allowed-local-media-path", "log-config-file"), "a recipe names no files of the server"),
+}
+"""Argument that the run sets or refuses → reason. So is a beginning of its name, as servers take abbreviations."""
+
+
+class StageModel(BaseModel):
+    """Model that a stage of the same run trains."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stage: str
+    """Id of the stage, such as `train_genrm`."""
+
+
+class ServedDefinition(BaseModel):
+    """Entry of the `serve:` section."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    model: StageModel | Annotated[str, Field(min_length=1)]
+    """`org/name@COMMIT` of the Hub, a folder, `s3://bucket/folder`, or `{stage: train_genrm}`."""
+    engine: ServingEngine | None = None
+    """`vllm`, or `generate` of Transformers, which suits small models and a few calls. By default vLLM if it is
+    installed, else `generate`; on a cluster vLLM."""
+    accelerators: int = Field(default=0, ge=0, le=1024)
+    """Accelerators that each replica has to itself. 0 shares those of the calling stage, or takes the processor."""
+    replicas: int = Field(default=1, ge=1, le=64)
+    """Servers of the model; each request goes to the one with the fewest in flight."""
+    max_model_length: int | None = Field(default=None, ge=1)
+    """Longest prompt with its answer, in tokens; by default the model's own."""
+    arguments: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], JsonValue] = {}
+    """Further options of the server: `{gpu-memory-utilization: 0.5}` becomes `--gpu-memory-utilization 0.5`."""
+    start_within: float = Field(default=1800.0, gt=0)
+    """Seconds in which the server must be ready."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_kind_of_model(cls, model: Any) -> Any:
+        if isinstance(model, str | StageModel) or (isinstance(model, dict) and set(model) == {"stage"}):
+            return model
+        raise ValueError("write org/name@COMMIT, a folder, s3://bucket/folder, or {stage: train_genrm}")
+
+    @field_validator("arguments")
+    @classmethod
+    def _arguments_are_free(cls, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in arguments:
+            if refused := next((known for known in _OWN_ARGUMENTS if known.startswith(name)), None):
+                raise ValueError(f"{name} cannot be set here: {_OWN_ARGUMENTS[refused]}")
+        return arguments
+
+    @property
+    def stage(self) -> str | None:
+        """Stage whose model it is; None for a model from elsewhere."""
+        return self.model.stage if isinstance(self.model, StageModel) else None
+
+
+class ServedModel(ServedDefinition):
+    """Definition with its name, as an endpoint holds it."""
+
+    name: ServedName
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Environment variables with the address of each replica."""
+        first = VARIABLE_PREFIX + re.sub(r"\W", "_", self.name).upper()
+        return (first, *(f"{first}_{number}" for number in range(2, self.replicas + 1)))
+
+    @property
+    def urls(self) -> str | tuple[str, ...]:
+        """URL of its endpoint, with the variables not filled in."""
+        urls = tuple(f"${{{variable}}}" for variable in self.variables)
+        return urls[0] if len(urls) == 1 else urls
+
+    def command_line(self) -> list[str]:
+        """`arguments` as a command line."""
+        words: list[str] = []
+        for name, value in self.arguments.items():
+            if value is False or value is None:
+                continue
+            words.append(f"--{name}")
+            if value is not True:
+                words += map(_word, value if isinstance(value, list) else [value])
+        return words
+
+
+def _word(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_lost: dict[str, str] = {}
+"""Served model that this process cannot reach again → the reason."""
+
+
+def mark_lost(name: str, reason: str) -> None:
+    """Let every call of a served model fail at once: its server does not come back."""
+    _lost[name] = reason
+
+
+def lost_reason(name: str) -> str | None:
+    """Reason for which a served model does not come back; None if it may."""
+    return _lost.get(name)
