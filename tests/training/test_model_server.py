@@ -32,6 +32,8 @@ class EchoEngine:
         if isinstance(prompt, str):
             return f"{ {None: 'nothing', RED: 'red', BLUE: 'blue'}[image] }: {prompt}"
         assert image is None
+        if all(isinstance(turn["content"], str) for turn in prompt):
+            return f"nothing: {prompt}"
         names = {(255, 0, 0): "[red]", (0, 0, 255): "[blue]"}
         parts = [part for turn in prompt for part in turn["content"]]
         return " ".join(part["text"] if "text" in part else names[part["image"].getpixel((0, 0))] for part in parts)
