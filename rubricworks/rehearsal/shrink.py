@@ -151,6 +151,8 @@ def _without_vllm(small: dict[str, Any], path: tuple[str, ...], substitutions: l
 
 
 def _smaller(name: str, value: Any) -> Any:
+    if name == "false_positives_at_most" and value is not None:
+        return 1.0  # scripted verdicts have no quality to hold against it
     if name == "gpu_memory" and not has_gpu():
         return _SHARE_OF_MEMORY
     if isinstance(value, bool) or not isinstance(value, int):
