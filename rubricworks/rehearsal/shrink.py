@@ -124,7 +124,8 @@ def _shrunk(value: Any, path: tuple[str, ...], substitutions: list[Substitution]
     if "steps" in value and ("optimizer" in value or "rollouts" in value) and value["steps"] is not None:
         small["steps"] = _STEPS
     elif "steps" in value and "side" in value:
-        small |= {"steps": _SAVE_EVERY, "side": _IMAGE_SIDE}
+        least = {"steps": 2, "side": _IMAGE_SIDE}
+        small |= {name: least[name] for name in least if value[name] is not None}
     if "rollouts" in value and isinstance(value["rollouts"], int):
         small["rollouts"] = min(_GROUP, value["rollouts"])
     if path[-1] == "scorers" and "coco" in small and shutil.which("java") is None:
