@@ -26,6 +26,10 @@ SOCKET_ENV = "RUBRICWORKS_SERVING"
 """Environment variable with the socket's path."""
 
 
+_LONGEST_PLACE = 70
+"""Bytes of the folder of temporary files; a socket's path has 107 at most, on macOS 103."""
+
+
 class RunServers:
     """Context manager of a run's servers and the socket that its stages use."""
 
@@ -41,8 +45,9 @@ class RunServers:
         self._stack = ExitStack()
 
     def __enter__(self) -> "RunServers":
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rubricworks-"))
-        self._path = f"{folder}/serving"  # short: a socket's path has at most a hundred characters
+        place = None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PLACE else "/tmp"
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rubricworks-", dir=place))
+        self._path = f"{folder}/serving"
         self._stack.enter_context(self._servers)
         server = _Server(self._path, _handler(self._serve, self._connections))
         self._stack.callback(server.server_close)
