@@ -17,8 +17,10 @@ EXPERTS = 8
 _EXPERTS_PER_TOKEN = 2
 _GROUPS = 2
 """Groups of heads that share a key and a value."""
-_HEAD = 16
-"""Channels of a head, or a few more where halving the model's own cannot give as few."""
+_HEAD = 32
+"""Channels of a language model's head: kernels of attention take multiples of it, so that others stay as they are."""
+_VISION_HEAD = 16
+"""Channels of a vision tower's head, at least."""
 _TILE = 6
 """Patches on a side of an image of fixed size."""
 
@@ -61,7 +63,7 @@ def _cut_text(text: Shape, vocabulary: int, own_vocabulary: bool) -> Shape:
     grouped = heads // (text.get("num_key_value_heads") or heads)
     groups = min(_GROUPS * (1 if grouped > 1 else 2), heads // grouped)
     head = text.get("head_dim") or text["hidden_size"] // heads
-    small_head = _halved(head)
+    small_head = _halved(head, _HEAD, multiple=_HEAD)
     hidden = round(text["hidden_size"] * groups * grouped * small_head / (heads * head))
     scale = hidden / text["hidden_size"]
     layers = text["num_hidden_layers"]
@@ -96,7 +98,7 @@ def _cut_vision(vision: Shape, width: int | None) -> Shape:
     """
     heads = vision.get("num_heads") or vision["num_attention_heads"]
     wide = "embed_dim" if "embed_dim" in vision else "hidden_size"
-    head = _halved(vision[wide] // heads, multiple=4)
+    head = _halved(vision[wide] // heads, _VISION_HEAD, multiple=4)
     few = min(2, heads)
     small = dict(vision) | {wide: few * head}
     small["num_heads" if "num_heads" in vision else "num_attention_heads"] = few
@@ -122,9 +124,9 @@ def _cut_vision(vision: Shape, width: int | None) -> Shape:
     return small
 
 
-def _halved(size: int, multiple: int = 2) -> int:
-    """Size halved as long as it stays 16 or more, and a multiple of what it was a multiple of."""
-    while size % 2 == 0 and size // 2 >= _HEAD and (size % multiple or (size // 2) % multiple == 0):
+def _halved(size: int, least: int, multiple: int) -> int:
+    """Halve a size as long as it stays a multiple, and no less than the least."""
+    while size % 2 == 0 and size // 2 >= least and (size // 2) % multiple == 0:
         size //= 2
     return size
 

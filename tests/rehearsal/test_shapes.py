@@ -50,7 +50,7 @@ def test_a_miniature_has_its_models_class_and_the_grouping_of_its_heads(model):
     assert of_cut.num_attention_heads == groups * of_cut.num_key_value_heads
     assert of_cut.vocab_size > 600, "embeddings have rows beyond the tokenizer's"
     assert whole.config.tie_word_embeddings == cut.config.tie_word_embeddings
-    assert sum(parameter.numel() for parameter in cut.parameters()) < 10_000_000
+    assert sum(parameter.numel() for parameter in cut.parameters()) < 20_000_000
 
 
 def test_experts_of_a_miniature_are_no_squares():
@@ -61,7 +61,7 @@ def test_experts_of_a_miniature_are_no_squares():
     assert text["hidden_size"] != text["head_dim"] * text["num_attention_heads"]
 
 
-@pytest.mark.parametrize(("head", "small"), [(128, 16), (80, 20), (96, 24), (63, 63), (24, 24)])
+@pytest.mark.parametrize(("head", "small"), [(128, 32), (256, 32), (80, 80), (63, 63), (24, 24)])
 def test_sizes_of_heads_stay_odd_where_they_are(head, small):
     text = {"hidden_size": 8 * head, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": head}
     text |= {"num_hidden_layers": 30, "vocab_size": 1000, "intermediate_size": 16 * head}

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
@@ -37,7 +38,13 @@ from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Sta
 from rubricworks.training.policy.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
 from rubricworks.training.policy.shared_images import encode_images_once
-from rubricworks.training.policy.vllm_rollouts import LOGP_DIFFERENCE, OUT_OF_BOUNDS, RATIO, image_token_bias
+from rubricworks.training.policy.vllm_rollouts import (
+    LOGP_DIFFERENCE,
+    OUT_OF_BOUNDS,
+    RATIO,
+    image_token_bias,
+    keep_weights_on_cpu,
+)
 from rubricworks.training.policy.watch import Probe, Refresh
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLog, quiet_libraries
@@ -91,6 +98,8 @@ def train_policy(
     optimizer, vllm = config.optimizer, config.rollouts.vllm
     check_precision(optimizer)
     check_vllm(vllm)
+    if isinstance(vllm, ColocatedVllm) and not torch.cuda.is_available():
+        keep_weights_on_cpu()
     check_sharding(optimizer.lora)
     check_whole_policy(refresh, probe)
     per_process = rows_per_process(config)

@@ -33,6 +33,16 @@ PATIENCE = 5
 """Consecutive steps above the threshold before a training stops."""
 
 
+def keep_weights_on_cpu() -> None:
+    """Let vLLM on a CPU take new weights: its kernels pack a layer's for themselves, and drop those that are filled."""
+    from vllm.model_executor.layers import utils
+
+    def keep(layer: torch.nn.Module, remove_weight: bool = False) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    utils.dispatch_cpu_unquantized_gemm = keep
+
+
 def mend_generation(generation: Any) -> None:
     """Wrap `_iter_named_params` of TRL's `VLLMGeneration`, and `generate` and `sync_weights` of models with images."""
     named_parameters = generation._iter_named_params

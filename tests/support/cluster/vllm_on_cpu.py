@@ -17,23 +17,19 @@ READY_WITHIN_S = 480
 
 
 def make_vllm_fit_cpu(monkeypatch: Any) -> None:
-    """Engines of this process start in seconds, and take weights from a training.
-
-    The CPU kernels pack a layer's weights for themselves and drop the originals, which `load_weights` fills.
-    """
-    import torch
+    """Engines of this process start in seconds, and take weights from a training."""
     import vllm
     from vllm.model_executor.layers import utils
 
-    def keep_weights(layer: torch.nn.Module, remove_weight: bool = False) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
+    from rubricworks.training.policy.vllm_rollouts import keep_weights_on_cpu
 
     make = vllm.LLM.__init__
 
     def make_small(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{"enforce_eager": True, "kv_cache_memory_bytes": CACHE_BYTES, **options})
 
-    monkeypatch.setattr(utils, "dispatch_cpu_unquantized_gemm", keep_weights)
+    monkeypatch.setattr(utils, "dispatch_cpu_unquantized_gemm", utils.dispatch_cpu_unquantized_gemm)
+    keep_weights_on_cpu()
     monkeypatch.setattr(vllm.LLM, "__init__", make_small)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
