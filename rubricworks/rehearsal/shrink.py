@@ -50,6 +50,7 @@ _MOST: dict[str, int] = {
     "select": 4,
     "max_train": _TRAIN,
     "shard_size": 4,
+    "tensor_parallel": PROCESSES,
 }
 """Field → its largest value."""
 _OWN_MODELS = frozenset({"capture", "specs"})
@@ -140,7 +141,13 @@ def _shrunk(value: Any, path: tuple[str, ...], substitutions: list[Substitution]
 
 def _without_vllm(small: dict[str, Any], path: tuple[str, ...], substitutions: list[Substitution]) -> dict[str, Any]:
     if has_vllm():
-        return small
+        if path[-1] != "vllm" or small.get("mode") != "colocate" or has_gpu():
+            return small
+        if small.get("sleep") or small.get("tensor_parallel", 1) > 1:
+            # On a CPU the shared memory of several processes outlives a training that is killed.
+            reason = "there is no GPU: each process has a vLLM of its own, which does not sleep during the update"
+            substitutions.append(Substitution(path[0], reason))
+        return small | {"sleep": False, "tensor_parallel": 1}
     reason = "vLLM is not installed: Transformers' generate takes its place"
     if small.get("kind") == "vllm" and path[-1] == "engine":
         substitutions.append(Substitution(path[0], reason))

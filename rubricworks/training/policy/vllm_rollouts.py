@@ -37,7 +37,7 @@ def keep_weights_on_cpu() -> None:
     """Let vLLM on a CPU take new weights: its kernels pack a layer's for themselves, and drop those that are filled."""
     from vllm.model_executor.layers import utils
 
-    def keep(layer: torch.nn.Module, remove_weight: bool = False) -> None:
+    def keep(layer: Any, remove_weight: bool = False) -> None:
         layer.cpu_linear = torch.nn.functional.linear
 
     utils.dispatch_cpu_unquantized_gemm = keep
