@@ -46,6 +46,7 @@ from rubricworks.training.policy.vllm_rollouts import (
     keep_weights_on_cpu,
 )
 from rubricworks.training.policy.watch import Probe, Refresh
+from rubricworks.training.processes import is_rehearsal
 from rubricworks.training.processing import template_options, text_messages, tokenizer_of
 from rubricworks.training.progress import StepLog, quiet_libraries
 from rubricworks.training.text_parameters import freeze_unreached_by_text
@@ -98,7 +99,7 @@ def train_policy(
     optimizer, vllm = config.optimizer, config.rollouts.vllm
     check_precision(optimizer)
     check_vllm(vllm)
-    if isinstance(vllm, ColocatedVllm) and not torch.cuda.is_available():
+    if isinstance(vllm, ColocatedVllm) and is_rehearsal() and not torch.cuda.is_available():
         keep_weights_on_cpu()
     check_sharding(optimizer.lora)
     check_whole_policy(refresh, probe)
