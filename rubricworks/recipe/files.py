@@ -141,7 +141,7 @@ def _with_arm(path: Path, data: dict[str, object], arm: str) -> dict[str, object
         raise RecipeError([Mistake(str(path), problem, "arm")])
     changed = {**_copy(data), "arm": arm}
     for key, value in arms[arm].items():
-        _set_field(changed, str(key), _copy(value), f"arms.{arm}: {key}")
+        set_field(changed, str(key), _copy(value), f"arms.{arm}: {key}")
     return changed
 
 
@@ -226,10 +226,10 @@ def _apply_override(data: dict[str, object], override: str) -> None:
         value = parse_yaml(text, _MAX_OVERRIDE_VALUES).value
     except YamlError as error:
         raise UserError(f"{source}: {_shown(override).partition('=')[2]!r} is not a YAML value ({error})") from error
-    _set_field(data, key.strip(), value, source)
+    set_field(data, key.strip(), value, source)
 
 
-def _set_field(data: dict[str, object], key: str, value: Any, source: str) -> None:
+def set_field(data: dict[str, object], key: str, value: Any, source: str) -> None:
     """Set the value at `a.b.c`, adding missing sections.
 
     Args:

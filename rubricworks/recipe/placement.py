@@ -171,6 +171,11 @@ class StagePlacement(BaseModel):
     fan_out: FanOutConfig | None = None
     """Divide the stage's samples among several pods like its own."""
 
+    @property
+    def processes(self) -> int:
+        """Processes of a training placed so: one for each accelerator of all nodes."""
+        return (self.accelerators or 1) * (self.train_job.nodes if self.train_job else 1)
+
     def with_defaults(self, default: "StagePlacement") -> "StagePlacement":
         """Fill the fields that are None from another placement, and merge the mappings."""
         fields = {name: value for name, value in self if value is not None}

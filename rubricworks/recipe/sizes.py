@@ -62,7 +62,7 @@ def process_memory(recipe: Recipe) -> list[str]:
         if recipe.cluster is None or not STAGES[stage].multi_process:
             continue
         placement = recipe.cluster.placement(stage)
-        processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
+        processes = placement.processes
         options = trainings(config)[-1].optimizer if trainings(config) else None
         model = str(getattr(config, "student", None) or recipe.base_model)
         parameters = count_parameters(model)

@@ -89,7 +89,7 @@ def _needs(
     placement = recipe.cluster.placement(stage) if recipe.cluster else None
     processes = PROCESSES if STAGES[stage].multi_process else 1
     if placement is not None:
-        processes = (placement.accelerators or 1) * (placement.train_job.nodes if placement.train_job else 1)
+        processes = placement.processes
     optimizer = options.optimizer
     rows, tokens, response = _step(options, processes)
     step = StepShape(

@@ -1,7 +1,7 @@
 """A rehearsal: a recipe's DAG on this machine, stage by stage, with each training killed once and resumed.
 
 The stages are those of `rubricworks run`, in processes of their own; a training that a cluster places on several
-accelerators runs in as many processes as `shrink.PROCESSES`, sharded over gloo where there is no GPU.
+accelerators runs in two processes, sharded over gloo where there is no GPU.
 """
 
 import json
@@ -30,11 +30,13 @@ from rubricworks.rehearsal.miniatures import Miniature, build_miniature
 from rubricworks.rehearsal.needs import calls_text, training_needs
 from rubricworks.rehearsal.scripted_server import ScriptedServer
 from rubricworks.rehearsal.shapes import Shape
-from rubricworks.rehearsal.shrink import PROCESSES, Substitution, shrink
+from rubricworks.rehearsal.shrink import Substitution, processes_of, shrink
 from rubricworks.rehearsal.verdict import Rehearsal, StageVerdict
+from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.local import run_local
 from rubricworks.runs.stage_graph import stages_before
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV
+from rubricworks.runtime.job import DONE
 from rubricworks.runtime.stage_table import NOT_REUSABLE, STAGES
 from rubricworks.storage import write_atomic
 from rubricworks.synthesis.prompts import CAPTION_PROMPT, WRITER_SYSTEM
@@ -45,6 +47,8 @@ MARK = "rehearsal.json"
 """File of a rehearsal's folder, with its verdict once it has ended."""
 _CAPTIONER, _GENERATOR, _FLOW = "Qwen/Qwen2.5-VL-7B-Instruct", "BAAI/Emu3-Gen-hf", "black-forest-labs/FLUX.1-dev"
 _QWEN_IMAGE = "Qwen/Qwen-Image"
+_NO_COMMIT = "0" * 40
+"""Commit that the Hub does not have, so that the shape is the table's."""
 _FORMS: dict[str, dict[str, Callable[[Path], Path]]] = {
     "rubicap": {"data.source": rows.captioned_images},
     "balcaprl": {"data.source": rows.captioned_images},
@@ -95,14 +99,16 @@ def rehearse(
     Raises:
         UserError: the rehearsal cannot begin; a stage that fails is part of the verdict.
     """
+    _require_models_of_its_own(recipe)
     _clear(folder)
     start = time.monotonic()
     with ExitStack() as stack:
         server = None if ask_endpoints else stack.enter_context(ScriptedServer())
         material = _prepare(recipe, folder, say)
         small = shrink(recipe, material.models, material.sources, server.address if server else None)
-        notes = [*material.notes, *small.substitutions]
-        stack.enter_context(_environment(recipe, ask_endpoints))
+        processes, whole = processes_of(recipe)
+        notes = [*material.notes, *small.substitutions, *whole]
+        stack.enter_context(_environment(recipe, processes, ask_endpoints))
         order = _stages_to_run(small.recipe, stages)
         verdicts = _run(small.recipe, folder / "run", order, notes, say)
         calls = dict(server.calls) if server else {}
@@ -119,6 +125,13 @@ def rehearse(
     )
     write_atomic(folder / MARK, rehearsal.as_json().encode())
     return rehearsal
+
+
+def _require_models_of_its_own(recipe: Recipe) -> None:
+    if recipe.world is not None:
+        raise UserError(f"{recipe.name} runs in the scene world, on models as small as a rehearsal's: run it as it is")
+    if recipe.plan_in_words():
+        raise UserError(f"{recipe.name} finds its model when it runs; rehearse the recipe that the champion is from")
 
 
 def _clear(folder: Path) -> None:
@@ -141,7 +154,7 @@ def _prepare(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> _Mater
             sources[field] = str(write(folder / "rows"))
             note = f"{missing[0]} is not set: rows in the source's published form take its place"
             notes.append(Substitution(field.partition(".")[0], note))
-    texts = [CAPTION_PROMPT, WRITER_SYSTEM, *(str(value) for value in recipe.model_dump(mode="json").values())]
+    texts = [CAPTION_PROMPT, WRITER_SYSTEM]
     fields = _models(recipe, notes)
     built: dict[str, Miniature] = {}
     for model in dict.fromkeys(fields.values()):
@@ -164,19 +177,15 @@ def _models(recipe: Recipe, notes: list[Substitution]) -> dict[str, str]:
         if not missing:
             fields[field] = fill(name, field)
             continue
-        fields[field] = _usual_model(recipe, field)
-        note = f"{missing[0]} is not set: {fields[field]} takes its place"
-        notes.append(Substitution(field.partition(".")[0], note))
-    return {field: f"{name}@{'0' * 40}" if _is_bare(name) else name for field, name in fields.items()}
+        usual = _usual_model(recipe, field)
+        fields[field] = f"{usual}@{_NO_COMMIT}"
+        notes.append(Substitution(field.partition(".")[0], f"{missing[0]} is not set: {usual} takes its place"))
+    return fields
 
 
 def _has_miniature(field: str) -> bool:
     """False for models that the rehearsal's own server stands in for, and for those of scorers."""
     return not field.startswith("serve.") and ".scorers." not in field
-
-
-def _is_bare(name: str) -> bool:
-    return name in (_CAPTIONER, _GENERATOR, _FLOW, _QWEN_IMAGE)
 
 
 def _usual_model(recipe: Recipe, field: str) -> str:
@@ -204,14 +213,14 @@ def _needs(recipe: Recipe, material: _Material) -> Iterator[str]:
 
 
 @contextmanager
-def _environment(recipe: Recipe, ask_endpoints: bool) -> Iterator[None]:
+def _environment(recipe: Recipe, processes: int, ask_endpoints: bool) -> Iterator[None]:
     """Variables of the stages' processes, for as long as the rehearsal runs."""
     import torch
 
     gpus = torch.cuda.device_count()
     variables = {
         REHEARSAL: "1",
-        ACCELERATORS_ENV: str(min(PROCESSES, gpus) if gpus else PROCESSES),
+        ACCELERATORS_ENV: str(min(processes, gpus) if gpus else processes),
         "OMP_NUM_THREADS": "1",
     }
     if not gpus:
@@ -292,7 +301,7 @@ def _verdicts(
         seconds = float(figures.get("seconds", 0.0))
         if stage == failed:
             yield StageVerdict(stage, "failed", tuple(dict.fromkeys(own)), steps, reason, seconds)
-        elif (run / stage / "done.json").is_file():
+        elif (run / stage / DONE).is_file():
             if stage in trained and not steps and any((run / stage).rglob("checkpoint-*")):
                 own.append("it ended before it could be killed at its second checkpoint")
             yield StageVerdict(stage, "passed", tuple(dict.fromkeys(own)), steps, "", seconds)
@@ -317,16 +326,13 @@ def _failure(run: Path, order: Sequence[str], problem: str) -> tuple[str | None,
     with suppress(OSError, ValueError, KeyError):
         report = json.loads((run / "error.json").read_bytes())
         return str(report["stage"]), " ".join(str(report["message"]).split())
-    first = next((stage for stage in order if not (run / stage / "done.json").is_file()), None)
+    first = next((stage for stage in order if not (run / stage / DONE).is_file()), None)
     return first, problem
 
 
 def _figures(run: Path, stage: str) -> dict[str, Any]:
     """Figures of a stage's last attempt."""
-    with suppress(OSError, ValueError, KeyError):
-        lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-        return next((line for line in reversed(lines) if line["stage"] == stage), {})
-    return {}
+    return next((line for line in reversed(read_ledger(run)) if line["stage"] == stage), {})
 
 
 def _first_rejection(out: Path) -> str:

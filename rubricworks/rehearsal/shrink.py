@@ -10,6 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rubricworks.recipe import Recipe
+from rubricworks.recipe.files import set_field
+from rubricworks.recipe.sizes import trainings
+from rubricworks.runtime.stage_table import STAGES
+from rubricworks.training.config import PolicyConfig, SupervisedConfig
+from rubricworks.training.generators.config import DiffusionNftConfig
 
 PROCESSES = 2
 """Processes of a training that runs on several accelerators at full size."""
@@ -94,7 +99,7 @@ def shrink(
     if "max_train" in (data.get("data") or {}):
         data["data"] |= {"max_train": _TRAIN, "held_out": _HELD_OUT}
     for field, value in (*models.items(), *sources.items()):
-        _set(data, field, value)
+        set_field(data, field, value, field)
     if address is not None:
         substitutions += [
             Substitution("", f"the run serves no {name}: a model with random weights gives no verdicts")
@@ -102,6 +107,31 @@ def shrink(
         ]
         _readdress(data, address)
     return ShrunkRecipe(type(recipe).model_validate(data), substitutions)
+
+
+def processes_of(recipe: Recipe) -> tuple[int, list[Substitution]]:
+    """Processes of each training, and why it is one where a cluster would have several.
+
+    A `cluster:` section says; without one there are two, unless something in the recipe needs the policy whole.
+    """
+    configs = {stage: config for stage, config in recipe.stage_configs().items() if STAGES[stage].multi_process}
+    if recipe.cluster is not None:
+        return min(PROCESSES, max((recipe.cluster.placement(stage).processes for stage in configs), default=1)), []
+    for stage, config in configs.items():
+        if reason := next(filter(None, map(_needs_whole_policy, trainings(config))), ""):
+            return 1, [Substitution("", f"one process for each training: {reason} of {stage} needs the policy whole")]
+    if getattr(getattr(getattr(recipe, "policy", None), "reward", None), "refresh", None):
+        return 1, [Substitution("", "one process for each training: policy.reward.refresh needs the policy whole")]
+    return PROCESSES, []
+
+
+def _needs_whole_policy(options: SupervisedConfig | PolicyConfig) -> str:
+    """Setting of a training that FSDP refuses; empty if there is none. Diffusion is not sharded."""
+    if isinstance(options, DiffusionNftConfig):
+        return ""
+    if options.optimizer.adapters:
+        return "optimizer.lora"
+    return "watch.probe" if isinstance(options, PolicyConfig) and options.watch.probe else ""
 
 
 def has_gpu() -> bool:
@@ -168,14 +198,6 @@ def _smaller(name: str, value: Any) -> Any:
     if name == "max_prompt_tokens":
         return _LONGER_TEXTS * value
     return min(value, _MOST[name]) if name in _MOST else value
-
-
-def _set(data: dict[str, Any], field: str, value: str) -> None:
-    *parents, last = field.split(".")
-    place: Any = data
-    for parent in parents:
-        place = place[int(parent)] if isinstance(place, list) else place[parent]
-    place[int(last) if isinstance(place, list) else last] = value
 
 
 def _readdress(value: Any, address: Callable[[str], str]) -> None:

@@ -157,6 +157,20 @@ def test_adapters_for_layers_that_the_model_lacks_are_named(tmp_path, monkeypatc
     assert "no_such_layer" in failure(tmp_path, "rubicap", lora, stage="train_policy")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("quickstart", "quickstart runs in the scene world, on models as small as a rehearsal's"),
+        ("retrain", "retrain finds its model when it runs; rehearse the recipe that the champion is from"),
+    ],
+)
+def test_a_recipe_without_a_model_to_shrink_is_refused_in_one_line(tmp_path, tell, name, reason):
+    told = tell("rehearse", name, "--out", tmp_path / "out")
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith(f"error: {reason}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("everything")
     with pytest.raises(UserError, match="holds something else than a rehearsal; give another folder with --out"):
