@@ -104,9 +104,7 @@ def _build_language_model(
         save_clip_processor(folder, small["vision_config"]["image_size"])
     elif not own and "vision_config" in small:
         save_qwen_processor(folder, kind, small["vision_config"])
-    if kind == "clip":
-        built: Any = CLIPModel(CLIPConfig(**small))
-    else:
+    if kind != "clip":
         tokenizer = AutoTokenizer.from_pretrained(folder)
         ids = {
             "eos_token_id": tokenizer.eos_token_id,
@@ -118,7 +116,8 @@ def _build_language_model(
             small |= _marks(tokenizer)
         else:
             small |= ids
-        built = _untrained(model, small)
+    built = untrained_model(model, small)
+    if kind != "clip":
         built.generation_config = GenerationConfig(**ids, do_sample=False)
         is_hubs = (folder / "preprocessor_config.json").is_file()
         if "vision_config" in small and is_hubs and importlib.util.find_spec("torchvision") is None:
@@ -129,8 +128,14 @@ def _build_language_model(
     return Miniature(model, folder, type(built).__name__, origin, shape, differs)
 
 
-def _untrained(model: str, small: Shape) -> PreTrainedModel:
-    """Model of a shape with random weights."""
+def untrained_model(model: str, small: Shape) -> PreTrainedModel:
+    """Build a model of a shape with random weights.
+
+    Raises:
+        UserError: no library knows its kind; names `model`.
+    """
+    if small["model_type"] == "clip":
+        return CLIPModel(CLIPConfig(**small))
     try:
         config: Any = AutoConfig.for_model(**small)
     except (ValueError, KeyError, StrictDataclassError) as error:

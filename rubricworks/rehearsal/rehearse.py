@@ -28,6 +28,7 @@ from rubricworks.rehearsal.full_size import full_size_problems
 from rubricworks.rehearsal.killed_training import KillAtCheckpoint, KilledTraining
 from rubricworks.rehearsal.miniatures import Miniature, build_miniature
 from rubricworks.rehearsal.needs import calls_text, training_needs
+from rubricworks.rehearsal.saved_weights import weight_problems
 from rubricworks.rehearsal.scripted_server import ScriptedServer
 from rubricworks.rehearsal.shapes import Shape
 from rubricworks.rehearsal.shrink import Substitution, processes_of, shrink
@@ -118,7 +119,7 @@ def rehearse(
         stages=tuple(verdicts),
         models={mini.model: f"{mini.kind}, shape from {mini.origin}" for mini in material.miniatures},
         notes=tuple(note.reason for note in notes if not note.section),
-        problems=tuple(full_size_problems(recipe, material.fields, material.shapes)),
+        problems=tuple(_problems(recipe, material)),
         needs=tuple(_needs(recipe, material)),
         calls=calls,
         seconds=round(time.monotonic() - start, 1),
@@ -203,6 +204,13 @@ def _value(recipe: Recipe, field: str) -> str | None:
     for name in field.split("."):
         value = getattr(value, name, None)
     return value if isinstance(value, str) else None
+
+
+def _problems(recipe: Recipe, material: _Material) -> Iterator[str]:
+    """Lines with what full size refuses and a miniature does not meet."""
+    yield from full_size_problems(recipe, material.fields, material.shapes)
+    for model, shape in material.shapes.items():
+        yield from weight_problems(model, shape)
 
 
 def _needs(recipe: Recipe, material: _Material) -> Iterator[str]:

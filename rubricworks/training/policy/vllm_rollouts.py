@@ -13,6 +13,7 @@ Whether sampler and trainer agree is measured by TRL each step, as the mean diff
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -33,14 +34,30 @@ PATIENCE = 5
 """Consecutive steps above the threshold before a training stops."""
 
 
+@cache
 def keep_weights_on_cpu() -> None:
-    """Let vLLM on a CPU take new weights: its kernels pack a layer's for themselves, and drop those that are filled."""
-    from vllm.model_executor.layers import utils
+    """Let vLLM on a CPU take new weights: its kernels pack a layer's weights, and new ones would be lost in the packed.
 
-    def keep(layer: Any, remove_weight: bool = False) -> None:
+    Linear layers multiply by the weights as they are; experts, of widths divisible by 32, are packed for each call.
+    """
+    from vllm import _custom_ops
+    from vllm.model_executor.layers import utils
+    from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts as Experts
+
+    def keep_linear(layer: Any, remove_weight: bool = False) -> None:
         layer.cpu_linear = torch.nn.functional.linear
 
-    utils.dispatch_cpu_unquantized_gemm = keep
+    def keep_experts(experts: Any, layer: Any) -> None:
+        experts._use_zentorch = False
+
+    apply = Experts.apply
+
+    def pack_and_apply(experts: Any, *args: Any, **kwargs: Any) -> None:
+        packed = {name: _custom_ops.cpu_prepack_moe_weight(kwargs[name], experts.isa) for name in ("w1", "w2")}
+        apply(experts, *args, **kwargs | packed)
+
+    utils.dispatch_cpu_unquantized_gemm = keep_linear
+    Experts.process_weights_after_loading, Experts.apply = keep_experts, pack_and_apply
 
 
 def mend_generation(generation: Any) -> None:

@@ -19,7 +19,6 @@ READY_WITHIN_S = 480
 def make_vllm_fit_cpu(monkeypatch: Any) -> None:
     """Engines of this process start in seconds, and take weights from a training."""
     import vllm
-    from vllm.model_executor.layers import utils
 
     from rubricworks.training.policy.vllm_rollouts import keep_weights_on_cpu
 
@@ -28,7 +27,6 @@ def make_vllm_fit_cpu(monkeypatch: Any) -> None:
     def make_small(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{"enforce_eager": True, "kv_cache_memory_bytes": CACHE_BYTES, **options})
 
-    monkeypatch.setattr(utils, "dispatch_cpu_unquantized_gemm", utils.dispatch_cpu_unquantized_gemm)
     keep_weights_on_cpu()
     monkeypatch.setattr(vllm.LLM, "__init__", make_small)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
