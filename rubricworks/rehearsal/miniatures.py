@@ -116,7 +116,7 @@ def _build_language_model(
             small |= _marks(tokenizer)
         else:
             small |= ids
-    built = untrained_model(model, small)
+    built: Any = untrained_model(model, small)
     if kind != "clip":
         built.generation_config = GenerationConfig(**ids, do_sample=False)
         is_hubs = (folder / "preprocessor_config.json").is_file()
