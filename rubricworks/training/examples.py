@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -215,11 +215,8 @@ class StoredConversations(StoredRows[Conversation]):
         return Conversation(cells["images"], json.loads(cells["messages"]))
 
 
-def first_references(samples: Path, *splits: str) -> list[tuple[str, str, str]]:
-    """Rows for `StoredExamples`: the samples of the splits with their first reference."""
-    columns = ["sample_id", "split", "prompt", "references"]
-    return [
-        (row["sample_id"], row["prompt"], row["references"][0])
-        for row in read_rows(samples, columns=columns)
-        if row["split"] in splits and row["references"]
-    ]
+def first_references(samples: Path, *splits: str) -> Iterator[tuple[str, str, str]]:
+    """Yield rows for `StoredExamples`: the samples of the splits with their first reference."""
+    for row in read_rows(samples, columns=["sample_id", "split", "prompt", "references"]):
+        if row["split"] in splits and row["references"]:
+            yield row["sample_id"], row["prompt"], row["references"][0]

@@ -297,7 +297,7 @@ def test_language_model_without_chatml_is_refused(parts, tmp_path):
 
 
 def test_digest_of_stored_examples_changes_with_a_caption_and_with_the_table(stored):
-    rows = first_references(stored.images.samples, "train")
+    rows = list(first_references(stored.images.samples, "train"))
     other = [*rows[:-1], (rows[-1][0], rows[-1][1], "another caption")]
     assert StoredExamples(stored.images, rows).digest == stored.digest
     assert StoredExamples(stored.images, other).digest != stored.digest
