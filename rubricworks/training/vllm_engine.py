@@ -129,4 +129,8 @@ def _end_ids(model: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[int]
 
 
 def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    # The engine is a process of its own, whose errors are in the log only.
+    return line.partition(" See root cause above")[0] + (
+        " Its cause is in the log above" if "root cause" in line else ""
+    )
