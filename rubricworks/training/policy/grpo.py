@@ -148,6 +148,7 @@ def train_policy(
                 mean_over_group=config.loss == "group_token_mean",
                 penalty=penalty,
                 start=start,
+                times=run.times,
                 selection=config.selection,
                 refill=config.refill,
                 sampler=vllm,

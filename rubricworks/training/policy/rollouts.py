@@ -47,6 +47,7 @@ from rubricworks.training.policy.vllm_rollouts import (
     count_out_of_bounds,
     mend_generation,
 )
+from rubricworks.training.progress import StepTimes
 
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
@@ -147,6 +148,7 @@ class PolicyTrainer(GRPOTrainer):
         mean_over_group: bool = False,
         penalty: Penalty | None = None,
         start: Start | None = None,
+        times: StepTimes | None = None,
         sampler: VllmOptions | None = None,
         selection: SelectionOptions | None = None,
         refill: RefillOptions | None = None,
@@ -157,6 +159,7 @@ class PolicyTrainer(GRPOTrainer):
             mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
             start: called with rollouts that end while others of their batch are still being sampled.
+            times: of its steps.
             sampler: vLLM's options: the limit of `vllm_rollouts.SamplerAgreement`, and the bounds of the ratio.
             selection: rollouts of each group to train on; all by default.
             refill: draws of other prompts for those without a signal; none by default.
@@ -173,6 +176,7 @@ class PolicyTrainer(GRPOTrainer):
         self._mean_over_group = mean_over_group
         self._penalty = penalty
         self._start_calls = start
+        self._times = times or StepTimes()
         self._early: EarlyCalls | None = None
         self._sampled_rows: list[dict[str, Any]] = []
         """TRL's rows of the batch that is sampled."""
@@ -207,6 +211,10 @@ class PolicyTrainer(GRPOTrainer):
     def _generate(self, prompts: Any) -> tuple[Any, ...]:
         if self._batch:
             return join_generated(self._batch)
+        with self._times.part("sampler"):
+            return self._sample(prompts)
+
+    def _sample(self, prompts: Any) -> tuple[Any, ...]:
         if self._start_calls is None:
             return super()._generate(prompts)
         rows = self._sampled_rows
@@ -234,7 +242,8 @@ class PolicyTrainer(GRPOTrainer):
 
     def _decode_completions(self, token_ids: list[list[int]]) -> list[Any]:
         """Completions of tokens, as TRL's `_generate` makes them."""
-        texts = self.processing_class.batch_decode(token_ids, skip_special_tokens=True)
+        processor: Any = self.processing_class
+        texts = processor.batch_decode(token_ids, skip_special_tokens=True)
         if not is_conversational({"prompt": self._sampled_rows[0]["prompt"]}):
             return list(texts)
         return [[{"role": "assistant", "content": text}] for text in texts]
@@ -243,7 +252,8 @@ class PolicyTrainer(GRPOTrainer):
         if self._batch:
             rewards_NK = self.accelerator.gather(torch.cat([group.rewards_GK for group in self._batch]))
         else:
-            rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            with self._times.part("judge"):
+                rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
             (str(row["sample_id"]), _response(completion), len(ids))
             for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
