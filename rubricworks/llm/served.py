@@ -68,6 +68,9 @@ class ServedDefinition(BaseModel):
     """Further options of the server: `{gpu-memory-utilization: 0.5}` becomes `--gpu-memory-utilization 0.5`."""
     start_within: float = Field(default=1800.0, gt=0)
     """Seconds in which the server must be ready."""
+    idle: float | None = Field(default=None, ge=0)
+    """Seconds without a stage that calls it, after which a server on this machine stops until the next such stage; by
+    default it keeps its accelerators until the last one."""
 
     @field_validator("model", mode="before")
     @classmethod

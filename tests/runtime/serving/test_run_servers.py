@@ -4,10 +4,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -65,6 +68,55 @@ def test_two_stages_share_a_server_that_ends_with_the_last_of_them(tmp_path, vll
         assert vllm.left() == []
     assert [event["event"] for event in events(tmp_path)] == ["ready", "stopped"]
     assert events(tmp_path)[1]["reason"] == "write_exams was the last stage that calls it"
+
+
+def idle_for(served, seconds):
+    return served[0].model_copy(update={"idle": seconds}), *served[1:]
+
+
+@contextmanager
+def stage(servers: RunServers, served) -> Iterator[list[str]]:
+    """Hold a model as a stage does, whose process ends with the block."""
+    model, identity, weights = served
+    request = {"served": model.model_dump(mode="json"), "identity": identity, "weights": weights}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(servers.environment()[SOCKET_ENV])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        yield json.loads(connection.makefile("rb").readline())["urls"]
+
+
+def test_an_idle_server_stops_between_two_stages_and_starts_with_the_next(tmp_path, vllm, served):
+    stopped = threading.Event()
+
+    def say(line):
+        if "stopped" in line:
+            stopped.set()
+
+    served = idle_for(served, 0)
+    with RunServers(tmp_path, {"captioner": ["audit", "train_rlr3"]}, say) as servers:
+        with stage(servers, served), stage(servers, served) as urls:
+            assert ask(served[0], urls) == {"a red house"}
+        servers.stage_ended("audit")
+        assert stopped.wait(60)
+        assert vllm.left() == []
+        with stage(servers, served) as urls:
+            assert ask(served[0], urls) == {"a red house"}
+        servers.stage_ended("train_rlr3")
+    assert [event["event"] for event in events(tmp_path)] == ["ready", "stopped", "ready", "stopped"]
+    assert events(tmp_path)[1]["reason"] == "no stage called it for 0 s"
+    assert vllm.left() == []
+
+
+@pytest.mark.parametrize("seconds", [None, 3600])
+def test_a_server_stays_between_two_stages_unless_it_is_idle_for_longer(tmp_path, vllm, served, seconds):
+    served = idle_for(served, seconds)
+    with RunServers(tmp_path, {"captioner": ["audit", "train_rlr3"]}) as servers:
+        for name in ("audit", "train_rlr3"):
+            with stage(servers, served) as urls:
+                assert ask(served[0], urls) == {"a red house"}
+            servers.stage_ended(name)
+    assert len(vllm.starts) == 1
+    assert vllm.left() == []
 
 
 def test_a_failed_start_reaches_the_stage_through_the_run(tmp_path, vllm, served, monkeypatch):
