@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubricworks.llm.served import ServedDefinition, ServedModel
-from rubricworks.runtime.config import StageConfig, endpoints_in
+from rubricworks.runtime.config import StageConfig, served_in
 from rubricworks.runtime.serving.identity import default_engine
 from rubricworks.runtime.stage_table import STAGES
 
@@ -63,7 +63,7 @@ def without_definitions(value: Any) -> Any:
 
 def called_models(config: Any) -> dict[str, ServedModel]:
     """Name → served model that a configuration's endpoints call."""
-    return {endpoint.serve.name: endpoint.serve for _, endpoint in endpoints_in(config) if endpoint.serve}
+    return {served.name: served for served in served_in(config)}
 
 
 def callers(configs: Mapping[str, StageConfig]) -> dict[str, list[str]]:
@@ -77,10 +77,13 @@ def callers(configs: Mapping[str, StageConfig]) -> dict[str, list[str]]:
 
 def plan_lines(section: Mapping[str, ServedDefinition], configs: Mapping[str, StageConfig]) -> list[str]:
     """Lines of a plan: each served model with its engine, its size, and the stages between which it runs."""
-    lines, calling = [], callers(configs)
+    lines: list[str] = []
+    calling = callers(configs)
     for name, definition in section.items():
         model = f"the model of {definition.stage}" if definition.stage else str(definition.model)
         engine = definition.engine or default_engine()
+        if definition.command:
+            model, engine = "a program", " ".join(definition.command)
         each = f"{definition.accelerators} accelerators" if definition.accelerators else "no accelerator of its own"
         count = f"{definition.replicas} x " if definition.replicas > 1 else ""
         first, last = calling[name][0], calling[name][-1]

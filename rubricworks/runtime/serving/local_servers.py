@@ -167,12 +167,17 @@ class _Model:
     def start(self, weights: Weights) -> None:
         served, servers = self.served, self._servers
         place = weights.place
-        if is_remote(place):
+        if is_remote(place) and not served.command:
             fetch_input(place, workspace_path(place))
             place = str(workspace_path(place))
-        servers._machine.require_fit(served, place)
+        if not served.command:
+            servers._machine.require_fit(served, place)
         devices = servers._machine.take(served)
-        servers._say(f"{served.name}: starting {self.identity.engine} {self.identity.version} for {weights.place}")
+        servers._say(
+            " ".join(
+                f"{served.name}: starting {self.identity.engine} {self.identity.version} for {weights.place}".split()
+            )
+        )
         self._since = time.monotonic()
         for number in range(served.replicas):
             suffix = f"-{number + 1}" if number else ""
