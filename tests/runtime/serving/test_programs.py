@@ -76,7 +76,7 @@ async def geneval_of_a_dog(scorer: GenevalScorer) -> list[float | None]:
         score = await scorer.open(ScoringContext(stack, None, None, None))
         answer = json.dumps({"tag": "single_object", "include": [{"class": "dog", "count": 1}]})
         sample = Sample(sample_id="s", prompt="a dog", answer=answer)
-        image = Response.of_image(square("top-left", "brown"))
+        image = Response.of_image(square("top-left", "red"))
         return [part.value for part in await score(Item(sample, image))]
 
 
