@@ -43,7 +43,7 @@ def plan_lines(section: Mapping[str, ServedDefinition], configs: Mapping[str, St
     calling = callers(configs)
     for name, definition in section.items():
         model = f"the model of {definition.stage}" if definition.stage else str(definition.model)
-        engine = definition.engine or default_engine()
+        engine: str = definition.engine or default_engine()
         if definition.command:
             model, engine = "a program", " ".join(definition.command)
         each = f"{definition.accelerators} accelerators" if definition.accelerators else "no accelerator of its own"
