@@ -64,9 +64,11 @@ class LocalServer:
         """Start the process and return when it answers; a later start takes the same port.
 
         Raises:
-            TransientError: it ended, was not ready in time, or answers with errors; it is ended then.
+            TransientError: it ended, was not ready in time, or answers with errors, or another program has its port; it
+                is ended then.
             UserError: it cannot be started here.
         """
+        known_port = self._port
         for tries_left in range(_TRIES_FOR_A_PORT - 1, -1, -1):
             self._spawn()
             try:
@@ -74,6 +76,10 @@ class LocalServer:
                 return
             except _PortTaken:
                 self.end()
+                if known_port:  # which calls go to
+                    raise TransientError(
+                        f"{self._label}: port {known_port} was taken while it was down; resume the run"
+                    ) from None
                 self._port = 0
                 if not tries_left:
                     raise TransientError(f"{self._label} finds no free port; its log: {self._log}") from None

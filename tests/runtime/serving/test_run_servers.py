@@ -11,6 +11,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,9 @@ from vllm_stand_in import model_folder
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.served import EVENTS_FILE, ServedModel
+from rubricworks.runtime.serving import local_server
 from rubricworks.runtime.serving.identity import ServedIdentity, Weights
+from rubricworks.runtime.serving.local_server import LocalServer
 from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.runtime.serving.run_socket import SOCKET_ENV, RunServers, ask_run
 
@@ -222,3 +225,43 @@ def test_accelerators_that_the_machine_lacks_are_refused(tmp_path, vllm, served,
         assert place.devices == ["0"]
         assert servers.environment() == {"CUDA_VISIBLE_DEVICES": "0"}
     assert servers.environment() == {}
+
+
+@contextmanager
+def other_program(port: int = 0) -> Iterator[int]:
+    """A program of somebody else's, which answers 501 on its port."""
+    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_a_port_that_another_program_takes_first_is_left_for_a_free_one(tmp_path, vllm, served, monkeypatch):
+    with other_program() as taken, LocalServers(tmp_path) as servers:
+        ports, free_port = [taken], local_server._free_port
+        monkeypatch.setattr(local_server, "_free_port", lambda: ports.pop() if ports else free_port())
+        urls = servers.serve(*served).urls
+        assert ask(served[0], urls) == {"a red house"}
+        assert len(vllm.starts) == 2
+    assert vllm.left() == []
+
+
+def test_ports_that_are_all_taken_are_one_line_and_nothing_is_left(tmp_path, vllm, served, monkeypatch):
+    with other_program() as taken, LocalServers(tmp_path) as servers:
+        monkeypatch.setattr(local_server, "_free_port", lambda: taken)
+        with pytest.raises(UserError, match=r"captioner \(vllm, 0\.30\.0\) finds no free port; its log: \S+$"):
+            servers.serve(*served)
+    assert vllm.left() == []
+
+
+def test_a_server_whose_port_is_taken_while_it_is_down_does_not_move(tmp_path, vllm, served):
+    """Its calls go to that port."""
+    model, identity, weights = served
+    server = LocalServer(model, identity, weights.place, tmp_path / "log", None)
+    server.start()
+    port = int(server.url.rpartition(":")[2])
+    server.end()
+    problem = rf"captioner \(vllm, 0\.30\.0\): port {port} was taken while it was down; resume the run$"
+    with other_program(port), pytest.raises(UserError, match=problem):
+        server.start()
+    assert vllm.left() == []
