@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs bench bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,13 +72,16 @@ lint: $(VENV)/installed  ## Style and types
 docs: $(VENV)/installed  ## The pages of docs/ and of the library's docstrings, as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
-bench: bench-start bench-reward bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
+bench: bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, to --help, of a stage that is done
 	$(RUN) benchmarks.start
 
 bench-reward: $(VENV)/installed  ## What a rubric reward adds to a GRPO step
 	$(RUN) benchmarks.reward
+
+bench-overlap: $(VENV)/installed  ## Step time with judge calls that start as rollouts end, and without
+	$(RUN) benchmarks.judge_overlap
 
 bench-grading: $(VENV)/installed  ## Calls, criteria and images a second beside aiohttp, the OpenAI SDK and autorubric
 	$(RUN) benchmarks.grading --install-peers

@@ -1,9 +1,15 @@
 """GenEval's detector behind an endpoint: Mask2Former finds objects, CLIP names their colours.
 
     python examples/geneval_detector.py facebook/mask2former-swin-small-coco-instance \\
-        openai/clip-vit-large-patch14 [PORT]
+        openai/clip-vit-large-patch14 [[HOST:]PORT]
 
-and in the recipe: `evaluation: {scorers: {geneval: {url: "http://localhost:8200/detect"}}}`.
+and in the recipe: `evaluation: {scorers: {geneval: {url: "http://localhost:8200/detect"}}}`; or let the run start it:
+
+    serve:
+      detector:
+        command: [python, examples/geneval_detector.py, facebook/mask2former-swin-small-coco-instance,
+                  openai/clip-vit-large-patch14, "{host}:{port}"]
+    evaluation: {scorers: {geneval: {serve: detector}}}
 
 A request is `{"image": <data URL>}`, an answer `{"detections": {class: [object]}}` with every object above 0.3 as
 `{"box": [x1, y1, x2, y2, confidence], "color": "red"}`. The scorer keeps those above 0.9 where objects are counted, as
@@ -91,7 +97,7 @@ def color_classifier(folder: str, device: str) -> Callable[[str, Image.Image], s
     return classify
 
 
-def make_server(detect: Callable[[Image.Image], Detections], port: int = 8200) -> HTTPServer:
+def make_server(detect: Callable[[Image.Image], Detections], port: int = 8200, host: str = "127.0.0.1") -> HTTPServer:
     """Server of one detector, an image at a time; port 0 is a free one."""
     lock = Lock()
 
@@ -121,10 +127,11 @@ def make_server(detect: Callable[[Image.Image], Detections], port: int = 8200) -
         def log_message(self, *_: object) -> None:
             """Keep quiet about requests."""
 
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    return ThreadingHTTPServer((host, port), Handler)
 
 
 if __name__ == "__main__":
-    server = make_server(object_detector(*sys.argv[1:3]), port=int(sys.argv[3]) if len(sys.argv) > 3 else 8200)
-    print(f"http://127.0.0.1:{server.server_port}/detect", flush=True)
+    given_host, _, given_port = (sys.argv[3] if len(sys.argv) > 3 else "8200").rpartition(":")
+    server = make_server(object_detector(*sys.argv[1:3]), int(given_port), given_host or "127.0.0.1")
+    print(f"http://{server.server_address[0]}:{server.server_port}/detect", flush=True)
     server.serve_forever()

@@ -56,8 +56,13 @@ def excerpts() -> Iterator[Excerpt]:
 
 
 def merged(value: Any, change: Any) -> Any:
-    """A recipe's value with an excerpt's in its place: sections are merged, unless the excerpt has another type."""
+    """A recipe's value with an excerpt's in its place: sections are merged, unless the excerpt has another type.
+
+    What the run serves takes the place of an address.
+    """
     if not isinstance(value, dict) or not isinstance(change, dict) or "type" in change:
+        return change
+    if isinstance(change.get("serve"), str):
         return change
     return value | {key: merged(value.get(key), inner) for key, inner in change.items()}
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rubricworks.adapters.rows import IMAGE_COLUMNS, NO_IMAGE, Columns, batch_images, completion_text
+from rubricworks.adapters.started_calls import StartedCalls
 from rubricworks.errors import UserError
 from rubricworks.grading import AssertionGrader, GradedCaption
 from rubricworks.rewards import length_gate, linear_length_penalty
@@ -120,6 +121,13 @@ class CaptionRewards:
         self.functions: tuple[RewardFunction, ...] = (self.precision_reward, self.recall_reward, self.linguistic_reward)
         self.sink = sink
         self._batch: _Batch | None = None
+        self._calls: StartedCalls[GradedCaption] = StartedCalls()
+
+    async def start(
+        self, rows: Sequence[int], prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> None:
+        """Start to grade some rows of the next batch; see `adapters.trl.RubricReward.start`."""
+        self._calls.start(self.grader.grade, dict(zip(rows, self._gradings(completions, columns), strict=True)))
 
     async def precision_reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         """Share of the caption's assertions that are true of the image."""
@@ -137,16 +145,12 @@ class CaptionRewards:
         texts = [completion_text(completion) for completion in completions]
         rows = (texts, columns.get(self.lengths.reference_column), row_names(len(texts), columns), _pixels(columns))
         if self._batch is None or not self._batch.serves(part, rows):
-            self._batch = _Batch(rows, asyncio.ensure_future(self._grade(texts, completions, columns)))
+            self._batch = _Batch(rows, asyncio.ensure_future(self._grade(completions, columns)))
         return [None if rewards is None else rewards[part] for rewards in await self._batch.rewards(part)]
 
-    async def _grade(
-        self, texts: Sequence[str], completions: Sequence[Any], columns: Columns
-    ) -> list[tuple[float, ...] | None]:
+    async def _grade(self, completions: Sequence[Any], columns: Columns) -> list[tuple[float, ...] | None]:
         lengths = self.lengths.measure(completions, columns)
-        names = row_names(len(texts), columns)
-        rows = zip(names, _images(names, columns), texts, columns[self.lengths.reference_column], strict=True)
-        graded = await asyncio.gather(*(self.grader.grade(*row) for row in rows))
+        graded = await self._calls.gather(self.grader.grade, self._gradings(completions, columns))
         gate = self.gate
         shut = [gate is not None and not length_gate(*pair, *gate) for pair in lengths]
         grades = [CaptionGrade(*row) for row in zip(graded, lengths, shut, strict=True)]
@@ -157,6 +161,13 @@ class CaptionRewards:
             log_metric("captions/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
             log_metric("captions/gated", sum(shut) / max(len(shut), 1))
         return rewards
+
+    def _gradings(self, completions: Sequence[Any], columns: Columns) -> list[tuple[Any, ...]]:
+        """Arguments of the grader for each row."""
+        texts = [completion_text(completion) for completion in completions]
+        names = row_names(len(texts), columns)
+        references = columns[self.lengths.reference_column]
+        return list(zip(names, _images(names, columns), texts, references, strict=True))
 
 
 class _Batch:

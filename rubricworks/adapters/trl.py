@@ -14,7 +14,6 @@ completions.
 scorecards to `sink`.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
@@ -31,6 +30,7 @@ from rubricworks.adapters.rows import (
     conversation_text,
     prompt_sample,
 )
+from rubricworks.adapters.started_calls import StartedCalls
 from rubricworks.data.rubric_sets.entries import rubric_of_column
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
@@ -90,6 +90,20 @@ class RubricReward:
         self.rubric_column = rubric_column
         self.reduce = reduce
         self.sink = sink
+        self._calls: StartedCalls[Scorecard] = StartedCalls()
+
+    async def start(
+        self, rows: Sequence[int], prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> None:
+        """Start to grade some rows of the next batch, whose scorecards `score` takes.
+
+        Args:
+            rows: their positions in the batch; the other arguments are those of `score`, for these rows only.
+        """
+        gradings = self._gradings(
+            self._samples(prompts, len(completions), columns), self._rubrics(columns), completions
+        )
+        self._calls.start(self.grader.grade, dict(zip(rows, gradings, strict=True)))
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """Return the rewards and pass the scorecards to the sink."""
@@ -100,19 +114,9 @@ class RubricReward:
 
     async def score(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> RubricScores:
         """Return one reward and one scorecard per completion; the reward is None if a verdict is an error."""
-        if self.rubric_column not in columns:
-            raise UserError(
-                f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
-                "; add it, or name another with rubric_column"
-            )
-        rubrics = [self.parse_rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
+        rubrics = self._rubrics(columns)
         samples = self._samples(prompts, len(completions), columns)
-        scorecards = await asyncio.gather(
-            *(
-                self.grader.grade(sample, completion_response(completion, sample.sample_id, self.view), rubric)
-                for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
-            )
-        )
+        scorecards = await self._calls.gather(self.grader.grade, self._gradings(samples, rubrics, completions))
         rewards = self._rewards(scorecards, rubrics, samples, {**columns, "completions": completions})
         if log_metric := columns.get("log_metric"):
             log_metric("rubric_reward/unjudged", sum(reward is None for reward in rewards) / max(len(rewards), 1))
@@ -131,6 +135,23 @@ class RubricReward:
         columns: Columns,
     ) -> list[float | None]:
         return [self.reduce(card.credits, rubric.weights) for card, rubric in zip(scorecards, rubrics, strict=True)]
+
+    def _gradings(
+        self, samples: Sequence[Sample], rubrics: Sequence[Rubric], completions: Sequence[Any]
+    ) -> list[tuple[Sample, Response, Rubric]]:
+        """Arguments of the grader for each row."""
+        return [
+            (sample, completion_response(completion, sample.sample_id, self.view), rubric)
+            for sample, completion, rubric in zip(samples, completions, rubrics, strict=True)
+        ]
+
+    def _rubrics(self, columns: Columns) -> list[Rubric]:
+        if self.rubric_column not in columns:
+            raise UserError(
+                f"the training rows have no column {self.rubric_column!r}, only {', '.join(sorted(columns)) or 'none'}"
+                "; add it, or name another with rubric_column"
+            )
+        return [self.parse_rubric(value, row) for row, value in enumerate(columns[self.rubric_column])]
 
     def _samples(self, prompts: Sequence[Any], count: int, columns: Columns) -> list[Sample]:
         """Sample of each row, with its image only if the grader shows images."""

@@ -25,6 +25,7 @@ from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.sizes import colocate_warning
+from rubricworks.runs.bottlenecks import bottleneck_lines
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_models, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
@@ -190,7 +191,7 @@ def _is_submitted(folder: Path) -> bool:
 
 
 def _dry_run(recipe: Recipe, runs: Path) -> None:
-    echo(plan_text(recipe))
+    echo("\n".join([plan_text(recipe), *bottleneck_lines(recipe, runs)]))
     if recipe.world:
         echo("endpoints and images: the scene world, simulated, started with the run")
         return

@@ -95,7 +95,7 @@ class _Objects:
         self._cluster, self._request, served = cluster, request, request.served
         pod = plan.pods[served.name]
         size = {"accelerators": served.accelerators, "accelerator": pod.accelerator if served.accelerators else None}
-        self._pod = pod.model_copy(update=size)
+        self._pod = pod.model_copy(update=size | ({"image": served.image} if served.command else {}))
         self._base = f"serve-{request.served.name[:30].strip('-')}-{request.key}"
 
     def labels(self, name: str) -> dict[str, str]:
@@ -111,8 +111,11 @@ class _Objects:
         command = ["python", "-m", "rubricworks.runtime.pods.rollout_server", "--weights", self._request.weights, "--"]
         shards = ["--tensor-parallel-size", str(served.accelerators)] if served.accelerators > 1 else []
         command += ["--served-model-name", served.name, "--port", str(PORT), *shards, *self._request.options]
+        probe: Json = {"httpGet": {"path": "/health", "port": PORT}}
+        if served.command:  # which need not know a path
+            command, probe = served.command_words("0.0.0.0", PORT), {"tcpSocket": {"port": PORT}}
         template = pod_template(self._pod, self.labels(name), command)
-        health = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": _PROBE_S, "timeoutSeconds": _PROBE_S}
+        health = {**probe, "periodSeconds": _PROBE_S, "timeoutSeconds": _PROBE_S}
         template["spec"]["containers"][0] |= {
             "ports": [{"containerPort": PORT}],
             "startupProbe": {**health, "failureThreshold": max(1, int(served.start_within / _PROBE_S))},

@@ -14,7 +14,7 @@ from yarl import URL
 
 from rubricworks.environment import fill, variable
 from rubricworks.errors import UserError
-from rubricworks.llm.served import ServedModel
+from rubricworks.llm.served import ServedModel, defined_model
 from rubricworks.redaction import find_secret
 
 Prices = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=2, max_length=3)]
@@ -63,11 +63,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
         served = data.get("serve") if isinstance(data, dict) else None
         if served is None:
             return data
-        if isinstance(served, str) or (isinstance(served, dict) and "unknown" in served):
-            hint = served["unknown"] if isinstance(served, dict) else "a recipe defines it in its section `serve`"
-            name = served["name"] if isinstance(served, dict) else served
-            raise ValueError(f"serve: no served model {name!r}; {hint}")
-        served = served if isinstance(served, ServedModel) else ServedModel.model_validate(served)
+        served = defined_model(served)
         follows = {"url": served.urls, "model": served.name}
         for field, value in follows.items():
             given = data.get(field, value)

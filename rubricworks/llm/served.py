@@ -3,15 +3,20 @@
     serve: {genrm: {model: {stage: train_genrm}, accelerators: 2}}
     policy: {reward: {type: checklist, judge: {serve: genrm}}}
 
+A program of the user's own takes the place of an engine: a detector, or a scorer that is no chat model.
+
+    serve: {detector: {command: [python, geneval_detector.py, …, "{host}:{port}"], image: registry/detector@sha256:…}}
+    evaluation: {scorers: {geneval: {serve: detector}}}
+
 The run starts the model with the first stage that calls it (`runtime.serving`), so its address is a variable that only
 the run sets. An endpoint that names it holds the whole definition, which is thus part of the calling stage's digest.
 """
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 VARIABLE_PREFIX = "RUBRICWORKS_SERVED_"
 """Beginning of the environment variables that hold the addresses of served models."""
@@ -53,8 +58,13 @@ class ServedDefinition(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
-    model: StageModel | Annotated[str, Field(min_length=1)]
+    model: StageModel | Annotated[str, Field(min_length=1)] | None = None
     """`org/name@COMMIT` of the Hub, a folder, `s3://bucket/folder`, or `{stage: train_genrm}`."""
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Program to run in place of an engine with a model, such as a detector: `{port}` stands for the port that it must
+    listen on, `{host}` for the address. `python` is the one that runs this project."""
+    image: str | None = None
+    """Image of the program on a cluster."""
     engine: ServingEngine | None = None
     """`vllm`, or `generate` of Transformers, which suits small models and a few calls. By default vLLM if it is
     installed, else `generate`; on a cluster vLLM."""
@@ -68,13 +78,35 @@ class ServedDefinition(BaseModel):
     """Further options of the server: `{gpu-memory-utilization: 0.5}` becomes `--gpu-memory-utilization 0.5`."""
     start_within: float = Field(default=1800.0, gt=0)
     """Seconds in which the server must be ready."""
+    idle: float | None = Field(default=None, ge=0)
+    """Seconds without a stage that calls it, after which a server on this machine stops until the next such stage; by
+    default it keeps its accelerators until the last one."""
 
     @field_validator("model", mode="before")
     @classmethod
     def _one_kind_of_model(cls, model: Any) -> Any:
-        if isinstance(model, str | StageModel) or (isinstance(model, dict) and set(model) == {"stage"}):
+        if (
+            model is None
+            or isinstance(model, str | StageModel)
+            or (isinstance(model, dict) and set(model) == {"stage"})
+        ):
             return model
         raise ValueError("write org/name@COMMIT, a folder, s3://bucket/folder, or {stage: train_genrm}")
+
+    @model_validator(mode="after")
+    def _one_kind_of_server(self) -> Self:
+        if not self.command:
+            if self.model is None:
+                raise ValueError("set model, or command for a program of your own")
+            if self.image is not None:
+                raise ValueError("image: it is that of a command, and vLLM has cluster.images.vllm; leave it out")
+            return self
+        for field in ("model", "engine", "max_model_length", "arguments"):
+            if getattr(self, field):
+                raise ValueError(f"{field}: a command has none; leave it out, or the command")
+        if not any("{port}" in word for word in self.command):
+            raise ValueError("command: no word holds {port}; the program must listen on the port that the run gives it")
+        return self
 
     @field_validator("arguments")
     @classmethod
@@ -107,6 +139,10 @@ class ServedModel(ServedDefinition):
         urls = tuple(f"${{{variable}}}" for variable in self.variables)
         return urls[0] if len(urls) == 1 else urls
 
+    def command_words(self, host: str, port: int) -> list[str]:
+        """`command` for an address."""
+        return [word.replace("{host}", host).replace("{port}", str(port)) for word in self.command]
+
     def command_line(self) -> list[str]:
         """`arguments` as a command line."""
         words: list[str] = []
@@ -117,6 +153,45 @@ class ServedModel(ServedDefinition):
             if value is not True:
                 words += map(_word, value if isinstance(value, list) else [value])
         return words
+
+
+class ServedAddress(BaseModel):
+    """URL of a server that speaks no chat protocol, or `{serve: NAME}`: one that the run serves itself."""
+
+    url: str
+    revision: str = ""
+    """Distinguishes versions of what the server runs; of one that the run serves, its identity."""
+    serve: ServedModel | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served_by_the_run(cls, data: Any) -> Any:
+        """Fill in the address of what the run serves.
+
+        Raises:
+            ValueError: it is not defined, has an address itself, or has replicas.
+        """
+        if not isinstance(data, dict) or data.get("serve") is None:
+            return data
+        served = defined_model(data["serve"])
+        if data.get("url", served.urls) != served.urls:
+            raise ValueError("url: it follows from `serve`; leave one of them out")
+        if served.replicas > 1:
+            raise ValueError(f"serve.{served.name}.replicas: only endpoints of chat models share load; set 1")
+        return {**data, "url": served.urls, "serve": served}
+
+
+def defined_model(served: Any) -> ServedModel:
+    """Return the definition that a recipe gives for a name.
+
+    Raises:
+        ValueError: it gives none.
+    """
+    if isinstance(served, str) or (isinstance(served, dict) and "unknown" in served):
+        hint = served["unknown"] if isinstance(served, dict) else "a recipe defines it in its section `serve`"
+        name = served["name"] if isinstance(served, dict) else served
+        raise ValueError(f"serve: no served model {name!r}; {hint}")
+    return served if isinstance(served, ServedModel) else ServedModel.model_validate(served)
 
 
 def _word(value: JsonValue) -> str:

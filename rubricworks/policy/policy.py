@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rubricworks.llm import Endpoint
+from rubricworks.llm.served_names import with_definitions
 from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.algorithms.algorithm import Algorithm, PolicyStage
 from rubricworks.policy.algorithms.diffusion_nft import DiffusionNft
@@ -133,6 +134,6 @@ def recorded_policy(recipe: Mapping[str, object]) -> Policy | None:
     """Return the policy of a run's stored recipe; None if it has none that can be read."""
     kind = _KINDS.get(str(recipe.get("pipeline")), CaptionPolicy)
     try:
-        return kind.model_validate(recipe.get("policy"))
+        return kind.model_validate(with_definitions(dict(recipe)).get("policy"))
     except ValidationError:
         return None

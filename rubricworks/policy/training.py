@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from rubricworks.training.policy.run import PolicyResult
 
 
+STEP_SECONDS = "step_seconds"
+"""Figure in a run's ledger: sampler, judge and trainer → seconds that a step waits for it."""
 _READS_IMAGES = "the policy reads its image"
 
 
@@ -147,6 +149,8 @@ def train(
         for client in job.calls.clients:
             asyncio.run(client.close())
     write_alarm(job.out, result.alarm)
+    if result.step_seconds:
+        job.figures[STEP_SECONDS] = dict(result.step_seconds)
     job.figures.update(steps=result.steps, alarm=result.alarm and result.alarm.model_dump(mode="json"))
 
 

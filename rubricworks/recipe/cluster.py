@@ -286,6 +286,8 @@ class ClusterConfig(BaseModel):
                 raise ValueError(f"cluster.serve.{name}.pool: {where}, and its pool has none; name a pool that has")
             if pool.per_node and count > pool.per_node:
                 raise ValueError(f"cluster.serve.{name}.pool: {where}, and a node of its pool has {pool.per_node}")
+            if definition.command and definition.image is None:
+                raise ValueError(f"serve.{name}.image is missing; name the image of its command")
             if definition.engine == "generate":
                 raise ValueError(f"serve.{name}.engine: a cluster serves models by vLLM; leave the engine out")
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rubricworks.llm import Budget, Endpoint
 from rubricworks.llm.endpoint import Prices
 from rubricworks.llm.served import ServedDefinition, ServedName
+from rubricworks.llm.served_names import with_definitions
 from rubricworks.llm.usage import PlannedCalls
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import Reward
@@ -158,7 +159,7 @@ class Recipe(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_served(cls, data: Any) -> Any:
-        return served_models.with_definitions(data) if isinstance(data, dict) else data
+        return with_definitions(data) if isinstance(data, dict) else data
 
     @model_validator(mode="before")
     @classmethod

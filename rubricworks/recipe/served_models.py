@@ -4,49 +4,11 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from rubricworks.llm.served import ServedDefinition, ServedModel
-from rubricworks.runtime.config import StageConfig, endpoints_in
+from rubricworks.llm.served_names import SECTION
+from rubricworks.runtime.config import StageConfig, served_in
 from rubricworks.runtime.serving.identity import default_engine
 from rubricworks.runtime.stage_table import STAGES
-
-SECTION = "serve"
-_WITHOUT_ENDPOINTS = frozenset({SECTION, "arms", "cluster", "prices", "extra_body"})
-_PLACEHOLDER = {"model": "./none"}
-"""Definition in place of an invalid one, whose mistakes are reported once: in the section, not wherever it is named."""
-
-
-def with_definitions(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe's settings with the whole definition in place of each `serve: NAME` of an endpoint."""
-    section = data.get(SECTION)
-    definitions = section if isinstance(section, dict) else {}
-    return {key: value if key in _WITHOUT_ENDPOINTS else _filled(value, definitions) for key, value in data.items()}
-
-
-def _filled(value: Any, definitions: Mapping[Any, Any]) -> Any:
-    if isinstance(value, list):
-        return [_filled(inner, definitions) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    filled = {key: inner if key in _WITHOUT_ENDPOINTS else _filled(inner, definitions) for key, inner in value.items()}
-    if isinstance(name := value.get(SECTION), str):
-        filled[SECTION] = _definition(name, definitions)
-    return filled
-
-
-def _definition(name: str, definitions: Mapping[Any, Any]) -> dict[str, Any]:
-    if name not in definitions:
-        close = difflib.get_close_matches(name, [str(known) for known in definitions], 1)
-        there = ", ".join(map(str, definitions))
-        hint = f"did you mean {close[0]}?" if close else f"there are {there}" if there else "the recipe defines none"
-        return {"name": name, "unknown": hint}
-    definition = definitions[name]
-    try:
-        ServedModel.model_validate({**definition, "name": name})
-    except (ValidationError, TypeError):
-        definition = _PLACEHOLDER
-    return {**definition, "name": name}
 
 
 def without_definitions(value: Any) -> Any:
@@ -63,7 +25,7 @@ def without_definitions(value: Any) -> Any:
 
 def called_models(config: Any) -> dict[str, ServedModel]:
     """Name → served model that a configuration's endpoints call."""
-    return {endpoint.serve.name: endpoint.serve for _, endpoint in endpoints_in(config) if endpoint.serve}
+    return {served.name: served for served in served_in(config)}
 
 
 def callers(configs: Mapping[str, StageConfig]) -> dict[str, list[str]]:
@@ -77,10 +39,13 @@ def callers(configs: Mapping[str, StageConfig]) -> dict[str, list[str]]:
 
 def plan_lines(section: Mapping[str, ServedDefinition], configs: Mapping[str, StageConfig]) -> list[str]:
     """Lines of a plan: each served model with its engine, its size, and the stages between which it runs."""
-    lines, calling = [], callers(configs)
+    lines: list[str] = []
+    calling = callers(configs)
     for name, definition in section.items():
         model = f"the model of {definition.stage}" if definition.stage else str(definition.model)
-        engine = definition.engine or default_engine()
+        engine: str = definition.engine or default_engine()
+        if definition.command:
+            model, engine = "a program", " ".join(definition.command)
         each = f"{definition.accelerators} accelerators" if definition.accelerators else "no accelerator of its own"
         count = f"{definition.replicas} x " if definition.replicas > 1 else ""
         first, last = calling[name][0], calling[name][-1]

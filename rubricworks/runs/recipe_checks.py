@@ -163,6 +163,10 @@ def _served_models(recipe: Recipe) -> str:
     engines, machine, configs = [], Accelerators(), recipe.stage_configs()
     for name, definition in recipe.serve.items():
         served = ServedModel(**dict(definition), name=name)
+        if served.command:
+            machine.take(served)
+            engines.append(f"{name} by {served.command[0]}")
+            continue
         try:
             engine = served.engine or default_engine()
             version = engine_version(engine)

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from rubricworks.data import manifest
 from rubricworks.llm import Endpoint, GivesLogprobs, SeesImages
+from rubricworks.llm.served import ServedAddress, ServedModel
 
 Marker = SeesImages | GivesLogprobs
 MOST = 2**31 - 1
@@ -218,6 +219,21 @@ def endpoints_in(value: Any, where: str = "") -> Iterator[tuple[str, Endpoint]]:
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from endpoints_in(item, f"{where}.{name}")
+
+
+def served_in(value: Any) -> Iterator[ServedModel]:
+    """Yield the model of every endpoint and address in a configuration that the run serves."""
+    if isinstance(value, Endpoint | ServedAddress):
+        if value.serve is not None:
+            yield value.serve
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from served_in(getattr(value, name))
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from served_in(inner)
+    elif isinstance(value, Mapping):
+        yield from served_in(list(value.values()))
 
 
 def extract_stage_config(stage: str, text: str) -> str:

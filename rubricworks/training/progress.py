@@ -1,11 +1,11 @@
-"""Progress lines of a trainer, one every few steps, in place of progress bars and metric dictionaries."""
+"""Progress lines of a trainer, one every few steps, in place of progress bars; and the seconds that its steps take."""
 
 import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging as transformers_logging
@@ -57,6 +57,39 @@ class StepLines(TrainerCallback):
         logger.info(" · ".join([where, *figures, f"{pace:.2f} s/step", f"{duration(log.seconds_left)} left"]))
         if self.listener is not None:
             self.listener(log)
+
+
+class StepTimes(TrainerCallback):
+    """Callback that times a policy's steps, by what they wait for: the sampler, the judge, or the trainer's update.
+
+    Judge calls that overlap with sampling count as sampling, so that the parts add up to the step.
+    """
+
+    def __init__(self) -> None:
+        self._steps, self._began = 0, 0.0
+        self._seconds = {"sampler": 0.0, "judge": 0.0, "trainer": 0.0}
+
+    @contextmanager
+    def part(self, name: Literal["sampler", "judge"]) -> Iterator[None]:
+        """Count the block's time as this part's; the rest of a step is the trainer's."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - began
+            self._seconds[name] += seconds
+            self._seconds["trainer"] -= seconds
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._began = time.monotonic()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self._seconds["trainer"] += time.monotonic() - self._began
+        self._steps += 1
+
+    def per_step(self) -> dict[str, float]:
+        """Part → mean seconds of a step; empty before the first."""
+        return {part: round(total / self._steps, 4) for part, total in self._seconds.items()} if self._steps else {}
 
 
 _NOISE = {

@@ -63,6 +63,19 @@ def test_deployment_and_service_are_valid_and_have_what_the_recipe_says(api, clu
     assert service["metadata"]["name"] == name
 
 
+def test_a_program_runs_in_its_own_image_and_is_ready_when_it_listens(api, cluster):
+    api.on_create = ready(api)
+    command = ("python", "detect.py", "{host}:{port}")
+    served = ServedModel(name="genrm", command=command, image="team/detector@sha256:2", accelerators=1)
+    asked = Request("s3://runs/r1", served, "sha256:1 program-team/detector@sha256:2", "", ())
+    start(cluster, asked)
+    [container] = api.of(DEPLOYMENTS)[0]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "team/detector@sha256:2"
+    assert container["command"] == ["python", "detect.py", "0.0.0.0:8000"]
+    assert container["readinessProbe"]["tcpSocket"] == {"port": 8000}
+    assert "httpGet" not in container["startupProbe"]
+
+
 def test_two_stages_share_the_server_and_other_weights_get_another(api, cluster):
     api.on_create = ready(api)
     first, second, retrained = (start(cluster, request(identity=identity)) for identity in ("a", "a", "b"))

@@ -44,6 +44,26 @@ def test_twenty_steps_sample_from_the_policy_that_is_trained(colocated, taught, 
     assert result.history[-1].reward > result.history[0].reward + 0.3
 
 
+def test_rollouts_are_reported_as_they_end_with_the_completions_that_are_rewarded(colocated, taught, tmp_path):
+    parts, rewarded = [], []
+
+    async def start(rows, prompts, completions, sample_id, **columns):
+        parts.append({row: (name, text) for row, name, text in zip(rows, sample_id, completions, strict=True)})
+
+    async def reward(completions, sample_id, **columns):
+        rewarded.append(dict(enumerate(zip(sample_id, completions, strict=True))))
+        return await pays_for_blue(completions)
+
+    grpo.train_policy(taught, policy_rows(), reward, tmp_path, config(steps=2), start=start)
+    assert len(parts) > len(rewarded)
+    started = [part for part in parts if part]
+    for batch in rewarded:
+        rows = {}
+        while len(rows) < len(batch):
+            rows |= started.pop(0)
+        assert rows == batch
+
+
 def test_image_tokens_are_never_sampled(colocated, taught, tmp_path):
     """A policy that gives the image token a word's probability trains on; without a bias it ends at once."""
     model, processor = load_model(taught)

@@ -40,6 +40,7 @@ class Grpo(TextGrpoConfig, Algorithm):
             weights=reward.weights,
             reads=reward.column,
             penalty=reward.penalty,
+            start=reward.start,
             refresh=reward.refresh,
             probe=CaptionProbe(probe, stage.job, seed) if probe else None,
         )

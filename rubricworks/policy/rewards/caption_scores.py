@@ -129,6 +129,7 @@ class CaptionScoresReward(Reward):
             values=references,
             column="reference",
             judges=[client for client in (judge, verifier) if client],
+            start=rewards.start,
             weights=self.weights.in_order,
             penalty=penalty,
         )

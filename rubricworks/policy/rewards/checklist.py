@@ -55,7 +55,7 @@ class ChecklistReward(Reward):
             criterion=refill_criterion(training.refill, rubrics),
             sink=scorecards.add,
         )
-        return PreparedReward(functions=[reward], gradings=scorecards, values=rubrics, judges=judges)
+        return PreparedReward([reward], scorecards, rubrics, judges=judges, start=reward.start)
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
         for judge in graders(self.judge):

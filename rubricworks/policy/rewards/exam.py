@@ -3,11 +3,11 @@
 The exam writer sees the image; the exam taker reads the caption only. A caption without words earns 0.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rubricworks.adapters.rows import completion_text
+from rubricworks.adapters.started_calls import StartedCalls
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.evaluation.scorers.caption_qa import ExamTaker, read_exams
 from rubricworks.grading import FailedCall
@@ -74,12 +74,25 @@ class ExamAccuracy:
             sink: called with the number of answered questions per response of a batch.
         """
         self.taker, self.exams, self._on_error, self._sink = taker, exams, on_error, sink
+        self._calls: StartedCalls[tuple[float | None, int]] = StartedCalls()
+
+    async def start(
+        self,
+        rows: Sequence[int],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        sample_id: Sequence[str],
+        **columns: Any,
+    ) -> None:
+        """Start the exams of some rows of the next batch; see `adapters.trl.RubricReward.start`."""
+        exams = zip(sample_id, map(completion_text, completions), strict=True)
+        self._calls.start(self._take, dict(zip(rows, exams, strict=True)))
 
     async def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], sample_id: Sequence[str], **columns: Any
     ) -> list[float | None]:
-        captions = [completion_text(completion) for completion in completions]
-        results = await asyncio.gather(*map(self._take, sample_id, captions))
+        captions = map(completion_text, completions)
+        results = await self._calls.gather(self._take, list(zip(sample_id, captions, strict=True)))
         if self._sink is not None:
             self._sink([answers for _, answers in results])
         return [accuracy for accuracy, _ in results]

@@ -1,10 +1,10 @@
 """Likert reward: a judge's rating of the caption as a whole, from 0 to 10 (RubiCap, section 4.1, VLM-judge RL)."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rubricworks.adapters.rows import NO_IMAGE, batch_samples, completion_text
+from rubricworks.adapters.started_calls import StartedCalls
 from rubricworks.data.tables import Sample
 from rubricworks.grading import FailedCall
 from rubricworks.grading.likert import LIKERT_TOKENS, POINTS, rate_caption
@@ -35,7 +35,7 @@ class LikertReward(Reward):
             rubrics = {sample_id: text for sample_id, text in rubrics.items() if sample_id in references}
         judge = job.client(self.judge, "judge")
         reward = LikertRating(judge, references, training.letters.add, judgments.add)
-        return PreparedReward(functions=[reward], gradings=judgments, values=rubrics, judges=[judge])
+        return PreparedReward([reward], judgments, rubrics, judges=[judge], start=reward.start)
 
     def estimate(self, size: TrainingSize) -> Iterator[PlannedCalls]:
         tokens = image_tokens(self.judge) + (2 if self.reference else 1) * CAPTION_TOKENS + LIKERT_TOKENS
@@ -63,10 +63,19 @@ class LikertRating:
             references: sample_id → caption that the rating is relative to; None asks without any.
         """
         self.judge, self.references, self._on_error, self._sink = judge, references, on_error, sink
+        self._calls: StartedCalls[float | None] = StartedCalls()
+
+    async def start(
+        self, rows: Sequence[int], prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> None:
+        """Start to rate some rows of the next batch; see `adapters.trl.RubricReward.start`."""
+        ratings = zip(batch_samples(prompts, columns), map(completion_text, completions), strict=True)
+        self._calls.start(self._rate, dict(zip(rows, ratings, strict=True)))
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         samples = batch_samples(prompts, columns)
-        rewards = await asyncio.gather(*map(self._rate, samples, map(completion_text, completions)))
+        captions = map(completion_text, completions)
+        rewards = await self._calls.gather(self._rate, list(zip(samples, captions, strict=True)))
         self._sink([int(reward is not None) for reward in rewards])
         return rewards
 

@@ -16,6 +16,7 @@ from rubricworks.stages.synthesis.synthesize_rubrics import Config as RubricWrit
 from rubricworks.training.config import RefillOptions, Rollouts
 
 if TYPE_CHECKING:
+    from rubricworks.training.policy.ended_rows import Start
     from rubricworks.training.policy.response_statistics import Statistic
     from rubricworks.training.policy.rollouts import Penalty
     from rubricworks.training.policy.watch import Refresh
@@ -53,6 +54,8 @@ class PreparedReward:
     """Clients whose calls the progress lines show."""
     weights: Sequence[float] | None = None
     """One per function, 1 by default."""
+    start: "Start | None" = None
+    """Called with rollouts that end while others of their batch are still being sampled."""
     penalty: "Penalty | None" = None
     """Subtracted from the advantages."""
     refresh: "Refresh | None" = None

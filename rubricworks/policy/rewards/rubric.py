@@ -125,11 +125,13 @@ class RubricReward(Reward):
             sink=scorecards.add,
         )
         refresh = self._open_refresh(judge, training, rubrics)
+        graded = refresh.reward(reward) if refresh else reward
         return PreparedReward(
-            functions=[refresh.reward(reward) if refresh else reward],
+            functions=[graded],
             gradings=scorecards,
             values=rubrics,
             judges=judge.clients,
+            start=graded.start,
             refresh=refresh,
             after_step=self._open_canary(judge, job, rubrics),
         )

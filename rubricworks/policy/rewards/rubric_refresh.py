@@ -10,10 +10,11 @@ for the slowest (half an hour at most), the main one stores what they wrote, and
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rubricworks.adapters.trl import RubricReward
 from rubricworks.grading import Cascade, Grader
 from rubricworks.llm import ChatError
 from rubricworks.policy.rewards.pitfall_refresh import PitfallOptions, PitfallRefresh
@@ -24,8 +25,6 @@ from rubricworks.training.processes import broadcast, gather, is_main, own_share
 
 if TYPE_CHECKING:
     from rubricworks.training.policy.watch import Generate
-
-Reward = Callable[..., Awaitable[list[float | None]]]
 
 
 class RubricRefresh:
@@ -79,15 +78,9 @@ class RubricRefresh:
                 write_atomic(file, json.dumps(self.rubrics | dict(written)).encode())
         self._read(file)
 
-    def reward(self, reward: Reward) -> Reward:
+    def reward(self, reward: RubricReward) -> "RefreshedReward":
         """Wrap a reward so that it reads the current rubrics instead of those in the dataset."""
-
-        async def rubric_reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-            current = [self.rubrics[sample_id] for sample_id in columns["sample_id"]]
-            return await reward(prompts, completions, **columns | {"rubric": current})
-
-        rubric_reward.criterion = getattr(reward, "criterion", None)  # type: ignore[attr-defined]
-        return rubric_reward
+        return RefreshedReward(self, reward)
 
     def restore(self, step: int) -> None:
         """Load the rubrics of a step, for a training that resumes there."""
@@ -117,6 +110,28 @@ class RubricRefresh:
             return (captioned.sample.sample_id, result.rubric.model_dump_json()) if result.rubric else None
 
         return [pair for pair in await asyncio.gather(*map(write, of, captions)) if pair]
+
+
+class RefreshedReward:
+    """Rubric reward by the current rubrics."""
+
+    __name__ = "rubric_reward"
+
+    def __init__(self, refresh: RubricRefresh, reward: RubricReward) -> None:
+        self._refresh, self._reward = refresh, reward
+        self.criterion = reward.criterion
+
+    async def start(
+        self, rows: Sequence[int], prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> None:
+        """Start to grade some rows of the next batch; see `adapters.trl.RubricReward.start`."""
+        await self._reward.start(rows, prompts, completions, **columns | self._current(columns))
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        return await self._reward(prompts, completions, **columns | self._current(columns))
+
+    def _current(self, columns: Mapping[str, Any]) -> dict[str, list[str]]:
+        return {"rubric": [self._refresh.rubrics[sample_id] for sample_id in columns["sample_id"]]}
 
 
 def _file_step(file: Path) -> int:

@@ -11,9 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rubricworks import __version__
 from rubricworks.data.hub import model_source
@@ -29,18 +29,21 @@ REWARD_MODEL = "reward_model"
 """Folder of a stage that fetches a policy from the registry, with the reward model that trained it."""
 
 
+_LONGEST_NAME = 255
+
+
 class ServedIdentity(NamedTuple):
     """What answers: it changes whenever the same request might be answered otherwise."""
 
     weights: str
     """Digest of the weights, or `org/name@COMMIT`."""
-    engine: ServingEngine
+    engine: ServingEngine | Literal["program"]
     version: str
     arguments: str
     """Length and further options as they are on the command line; empty without any."""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.weights, f"{self.engine}-{self.version}", self.arguments)))
+        return " ".join(filter(None, (self.weights, f"{self.engine}-{self.version}".rstrip("-"), self.arguments)))
 
 
 class Weights(NamedTuple):
@@ -54,6 +57,10 @@ class Weights(NamedTuple):
 def served_identity(served: ServedModel, weights: Weights) -> ServedIdentity:
     """Return the identity of a model as it is served here."""
     plan = plan_from_environment(SERVE, ServePlan)
+    if served.command:
+        if plan is not None and served.image is None:
+            raise UserError(f"serve.{served.name}.image is missing; name the image of its command")
+        return ServedIdentity(weights.digest, "program", served.image or "" if plan else "", "")
     if plan is None:
         engine = served.engine or default_engine()
         version = engine_version(engine)
@@ -76,6 +83,8 @@ def served_weights(served: ServedModel, inputs: Mapping[str, Path]) -> Weights:
     Raises:
         UserError: the weights are not there, or were pruned.
     """
+    if served.command:
+        return Weights(" ".join(served.command), f"sha256:{_program_digest(served.command)}")
     where = f"serve.{served.name}.model"
     if served.stage is not None:
         output = next((path for path in inputs.values() if path.name == served.stage), None)
@@ -106,6 +115,15 @@ def served_weights(served: ServedModel, inputs: Mapping[str, Path]) -> Weights:
     return Weights(str(folder), f"sha256:{files_digest(files, folder)}")
 
 
+def _program_digest(command: Sequence[str]) -> str:
+    """Digest over the words of a command, and over the files that they name here."""
+    digest = hashlib.sha256(json.dumps(command).encode())
+    for word in command:
+        if len(word) < _LONGEST_NAME and (path := Path(word)).is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def _stored_digest(place: str, where: str) -> str:
     """Digest over names, sizes and tags of a model's objects in a store, which change with their content."""
     objects = sorted((stored.key, stored.size, stored.etag) for stored in open_bucket(place).objects())
@@ -114,13 +132,15 @@ def _stored_digest(place: str, where: str) -> str:
     return hashlib.sha256(json.dumps(objects).encode()).hexdigest()
 
 
-def server_options(served: ServedModel, engine: ServingEngine) -> list[str]:
+def server_options(served: ServedModel, engine: ServingEngine | Literal["program"]) -> list[str]:
     """Options on which answers depend, on the server's command line.
 
     Raises:
         UserError: the engine has no such option.
     """
     length = served.max_model_length
+    if engine == "program":
+        return []
     if engine == "generate":
         if length is not None:
             raise UserError(

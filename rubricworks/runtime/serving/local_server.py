@@ -64,9 +64,11 @@ class LocalServer:
         """Start the process and return when it answers; a later start takes the same port.
 
         Raises:
-            TransientError: it ended, was not ready in time, or answers with errors; it is ended then.
+            TransientError: it ended, was not ready in time, or answers with errors, or another program has its port; it
+                is ended then.
             UserError: it cannot be started here.
         """
+        known_port = self._port
         for tries_left in range(_TRIES_FOR_A_PORT - 1, -1, -1):
             self._spawn()
             try:
@@ -74,6 +76,10 @@ class LocalServer:
                 return
             except _PortTaken:
                 self.end()
+                if known_port:  # which calls go to
+                    raise TransientError(
+                        f"{self._label}: port {known_port} was taken while it was down; resume the run"
+                    ) from None
                 self._port = 0
                 if not tries_left:
                     raise TransientError(f"{self._label} finds no free port; its log: {self._log}") from None
@@ -94,7 +100,8 @@ class LocalServer:
 
     @property
     def _label(self) -> str:
-        return f"{self._served.name} ({self._identity.engine}, {self._identity.version})"
+        engine = ", ".join(filter(None, (self._identity.engine, self._identity.version)))
+        return f"{self._served.name} ({engine})"
 
     def _spawn(self) -> None:
         self._port = self._port or _free_port()
@@ -104,14 +111,18 @@ class LocalServer:
                 raise TransientError(f"{self._served.name} is no longer needed")
             self._log_start = log.tell()
             self._guard = Guard().__enter__()
-            self._process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment(),
-                start_new_session=True,
-            )
+            command = self._command()
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self._environment(),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise UserError(f"serve.{self._served.name}: {command[0]} cannot be run: {error.strerror}") from None
             self._guard.watch(self._process.pid)
 
     def end(self) -> None:
@@ -124,6 +135,8 @@ class LocalServer:
             guard.__exit__(None, None, None)
 
     def _command(self) -> list[str]:
+        if words := self._served.command_words(HOST, self._port):
+            return [sys.executable, *words[1:]] if words[0] == "python" else words
         common = ["--served-model-name", self._served.name, "--host", HOST, "--port", str(self._port)]
         options = server_options(self._served, self._identity.engine)
         if self._identity.engine == "generate":
@@ -153,11 +166,18 @@ class LocalServer:
         failed_probes = 0
         while True:
             self._require_running()
-            if _request(f"{self.url}/health").status == 200:
-                body = {"model": self._served.name, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
-                answer = _request(f"{self.url}/v1/chat/completions", json.dumps(body).encode())
+            health = _request(f"{self.url}/health")
+            if self._served.command:
+                # Any answer will do: a detector need not know this path, or even GET, which is 501 then.
+                if health.status == 501 or 0 < health.status < 500:
+                    return
+                is_up, answer = health.status not in (0, 503), health
+            else:
+                is_up = health.status == 200
+                answer = _request(f"{self.url}/v1/chat/completions", self._first_chat()) if is_up else health
                 if answer.status == 200:
                     return
+            if is_up:
                 self._require_running()
                 failed_probes += 1
                 if 400 <= answer.status < 500 or failed_probes >= _FAILED_PROBES:
@@ -172,6 +192,10 @@ class LocalServer:
                     f"(serve.{self._served.name}.start_within), or see its log: {self._log}"
                 )
             time.sleep(_POLL_S)
+
+    def _first_chat(self) -> bytes:
+        messages = [{"role": "user", "content": "ping"}]
+        return json.dumps({"model": self._served.name, "messages": messages, "max_tokens": 1}).encode()
 
     def _require_running(self) -> None:
         assert self._process is not None

@@ -9,6 +9,7 @@ import os
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +55,9 @@ class LocalServers:
         self._run, self._say, self._on_lost = run, say, on_lost
         self._waiting = {name: set(stages) for name, stages in (callers or {}).items()}
         self._models: dict[str, _Model] = {}
+        self._users: Counter[str] = Counter()
+        """Name of a model → stages that call it now."""
+        self._idle: dict[str, threading.Timer] = {}
         self._lock = threading.Lock()
         self._machine = Accelerators()
 
@@ -70,6 +74,9 @@ class LocalServers:
             UserError: it does not fit this machine, or does not start.
         """
         with self._lock:
+            self._users[served.name] += 1
+            if timer := self._idle.pop(served.name, None):
+                timer.cancel()
             model = self._models.get(served.name)
             if model is not None and (model.served, model.identity) != (served, identity):
                 stale, model = model, None
@@ -87,10 +94,29 @@ class LocalServers:
                 except BaseException:
                     model.stop("it did not start")
                     with self._lock:
+                        self._users[served.name] -= 1
                         if self._models.get(served.name) is model:
                             del self._models[served.name]
                     raise
         return Served(model.urls, self._machine.left())
+
+    def release(self, served: ServedModel) -> None:
+        """Take note that a stage which asked for a model calls it no more."""
+        with self._lock:
+            self._users[served.name] -= 1
+            if served.idle is not None and not self._users[served.name] and served.name in self._models:
+                timer = threading.Timer(served.idle, self._stop_idle, [self._models[served.name]])
+                timer.daemon = True
+                self._idle[served.name] = timer
+                timer.start()
+
+    def _stop_idle(self, model: "_Model") -> None:
+        served = model.served
+        with model.starting:
+            with self._lock:
+                if self._users[served.name] or self._idle.pop(served.name, None) is None:
+                    return  # a stage came first
+            model.stop(f"no stage called it for {served.idle:g} s")
 
     def stage_ended(self, stage: str) -> None:
         """Stop the models that no later stage calls."""
@@ -112,6 +138,9 @@ class LocalServers:
     def _stop(self, name: str, reason: str) -> None:
         with self._lock:
             model = self._models.pop(name, None)
+            timer = self._idle.pop(name, None)
+        if timer is not None:
+            timer.cancel()
         if model is not None:
             model.stop(reason)
 
@@ -138,12 +167,17 @@ class _Model:
     def start(self, weights: Weights) -> None:
         served, servers = self.served, self._servers
         place = weights.place
-        if is_remote(place):
+        if is_remote(place) and not served.command:
             fetch_input(place, workspace_path(place))
             place = str(workspace_path(place))
-        servers._machine.require_fit(served, place)
+        if not served.command:
+            servers._machine.require_fit(served, place)
         devices = servers._machine.take(served)
-        servers._say(f"{served.name}: starting {self.identity.engine} {self.identity.version} for {weights.place}")
+        servers._say(
+            " ".join(
+                f"{served.name}: starting {self.identity.engine} {self.identity.version} for {weights.place}".split()
+            )
+        )
         self._since = time.monotonic()
         for number in range(served.replicas):
             suffix = f"-{number + 1}" if number else ""
@@ -159,6 +193,7 @@ class _Model:
 
     def stop(self, reason: str) -> None:
         run_all([replica.stop for replica in self._replicas])
+        self._replicas = []
         self._servers._machine.give_back(self.served.name)
         if self.is_ready:
             self.is_ready = False

@@ -49,7 +49,7 @@ class RunServers:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rubricworks-", dir=place))
         self._path = f"{folder}/serving"
         self._stack.enter_context(self._servers)
-        server = _Server(self._path, _handler(self._serve, self._connections))
+        server = _Server(self._path, _handler(self._serve, self._servers.release, self._connections))
         self._stack.callback(server.server_close)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
@@ -89,7 +89,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def _handler(
-    serve: Callable[[dict[str, Any]], dict[str, Any]], connections: dict[socket.socket, str]
+    serve: Callable[[dict[str, Any]], dict[str, Any]],
+    release: Callable[[ServedModel], None],
+    connections: dict[socket.socket, str],
 ) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -98,9 +100,12 @@ def _handler(
                 return
             connections[self.request] = request["served"]["name"]
             try:
+                answer = serve(request)
                 with suppress(OSError):
-                    self.wfile.write(json.dumps(serve(request)).encode() + b"\n")
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
                     self.rfile.read()  # until the stage ends
+                if "urls" in answer:
+                    release(ServedModel.model_validate(request["served"]))
             finally:
                 del connections[self.request]
 

@@ -12,7 +12,7 @@ from rubricworks.kubernetes import SERVE
 from rubricworks.kubernetes.config import ServePlan, plan_from_environment
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm.served import ServedModel, mark_lost
-from rubricworks.runtime.config import StageConfig, canonical_json, endpoints_in
+from rubricworks.runtime.config import StageConfig, canonical_json, served_in
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.serving.identity import (
     ServedIdentity,
@@ -57,7 +57,7 @@ def stage_models(config: StageConfig, inputs: Mapping[str, Path]) -> dict[str, S
         UserError: weights are missing, or an engine is not installed.
     """
     models = {}
-    for served in {e.serve.name: e.serve for _, e in endpoints_in(config) if e.serve}.values():
+    for served in {served.name: served for served in served_in(config)}.values():
         weights = served_weights(served, inputs)
         models[served.name] = StageModel(served, served_identity(served, weights), weights)
     return models

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from rubricworks.evaluation.rubric_audit import ADVICE, RubricAudit
 from rubricworks.grading.agreement.report import AgreementReport, JudgeIdentity
+from rubricworks.llm import Endpoint
 from rubricworks.llm.identity import IDENTITY_FILE, read_identities
 from rubricworks.policy.judges import CascadeJudge, graders
 from rubricworks.policy.policy import recorded_policy
@@ -141,9 +142,14 @@ def _judge_name(run: RunFolder) -> str:
 
 
 def _judges(run: RunFolder) -> list[tuple[str, str]]:
-    """Model and revision of each judge of the policy."""
+    """Model and revision of each judge of the policy; that of a model that the run served is its identity."""
     reward = _reward(run)
-    return [(endpoint.model, endpoint.revision) for endpoint in graders(reward.judge)] if reward else []
+    return [_judge(run, endpoint) for endpoint in graders(reward.judge)] if reward else []
+
+
+def _judge(run: RunFolder, endpoint: Endpoint) -> tuple[str, str]:
+    entries = read_identities(run.path / IDENTITY_FILE).get(endpoint.model, ()) if endpoint.serve else ()
+    return endpoint.model, next((entry.revision for entry in reversed(entries)), endpoint.revision)
 
 
 def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
@@ -153,7 +159,7 @@ def _other_judge(run: RunFolder, agreement: AgreementReport) -> str:
         return ""
     names = [(_judge_name(run), judges)]
     if isinstance(reward.judge, CascadeJudge):
-        strong = reward.judge.strong.model, reward.judge.strong.revision
+        strong = _judge(run, reward.judge.strong)
         names.append((f"{judges[0][0]} > {strong[0]}", [*judges, strong]))
     problems = []
     for name, endpoints in names:

@@ -135,6 +135,7 @@ def train_image_policy(
                 processing_class=generator.tokenizer,
                 callbacks=run.callbacks(LINE_METRICS, on_log),
                 on_rollouts=run.record,
+                times=run.times,
                 mean_over_group=config.loss == "group_token_mean",
                 selection=config.selection,
                 refill=config.refill,

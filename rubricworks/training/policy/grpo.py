@@ -34,6 +34,7 @@ from rubricworks.training.machine import (
 )
 from rubricworks.training.milestones import Milestones
 from rubricworks.training.optimizer import optimizer_arguments
+from rubricworks.training.policy.ended_rows import Start
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.policy.rollouts import Penalty, PolicyTrainer, StepRollouts
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
@@ -70,6 +71,7 @@ def train_policy(
     weights: Sequence[float] | None = None,
     reads: str = "rubric",
     penalty: Penalty | None = None,
+    start: Start | None = None,
     on_step: Callable[[StepRollouts], None] | None = None,
     on_log: Callable[[StepLog], None] | None = None,
     refresh: Refresh | None = None,
@@ -87,6 +89,8 @@ def train_policy(
         weights: one per reward function, 1 by default.
         reads: column that the reward grades by.
         penalty: subtracted from the advantages of judged rollouts.
+        start: starts the judge calls of rollouts that end while others of their step are still being sampled; the
+            reward functions then take the results.
         on_step: receives each step's rollouts; a step repeated after a kill is passed again under the same number.
         before_checkpoint: called before a checkpoint is written, to commit the tables of its steps.
         statistics: statistics of the responses that the alarm watches.
@@ -143,6 +147,8 @@ def train_policy(
                 on_rollouts=run.record,
                 mean_over_group=config.loss == "group_token_mean",
                 penalty=penalty,
+                start=start,
+                times=run.times,
                 selection=config.selection,
                 refill=config.refill,
                 sampler=vllm,

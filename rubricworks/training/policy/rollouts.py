@@ -12,6 +12,7 @@ scaled by `group_token_weights` give equation 1 exactly, also with accumulation 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
-from trl.data_utils import prepare_multimodal_messages
+from trl.data_utils import is_conversational, prepare_multimodal_messages
 
 from rubricworks.adapters.rows import completion_text
 from rubricworks.adapters.trl import GroupReward
@@ -29,6 +30,7 @@ from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import load_renamed_weights
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
+from rubricworks.training.policy.ended_rows import EarlyCalls, Start, ended_rows_of_generate, ended_rows_of_vllm
 from rubricworks.training.policy.refill import (
     PASSES,
     Group,
@@ -45,6 +47,7 @@ from rubricworks.training.policy.vllm_rollouts import (
     count_out_of_bounds,
     mend_generation,
 )
+from rubricworks.training.progress import StepTimes
 
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
@@ -144,6 +147,8 @@ class PolicyTrainer(GRPOTrainer):
         on_rollouts: Callable[[StepRollouts], None],
         mean_over_group: bool = False,
         penalty: Penalty | None = None,
+        start: Start | None = None,
+        times: StepTimes | None = None,
         sampler: VllmOptions | None = None,
         selection: SelectionOptions | None = None,
         refill: RefillOptions | None = None,
@@ -153,6 +158,8 @@ class PolicyTrainer(GRPOTrainer):
         Args:
             mean_over_group: average the loss by equation 1; requires loss_type `dr_grpo` in the configuration.
             penalty: subtracted from the advantages of judged rollouts (BalCapRL, A.5).
+            start: called with rollouts that end while others of their batch are still being sampled.
+            times: of its steps.
             sampler: vLLM's options: the limit of `vllm_rollouts.SamplerAgreement`, and the bounds of the ratio.
             selection: rollouts of each group to train on; all by default.
             refill: draws of other prompts for those without a signal; none by default.
@@ -168,6 +175,11 @@ class PolicyTrainer(GRPOTrainer):
         self._on_rollouts = on_rollouts
         self._mean_over_group = mean_over_group
         self._penalty = penalty
+        self._start_calls = start
+        self._times = times or StepTimes()
+        self._early: EarlyCalls | None = None
+        self._sampled_rows: list[dict[str, Any]] = []
+        """TRL's rows of the batch that is sampled."""
         self._scored: _Scored
         self._unjudged = UnjudgedSteps()
         self._sampler_options = sampler
@@ -197,13 +209,51 @@ class PolicyTrainer(GRPOTrainer):
         return epochs, batches
 
     def _generate(self, prompts: Any) -> tuple[Any, ...]:
-        return join_generated(self._batch) if self._batch else super()._generate(prompts)
+        if self._batch:
+            return join_generated(self._batch)
+        with self._times.part("sampler"):
+            return self._sample(prompts)
+
+    def _sample(self, prompts: Any) -> tuple[Any, ...]:
+        if self._start_calls is None:
+            return super()._generate(prompts)
+        rows = self._sampled_rows
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name not in _ROLLOUT}
+        self._early = EarlyCalls(self._start_calls, self.async_loop, columns, prompts, self._decode_completions)
+        generated = super()._generate(prompts)
+        self._early.start_rest(generated[3])
+        return generated
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        with self._ended_rows():
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _ended_rows(self) -> AbstractContextManager[None]:
+        """Start the calls for rollouts that end while the block samples, where the sampler tells."""
+        has_parser = any(getattr(self._tokenizer, name, None) for name in ("response_template", "response_schema"))
+        if self._early is None or has_parser:
+            return nullcontext()
+        if not self.use_vllm:
+            model = self.accelerator.unwrap_model(self.model_wrapped)
+            return ended_rows_of_generate(model, self.eos_token_ids, self._early.start_ended)
+        if self.vllm_generation.mode == "colocate" and self.vllm_generation.tensor_parallel_size == 1:
+            return ended_rows_of_vllm(self.vllm_generation.llm, self._early.start_ended)
+        return nullcontext()
+
+    def _decode_completions(self, token_ids: list[list[int]]) -> list[Any]:
+        """Completions of tokens, as TRL's `_generate` makes them."""
+        processor: Any = self.processing_class
+        texts = processor.batch_decode(token_ids, skip_special_tokens=True)
+        if not is_conversational({"prompt": self._sampled_rows[0]["prompt"]}):
+            return list(texts)
+        return [[{"role": "assistant", "content": text}] for text in texts]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
         if self._batch:
             rewards_NK = self.accelerator.gather(torch.cat([group.rewards_GK for group in self._batch]))
         else:
-            rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            with self._times.part("judge"):
+                rewards_NK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         rows = [
             (str(row["sample_id"]), _response(completion), len(ids))
             for row, completion, ids in zip(inputs, completions, completion_ids_list, strict=True)
@@ -223,6 +273,7 @@ class PolicyTrainer(GRPOTrainer):
         if drawn is not None:
             inputs = [row for group in drawn.groups for row in group.rows]
             self._batch = drawn.groups
+        self._sampled_rows = inputs
         try:
             output = super()._generate_and_score_completions(inputs)
         finally:
@@ -322,6 +373,7 @@ class PolicyTrainer(GRPOTrainer):
         prompts = [row["prompt"] for row in inputs]
         if inputs[0].get("image") is not None:
             prompts = [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in inputs]
+        self._sampled_rows = inputs
         generated = self._generate(prompts)
         _, completion_ids, _, completions, _, extra, *_ = generated
         scored = [{**row, **{name: values[at] for name, values in extra.items()}} for at, row in enumerate(inputs)]

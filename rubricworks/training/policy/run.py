@@ -1,8 +1,8 @@
 """Frame of a policy training, whatever trainer it has: its folder, checkpoint, statistics, alarm and result."""
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Sta
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.policy.watch import Generate, PolicyWatch, Probe, Refresh
 from rubricworks.training.processes import main_process_first
-from rubricworks.training.progress import StepLines, StepLog
+from rubricworks.training.progress import StepLines, StepLog, StepTimes
 
 
 class PolicyResult(NamedTuple):
@@ -26,6 +26,8 @@ class PolicyResult(NamedTuple):
     steps: int
     alarm: Alarm | None
     history: tuple[StepStats, ...]
+    step_seconds: Mapping[str, float]
+    """`StepTimes.per_step`; empty if no step was left to do."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class PolicyRun:
     """Checkpoint to continue from."""
     watch: PolicyWatch
     on_step: Callable[[StepRollouts], None] | None
+    times: StepTimes = field(default_factory=StepTimes)
 
     @property
     def model_dir(self) -> Path:
@@ -60,14 +63,15 @@ class PolicyRun:
         Args:
             metrics: metric name → label in the progress lines.
         """
-        return [StepLines("policy", metrics, on_log), self.watch]
+        return [self.times, StepLines("policy", metrics, on_log), self.watch]  # times first: the others are no step's
 
     def result(self) -> PolicyResult:
         """The finished training; the history has one entry per generation, at its first step."""
         last = self.watch.history[-1].step if self.watch.history else 0
         if not self.watch.must_stop and last:
             last = min(last + self.config.generation_every - 1, self.config.steps or sys.maxsize)
-        return PolicyResult(self.model_dir, last, self.watch.alarm.alarm, tuple(self.watch.history))
+        history = tuple(self.watch.history)
+        return PolicyResult(self.model_dir, last, self.watch.alarm.alarm, history, self.times.per_step())
 
 
 def open_policy_run(

@@ -170,6 +170,8 @@ def test_rlvr_asks_nobody_and_rewards_the_score_of_the_last_box_itself(rlvr, inp
 
 def test_samples_without_a_reference_answer_are_left_out_by_rlvr_and_counted(rlvr, inputs, tmp_path):
     assert ledger(rlvr)["without_an_answer"] == 0
+    seconds = ledger(rlvr)["step_seconds"]
+    assert sorted(part for part, value in seconds.items() if value > 0) == ["judge", "sampler", "trainer"]
     missing = sorted(filtered_ids(inputs))[::2]
     rows = list(read_rows(inputs["samples"]))
     for row in rows:

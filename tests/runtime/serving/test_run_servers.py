@@ -4,10 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -17,7 +21,9 @@ from vllm_stand_in import model_folder
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.llm.served import EVENTS_FILE, ServedModel
+from rubricworks.runtime.serving import local_server
 from rubricworks.runtime.serving.identity import ServedIdentity, Weights
+from rubricworks.runtime.serving.local_server import LocalServer
 from rubricworks.runtime.serving.local_servers import LocalServers
 from rubricworks.runtime.serving.run_socket import SOCKET_ENV, RunServers, ask_run
 
@@ -65,6 +71,55 @@ def test_two_stages_share_a_server_that_ends_with_the_last_of_them(tmp_path, vll
         assert vllm.left() == []
     assert [event["event"] for event in events(tmp_path)] == ["ready", "stopped"]
     assert events(tmp_path)[1]["reason"] == "write_exams was the last stage that calls it"
+
+
+def idle_for(served, seconds):
+    return served[0].model_copy(update={"idle": seconds}), *served[1:]
+
+
+@contextmanager
+def stage(servers: RunServers, served) -> Iterator[list[str]]:
+    """Hold a model as a stage does, whose process ends with the block."""
+    model, identity, weights = served
+    request = {"served": model.model_dump(mode="json"), "identity": identity, "weights": weights}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(servers.environment()[SOCKET_ENV])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        yield json.loads(connection.makefile("rb").readline())["urls"]
+
+
+def test_an_idle_server_stops_between_two_stages_and_starts_with_the_next(tmp_path, vllm, served):
+    stopped = threading.Event()
+
+    def say(line):
+        if "stopped" in line:
+            stopped.set()
+
+    served = idle_for(served, 0)
+    with RunServers(tmp_path, {"captioner": ["audit", "train_rlr3"]}, say) as servers:
+        with stage(servers, served), stage(servers, served) as urls:
+            assert ask(served[0], urls) == {"a red house"}
+        servers.stage_ended("audit")
+        assert stopped.wait(60)
+        assert vllm.left() == []
+        with stage(servers, served) as urls:
+            assert ask(served[0], urls) == {"a red house"}
+        servers.stage_ended("train_rlr3")
+    assert [event["event"] for event in events(tmp_path)] == ["ready", "stopped", "ready", "stopped"]
+    assert events(tmp_path)[1]["reason"] == "no stage called it for 0 s"
+    assert vllm.left() == []
+
+
+@pytest.mark.parametrize("seconds", [None, 3600])
+def test_a_server_stays_between_two_stages_unless_it_is_idle_for_longer(tmp_path, vllm, served, seconds):
+    served = idle_for(served, seconds)
+    with RunServers(tmp_path, {"captioner": ["audit", "train_rlr3"]}) as servers:
+        for name in ("audit", "train_rlr3"):
+            with stage(servers, served) as urls:
+                assert ask(served[0], urls) == {"a red house"}
+            servers.stage_ended(name)
+    assert len(vllm.starts) == 1
+    assert vllm.left() == []
 
 
 def test_a_failed_start_reaches_the_stage_through_the_run(tmp_path, vllm, served, monkeypatch):
@@ -170,3 +225,43 @@ def test_accelerators_that_the_machine_lacks_are_refused(tmp_path, vllm, served,
         assert place.devices == ["0"]
         assert servers.environment() == {"CUDA_VISIBLE_DEVICES": "0"}
     assert servers.environment() == {}
+
+
+@contextmanager
+def other_program(port: int = 0) -> Iterator[int]:
+    """A program of somebody else's, which answers 501 on its port."""
+    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_a_port_that_another_program_takes_first_is_left_for_a_free_one(tmp_path, vllm, served, monkeypatch):
+    with other_program() as taken, LocalServers(tmp_path) as servers:
+        ports, free_port = [taken], local_server._free_port
+        monkeypatch.setattr(local_server, "_free_port", lambda: ports.pop() if ports else free_port())
+        urls = servers.serve(*served).urls
+        assert ask(served[0], urls) == {"a red house"}
+        assert len(vllm.starts) == 2
+    assert vllm.left() == []
+
+
+def test_ports_that_are_all_taken_are_one_line_and_nothing_is_left(tmp_path, vllm, served, monkeypatch):
+    with other_program() as taken, LocalServers(tmp_path) as servers:
+        monkeypatch.setattr(local_server, "_free_port", lambda: taken)
+        with pytest.raises(UserError, match=r"captioner \(vllm, 0\.30\.0\) finds no free port; its log: \S+$"):
+            servers.serve(*served)
+    assert vllm.left() == []
+
+
+def test_a_server_whose_port_is_taken_while_it_is_down_does_not_move(tmp_path, vllm, served):
+    """Its calls go to that port."""
+    model, identity, weights = served
+    server = LocalServer(model, identity, weights.place, tmp_path / "log", None)
+    server.start()
+    port = int(server.url.rpartition(":")[2])
+    server.end()
+    problem = rf"captioner \(vllm, 0\.30\.0\): port {port} was taken while it was down; resume the run$"
+    with other_program(port), pytest.raises(UserError, match=problem):
+        server.start()
+    assert vllm.left() == []

@@ -189,6 +189,28 @@ def test_a_page_says_that_figures_of_another_judge_are_not_this_ones(stage, meas
     assert (f"{OTHER} {warning}" in text) if warning else (OTHER not in text)
 
 
+@pytest.mark.parametrize(
+    ("measured", "warning"),
+    [
+        ("sha256:3f2a vllm-0.30.0", ""),
+        ("sha256:77b1 vllm-0.30.0", "measured genrm of revision sha256:77b1 vllm-0.30.0, and the recipe's judge has"),
+    ],
+)
+def test_a_page_names_the_weights_and_engine_of_a_judge_that_the_run_served(measured, warning, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    policy = {"reward": {"type": "rubric", "judge": {"serve": "genrm"}}, "algorithm": {"type": "grpo"}}
+    (run / "recipe.yaml").write_text(json.dumps({"serve": {"genrm": {"model": "./genrm"}}, "policy": policy}))
+    served = entry("genrm", revision="sha256:3f2a vllm-0.30.0")
+    (run / "identities.json").write_text(json.dumps({f"genrm {16 * '0'}": served.model_dump()}))
+    identity = JudgeIdentity(rater="genrm", judge="genrm", entries=(entry("genrm", revision=measured),))
+    file = tmp_path / "agreement.json"
+    file.write_text(AGREEMENT.model_copy(update={"identities": (identity,)}).model_dump_json())
+    text = report("report", run, agreement=str(file))
+    assert "genrm answers as genrm, revision sha256:3f2a vllm-0.30.0, prompt judge-2" in text
+    assert (f"{OTHER} {warning}" in text) if warning else (OTHER not in text)
+
+
 @pytest.mark.parametrize("stage", AUDITED)
 def test_a_page_without_audit_and_agreement_has_no_such_section(stage, tmp_path):
     text = report(stage, tmp_path)

@@ -18,21 +18,19 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreItem, Scorer, ScoringContext
 from rubricworks.grading.images.scores import ScorerAnswer
 from rubricworks.llm.messages import image_part
+from rubricworks.llm.served import ServedAddress
 from rubricworks.metrics.geneval import confident_detections, geneval_reasons
 
 _FIELD = "evaluation.scorers.geneval.url"
 
 
-class GenevalScorer(Scorer):
+class GenevalScorer(ServedAddress, Scorer):
     name: ClassVar[str] = "geneval"
     title: ClassVar[str] = "GenEval"
     parts: ClassVar[tuple[str, ...]] = ("correct",)
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
     by_task: ClassVar[bool] = True
     version: ClassVar[str] = "2"
-
-    url: str
-    """Endpoint of the detector."""
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         import aiohttp

@@ -41,7 +41,7 @@ from rubricworks.training.policy.response_statistics import Statistic
 from rubricworks.training.policy.rollouts import StepRollouts, UnjudgedSteps
 from rubricworks.training.policy.run import PolicyResult, open_policy_run, schedule
 from rubricworks.training.processes import gather, is_main, is_sharded, keep_whole, process_count, process_index
-from rubricworks.training.progress import StepLog, quiet_libraries
+from rubricworks.training.progress import StepLog, StepTimes, quiet_libraries
 
 _WEIGHTS = "forms.safetensors"
 _LINE_METRICS = {"reward": "reward", "loss": "loss", "drift": "drift", "learning_rate": "lr"}
@@ -113,6 +113,7 @@ def train_diffusion_policy(
                 seed=seed,
                 out_dir=out_dir,
                 on_rollouts=run.record,
+                times=run.times,
                 callbacks=run.callbacks(_LINE_METRICS, on_log),
             )
             trainers.append(trainer)
@@ -159,6 +160,7 @@ class DiffusionPolicyTrainer(Trainer):
         out_dir: Path,
         on_rollouts: Callable[[StepRollouts], None],
         callbacks: Sequence[TrainerCallback] = (),
+        times: StepTimes | None = None,
     ) -> None:
         self.generator, self.config, self.seed, self.on_rollouts = generator, config, seed, on_rollouts
         self.guidance = config.rollouts.guidance
@@ -171,7 +173,10 @@ class DiffusionPolicyTrainer(Trainer):
         )
         if config.optimizer.gradient_checkpointing:
             self.forms.transformer.enable_gradient_checkpointing()
-        self._draws = GroupDraws(generator, self.forms, rewards, config, seed=seed, autocast=self._autocast)
+        times = times or StepTimes()
+        self._draws = GroupDraws(
+            generator, self.forms, rewards, config, seed=seed, autocast=self._autocast, times=times
+        )
         self._unjudged = UnjudgedSteps()
         self._generation: list[_Generation] = []
         self._metrics: dict[str, list[float]] = {}

@@ -28,6 +28,7 @@ from rubricworks.training.policy.grpo import Reward
 from rubricworks.training.policy.refill import PASSES, check_reward_passes, has_signal, other_prompts
 from rubricworks.training.policy.selection import select_rows
 from rubricworks.training.processes import gather, process_count, process_index
+from rubricworks.training.progress import StepTimes
 
 
 class RewardedGroups(NamedTuple):
@@ -72,9 +73,10 @@ class GroupDraws:
         *,
         seed: int,
         autocast: Callable[[], AbstractContextManager[Any]],
+        times: StepTimes,
     ) -> None:
         self.generator, self.forms, self.rewards, self.config = generator, forms, list(rewards), config
-        self.seed, self.autocast = seed, autocast
+        self.seed, self.autocast, self.times = seed, autocast, times
         if config.refill is not None:
             check_reward_passes(self.rewards, config.refill.criterion)
         self._loop = asyncio.Runner()
@@ -104,7 +106,7 @@ class GroupDraws:
         size = self.config.optimizer.rows_per_pass or len(rows)
         chunks, responses = [], []
         self.forms.eval()
-        with self.forms.sampling(), self.autocast():
+        with self.times.part("sampler"), self.forms.sampling(), self.autocast():
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 draws = [torch.Generator().manual_seed(seed) for seed in seeds[part]]
@@ -164,7 +166,8 @@ class GroupDraws:
                 )
             )
 
-        values = self._loop.run(ask())
+        with self.times.part("judge"):
+            values = self._loop.run(ask())
         total = [
             None if None in each else sum(value for value in each if value is not None)
             for each in zip(*values, strict=True)

@@ -1,0 +1,57 @@
+"""Bottleneck of a recipe's policy trainings, from the steps that its newest run measured."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rubricworks.policy.policy import Policy
+from rubricworks.policy.training import STEP_SECONDS
+from rubricworks.recipe import Recipe
+from rubricworks.storage.plain_json import plain_object
+from rubricworks.strict_yaml import parse_yaml
+
+_PARTS = {"sampler": "sampling", "judge": "waiting for the judge", "trainer": "the update"}
+
+
+def bottleneck_lines(recipe: Recipe, runs: Path) -> Iterator[str]:
+    """Yield a line of the plan for each policy training: the slowest part of a step, or that no run measured it.
+
+    Args:
+        runs: folder of the earlier runs.
+    """
+    newest_first = sorted(runs.glob("*/ledger.jsonl"), key=lambda ledger: ledger.stat().st_mtime, reverse=True)
+    ledgers = [ledger for ledger in newest_first if _is_of(recipe, ledger.parent)]
+    for stage, config in recipe.stage_configs().items():
+        if not isinstance(config, Policy) or config.reward is None:
+            continue
+        measured = next(((ledger, seconds) for ledger in ledgers if (seconds := _step_seconds(ledger, stage))), None)
+        if measured is None:
+            yield f"bottleneck of {stage}: not known, because no run of {recipe.name} in {runs} has measured its steps"
+            continue
+        ledger, seconds = measured
+        slowest = max(seconds, key=lambda part: seconds[part])
+        parts = ", ".join(f"{words} {seconds[part]:.2g} s" for part, words in _PARTS.items())
+        yield f"bottleneck of {stage}: the {slowest}; of a step of {ledger.parent.name}, {parts}"
+
+
+def _is_of(recipe: Recipe, run: Path) -> bool:
+    """Return True if a run is one of this recipe, and of this arm."""
+    try:
+        stored = parse_yaml((run / "recipe.yaml").read_text()).value
+    except (OSError, ValueError):
+        return False
+    return isinstance(stored, dict) and (stored.get("name"), stored.get("arm")) == (recipe.name, recipe.arm)
+
+
+def _step_seconds(ledger: Path, stage: str) -> dict[str, float]:
+    """Part of a step → its seconds, of the last training of a stage that recorded them; empty if none did."""
+    measured: dict[str, float] = {}
+    for line in ledger.read_text().splitlines():
+        try:
+            entry: dict[str, Any] = plain_object(line)
+        except ValueError:  # cut off by a kill
+            continue
+        seconds = entry.get(STEP_SECONDS)
+        if entry.get("stage") == stage and isinstance(seconds, dict) and seconds.keys() == _PARTS.keys():
+            measured = seconds
+    return measured
