@@ -1,13 +1,19 @@
 """Texts of one model by the engine that a stage's configuration names."""
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+
+from transformers import PreTrainedModel
 
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, generate_captions, load_model
 from rubricworks.training.processing import Messages
 from rubricworks.training.vllm_engine import VllmEngine, check_vllm_installed
+
+SERVED_NAME = "model"
+"""Name in requests of the models that one server serves in turn."""
 
 
 class Engine(Protocol):
@@ -27,7 +33,28 @@ class Engine(Protocol):
         """Return one text per prompt, with its token count, end token included. Temperature 0 is greedy."""
         ...
 
+    def load(self, model: str | Path) -> None:
+        """Answer as another model: vLLM replaces the weights where nothing else differs.
+
+        Raises:
+            UserError: the model cannot be loaded.
+        """
+        ...
+
     def close(self) -> None: ...
+
+
+class ServedEngine(Protocol):
+    """Engine behind OpenAI's protocol."""
+
+    @property
+    def url(self) -> str:
+        """Base URL."""
+        ...
+
+    def load(self, folder: str | Path) -> None:
+        """Answer as another model. `url` changes where the server has to start anew."""
+        ...
 
 
 def check_engine(options: EngineOptions) -> None:
@@ -51,8 +78,9 @@ class GenerateEngine:
     """`generate` of Transformers."""
 
     def __init__(self, model: str | Path, batch_size: int) -> None:
-        self._model, self.processor = load_model(model)
+        self._model: PreTrainedModel | None = None
         self._batch_size = batch_size
+        self.load(model)
 
     def __call__(
         self,
@@ -63,6 +91,7 @@ class GenerateEngine:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> list[tuple[str, int]]:
+        assert self._model is not None, "the engine is closed"
         return generate_captions(
             self._model,
             self.processor,
@@ -74,5 +103,11 @@ class GenerateEngine:
             seed=seed,
         )
 
+    def load(self, model: str | Path) -> None:
+        if self._model is not None:
+            self.close()  # one at a time in memory
+        self._model, self.processor = load_model(model)
+
     def close(self) -> None:
-        del self._model
+        self._model = None
+        gc.collect()

@@ -9,7 +9,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,6 +162,15 @@ def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messag
     return None, turns, words
 
 
+class ServedModel(NamedTuple):
+    """A server in this process."""
+
+    url: str
+    """Base URL."""
+    load: Callable[[str | Path], None]
+    """Answer as another model."""
+
+
 @contextmanager
 def served_model(
     folder: str | Path,
@@ -171,8 +180,8 @@ def served_model(
     batch_size: int = 16,
     host: str = "127.0.0.1",
     port: int = 0,
-) -> Iterator[str]:
-    """Serve a model directory in a thread; yields the base URL. The model is unloaded at the end.
+) -> Iterator["ServedModel"]:
+    """Serve a model directory in a thread. The model is unloaded at the end.
 
     Args:
         name: name of the model in requests; by default the folder's.
@@ -211,7 +220,7 @@ def served_model(
     try:
         if failure:
             raise UserError(f"cannot serve {folder} at {host}:{port}: {failure[0].strerror}")
-        yield address[0]
+        yield ServedModel(address[0], engine.load)
     finally:
         if not failure:
             loop.call_soon_threadsafe(loop.stop)

@@ -6,11 +6,15 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from coloured_squares import PROMPT, SMALL, squares
 from synthetic_run import picture
 
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.training import model_server
+from rubricworks.training.config import EngineOptions
+from rubricworks.training.engine import load_engine
 from rubricworks.training.model_server import served_model
+from rubricworks.training.tiny.student import build_student
 
 RED, BLUE = picture("red"), picture("blue")
 
@@ -38,6 +42,9 @@ class EchoEngine:
         parts = [part for turn in prompt for part in turn["content"]]
         return " ".join(part["text"] if "text" in part else names[part["image"].getpixel((0, 0))] for part in parts)
 
+    def load(self, model):
+        raise AssertionError("these tests serve one model")
+
     def close(self):
         self.closed.set()
 
@@ -49,8 +56,8 @@ def served(monkeypatch):
 
     @contextmanager
     def serve(host="127.0.0.1"):
-        with served_model("some/model", host=host) as url:
-            yield engine, url
+        with served_model("some/model", host=host) as server:
+            yield engine, server.url
 
     return serve
 
@@ -122,3 +129,22 @@ def test_an_answer_as_long_as_its_limit_is_told_to_be_cut(served):
         [cut] = ask(url, (text_part("plain"),), max_tokens=2)
     assert isinstance(cut, ChatError)
     assert "ran into the limit of 2 tokens" in str(cut)
+
+
+def test_one_server_answers_as_each_checkpoint_that_it_loads(student, tmp_path):
+    images = [image for image, _, _ in squares()]
+    texts = [text for _, prompt, caption in squares() for text in (prompt, caption)]
+    other = build_student(texts, tmp_path / "other", config=SMALL, images=images, seed=4)
+    question = (image_part(images[0]), text_part(PROMPT))
+    answers = []
+    with served_model(student) as server:
+        for folder in (student, other, student):
+            server.load(folder)
+            answers.append(ask(server.url, question, max_tokens=13)[0].raw)
+    expected = []
+    for folder in (student, other):
+        engine = load_engine(folder, EngineOptions(), batch_size=1)
+        expected.append(engine(images[:1], [PROMPT], max_new_tokens=13)[0][0])
+        engine.close()
+    assert expected[0] != expected[1]
+    assert answers == [*expected, expected[0]]

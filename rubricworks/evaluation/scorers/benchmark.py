@@ -8,12 +8,11 @@ without a score of every sample has no mean, and a set with such a task none eit
 recipe's, and are refused without one.
 """
 
+import asyncio
 import hashlib
 import json
 import os
 from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -151,20 +150,22 @@ class BenchmarkScorer(Scorer):
         Raises:
             UserError: the harness failed, or the model cannot be served.
         """
-        with ExitStack() as stack:
-            endpoint = model.source.endpoint
-            if endpoint is None and model.source.folder is not None:
-                url = stack.enter_context(context.serve(model.source.folder))
-                name, wait = Path(model.source.folder).name, {"timeout_s": _SERVED_TIMEOUT_S}
-                endpoint = Endpoint(url=url, model=name, revision=model.revision, **wait)
-            if endpoint is None:
-                return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
-            if self.harness == "answers":
-                return await self._ask_boxed(endpoint.model_copy(update={"max_tokens": self.longest_answer}), context)
-            if self.harness == "questions":
-                longest = self.max_new_tokens or _ANSWER_TOKENS
-                return await self._ask(endpoint.model_copy(update={"max_tokens": longest}), context)
-            return await self._run(model, endpoint, context)
+        endpoint = model.source.endpoint
+        if endpoint is None and (folder := model.source.folder) is not None:
+            from rubricworks.training.checkpoints import model_digest
+            from rubricworks.training.engine import SERVED_NAME
+
+            url = await asyncio.to_thread(context.serve, folder)
+            revision = f"{model.revision or model_digest(folder)}, step {model.step}"  # all models have one name
+            endpoint = Endpoint(url=url, model=SERVED_NAME, revision=revision, timeout_s=_SERVED_TIMEOUT_S)
+        if endpoint is None:
+            return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
+        if self.harness == "answers":
+            return await self._ask_boxed(endpoint.model_copy(update={"max_tokens": self.longest_answer}), context)
+        if self.harness == "questions":
+            longest = self.max_new_tokens or _ANSWER_TOKENS
+            return await self._ask(endpoint.model_copy(update={"max_tokens": longest}), context)
+        return await self._run(model, endpoint, context)
 
     def _tasks(self) -> list[str]:
         return [benchmark.task for benchmark in self._benchmarks()] or [self.set]

@@ -8,7 +8,7 @@ a stage. A response that cannot be judged gets a score without a value, and a fa
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
@@ -123,7 +123,7 @@ async def _no_stream(calls: Iterator[Coroutine[Any, Any, Any]], at_once: int) ->
     raise UserError("this scorer runs in the stage score alone")
 
 
-def _no_server(folder: str) -> AbstractContextManager[str]:
+def _no_server(folder: str) -> str:
     raise UserError(f"{folder}: models are served in the stage score alone")
 
 
@@ -146,8 +146,8 @@ class ScoringContext:
     seed: int = 1
     scratch: Callable[[str], Path] = _no_scratch
     """Folder of a name for files that vary between runs."""
-    serve: Callable[[str], AbstractContextManager[str]] = _no_server
-    """Serve a model directory; gives the base URL."""
+    serve: Callable[[str], str] = _no_server
+    """Serve a model directory, one at a time; returns the base URL."""
     tallies: "dict[str, PositionTally]" = field(default_factory=dict)
     """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
     prompts: Mapping[OwnPromptName, OwnPrompt] = field(default_factory=dict)

@@ -107,7 +107,8 @@ class _Responder:
     def __init__(self, config: Evaluation, job: Job) -> None:
         self.config, self.job = config, job
         self._stack = AsyncExitStack()
-        self._loaded: dict[str, Engine] = {}
+        self._engine: Engine | None = None
+        self._loaded = ""
         self._generators: dict[str, ImageGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._rewriter: ChatClient | None = None
@@ -121,8 +122,9 @@ class _Responder:
         await self._stack.aclose()
 
     def _unload(self) -> None:
-        while self._loaded:
-            self._loaded.popitem()[1].close()
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
         if self._generators:
             from accelerate.utils.memory import clear_device_cache
 
@@ -186,12 +188,14 @@ class _Responder:
     def _write(self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
 
-        if folder not in self._loaded:
-            self._unload()  # one at a time in memory
-            self._loaded[folder] = load_engine(folder, config.engine, batch_size=config.batch_size)
+        if self._engine is None:
+            self._engine = load_engine(folder, config.engine, batch_size=config.batch_size)
+        elif folder != self._loaded:
+            self._engine.load(folder)
+        self._loaded = folder
         if not samples:
             return []
-        texts = self._loaded[folder](
+        texts = self._engine(
             [sample.image or None for sample in samples],
             [sample.prompt for sample in samples],
             max_new_tokens=config.max_new_tokens,
