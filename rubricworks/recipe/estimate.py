@@ -23,6 +23,7 @@ from rubricworks.llm.usage import (
 )
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.benchmark_plan import Speeds, benchmark_lines
 from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.recipe.served_models import plan_lines
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
@@ -167,8 +168,13 @@ def budget_warning(recipe: Recipe) -> str:
         return f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
 
 
-def plan_text(recipe: Recipe) -> str:
-    """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training."""
+def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float | None = None) -> str:
+    """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training.
+
+    Args:
+        speeds: measured speeds of the base model on benchmarks.
+        gpu_hour: dollars of one accelerator for an hour.
+    """
     if words := recipe.plan_in_words():
         return words
     items = planned_items(recipe)
@@ -193,6 +199,7 @@ def plan_text(recipe: Recipe) -> str:
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    lines += benchmark_lines(recipe, items, speeds, gpu_hour)
     lines += plan_lines(recipe.serve, recipe.stage_configs())
     if recipe.base_model is not None:
         memory = training_bytes(recipe, recipe.base_model)

@@ -104,6 +104,20 @@ ScoreBatch = Callable[[Sequence[Item]], Coroutine[Any, Any, list[Score]]]
 """Scores of a batch of one model's responses: any number per response, in any order."""
 
 
+SPEEDS = "benchmark_speeds"
+"""Field of the ledger's line of the stage `score`."""
+
+
+class BenchmarkSpeed(NamedTuple):
+    """How fast models that were served here answered a set of benchmarks, for later plans."""
+
+    set: str
+    answers: int
+    tokens: int
+    """Tokens of the answers."""
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Workload:
     """Number of responses that a plan is made for."""
@@ -152,6 +166,8 @@ class ScoringContext:
     """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
     prompts: Mapping[OwnPromptName, OwnPrompt] = field(default_factory=dict)
     """Prompts of the user's own."""
+    speeds: list[BenchmarkSpeed] = field(default_factory=list)
+    """Speed of every measurement of a model that is served here."""
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""

@@ -18,7 +18,7 @@ from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.scoreboard import Scoreboard, figure_name, summarise_scores
 from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.evaluation.scorers.caption_qa import read_exams
-from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch, Scorer, ScoringContext
+from rubricworks.evaluation.scorers.scorer import SPEEDS, Item, Need, Score, ScoreBatch, Scorer, ScoringContext
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.rubrics import Response
@@ -118,6 +118,8 @@ class Scoring:
                 side_tables={"dead_letters": self.job.out / "dead_letters"},
                 progress=self.job.progress(self.batch_count, "batches of scores").at,
             )
+        if context.speeds:
+            self.job.figures[SPEEDS] = context.speeds
         for name, tally in context.tallies.items():
             if fault := tally.fault:
                 self.job.mark_unusable()

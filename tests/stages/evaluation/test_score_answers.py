@@ -305,3 +305,7 @@ def test_benchmarks_of_all_milestones_share_one_start_of_the_engine(inputs, tmp_
         ("rlr3", 4): taught,
     }
     assert len(starts) == 1
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
+    [speeds] = [line["benchmark_speeds"] for line in lines if line["stage"] == "score"]
+    assert [(name, answers) for name, answers, _, _ in speeds] == [(name, len(held_out)) for name in ("one", "two")] * 5
+    assert min(seconds for _, _, _, seconds in speeds) > 0
