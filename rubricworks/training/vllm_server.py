@@ -100,6 +100,8 @@ class VllmServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._process = None
 
     def _start(self, folder: str | Path) -> None:
@@ -107,7 +109,7 @@ class VllmServer:
         self._root = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             _command(folder, self._options, port),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # the server ends when it closes
             stdout=self._log,
             stderr=subprocess.STDOUT,
             env={**os.environ, TOKEN_VARIABLE: self._token},

@@ -8,6 +8,9 @@ import hashlib
 import json
 import os
 import secrets
+import signal
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +64,21 @@ def _header(path: Path) -> dict[str, Any]:
     return {name: [tensor["dtype"], tensor["shape"]] for name, tensor in header.items()}
 
 
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class WeightsRoute:
-    """ASGI middleware of vLLM's server: `POST {"folder": …}` replaces the weights."""
+    """ASGI middleware of vLLM's server: `POST {"folder": …}` replaces the weights.
+
+    It ends the server when standard input closes, which the process that started it holds open: a killed evaluation
+    leaves no server behind that fills the GPU.
+    """
 
     def __init__(self, app: Any) -> None:
         self._app = app
+        threading.Thread(target=_end_with_parent, daemon=True).start()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from starlette.requests import Request

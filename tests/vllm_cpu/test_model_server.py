@@ -1,6 +1,10 @@
 """A model directory served by vLLM itself for benchmarks: several images, a long answer beside others, and its end."""
 
 import asyncio
+import signal
+import subprocess
+import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -63,6 +67,32 @@ def expected_captions(folder):
     texts = engine(IMAGES, [PROMPT] * 2, max_new_tokens=13)
     engine.close()
     return [text.strip() for text, _ in texts]
+
+
+def test_a_killed_evaluation_leaves_no_server_behind(taught, tmp_path):
+    program = (
+        "import sys, time\n"
+        "from rubricworks.training.config import EngineOptions\n"
+        "from rubricworks.training.vllm_server import served_by_vllm\n"
+        "options = EngineOptions.model_validate_json(sys.argv[2])\n"
+        "with served_by_vllm(sys.argv[1], options) as server:\n"
+        "    print(server.url, flush=True)\n"
+        "    time.sleep(10_000)\n"
+    )
+    command = [sys.executable, "-c", program, str(taught), OPTIONS.model_dump_json()]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    url = process.stdout.readline().strip()
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    while answers(f"{url}/models"):
+        time.sleep(0.1)
+
+
+def answers(url):
+    try:
+        return urllib.request.urlopen(url).status == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
 
 
 def test_a_model_that_it_cannot_serve_is_one_line(taught):
