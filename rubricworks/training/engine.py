@@ -1,13 +1,14 @@
 """Texts of one model by the engine that a stage's configuration names."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from transformers import PreTrainedModel
 
 from rubricworks.training.config import EngineOptions
+from rubricworks.training.continued_answers import Asked, continue_answers
 from rubricworks.training.generate import Processor, generate_captions, load_model
 from rubricworks.training.processing import Messages
 from rubricworks.training.vllm_engine import VllmEngine, check_vllm_installed
@@ -102,6 +103,14 @@ class GenerateEngine:
             batch_size=self._batch_size,
             seed=seed,
         )
+
+    def continue_answers(
+        self, batch: Sequence[Asked], others_wait: Callable[[], bool], on_answer: Callable[[int, str, int], None]
+    ) -> list[tuple[int, ...] | None]:
+        """Answer greedily, and leave the long answers of a batch for the next one when others wait."""
+        assert self._model is not None, "the engine is closed"
+        options: dict[str, Any] = {"places": self._batch_size, "others_wait": others_wait, "on_answer": on_answer}
+        return continue_answers(self._model, self.processor, batch, **options)
 
     def load(self, model: str | Path) -> None:
         if self._model is not None:

@@ -60,13 +60,13 @@ _FIRST = ", first "
 _ANSWER_TOKENS = 1024
 _BOXED_TOKENS = 6144
 """RLR³'s longest response in training; the paper names no limit of its evaluation."""
-_AT_ONCE = 64
 _JUDGED_SHARE = {"score": 1.0, "extraction": 1.0, "letter": 0.1, "verdict": 0.5}
 """What a task asks of its judge → share of its answers."""
 _OPEN_SHARE = 0.3
 """Share of answers in words that rules do not find right."""
-_SERVED_TIMEOUT_S = 3600.0
-"""Wait for an answer of a model that is served here, which may think for long."""
+_SERVED: dict[str, Any] = {"timeout_s": 3600.0, "concurrency": 256}
+"""Patience with a model that is served here, which may think for long, and its requests at once: more than answers that
+run into their limit are likely to hold."""
 
 
 def sample_limit(version: str) -> int | None:
@@ -192,7 +192,7 @@ class BenchmarkScorer(Scorer):
 
             url = await asyncio.to_thread(context.serve, folder)
             revision = f"{model.revision or model_digest(folder)}, step {model.step}"  # all models have one name
-            endpoint = Endpoint(url=url, model=SERVED_NAME, revision=revision, timeout_s=_SERVED_TIMEOUT_S)
+            endpoint = Endpoint(url=url, model=SERVED_NAME, revision=revision, **_SERVED)
         if endpoint is None:
             return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
         if self.harness == "lmms-eval":
@@ -235,7 +235,7 @@ class BenchmarkScorer(Scorer):
             "api_key": os.environ.get(endpoint.api_key_env or "", "") or "none",
             "folder": context.scratch(f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"),
             "limit": self.limit,
-            "concurrency": min(32, endpoint.concurrency),
+            "concurrency": endpoint.concurrency if model.source.folder else min(32, endpoint.concurrency),
         }
         results = await lmms_eval.run_tasks(
             by_lmms,
@@ -301,7 +301,7 @@ class BenchmarkScorer(Scorer):
             for benchmark in chosen:
                 yield from map(score, boxed_questions(benchmark, source, self.limit))
 
-        results = await context.stream(calls(), min(_AT_ONCE, client.endpoint.concurrency))
+        results = await context.stream(calls(), client.endpoint.concurrency)
         return [scored for scores in results for scored in scores]
 
     async def _is_right(self, asked: BoxedQuestion, response: str, judge: ChatClient | None) -> bool:

@@ -279,7 +279,7 @@ class Scoring:
             server: AbstractContextManager[ServedEngine] = (
                 served_by_vllm(folder, engine)
                 if serves_by_vllm(engine)
-                else served_model(folder, engine, name=SERVED_NAME, batch_size=batch_size)
+                else served_model(folder, name=SERVED_NAME, batch_size=batch_size)
             )
             self._served = self._context.stack.enter_context(server)
         elif folder != self._served_folder:
