@@ -123,7 +123,7 @@ class BenchmarkScorer(Scorer):
         programs = dict.fromkeys(
             f"{benchmark.harness.package} {benchmark.harness.version}" for benchmark in self._benchmarks()
         )
-        own = {"questions": "rules 1", "answers": "answers 1"}
+        own = {"questions": "rules 2", "answers": "answers 2"}
         harness = own.get(self.harness) or ", ".join(programs)
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
         only += f", answers of {self.max_new_tokens} tokens" if self.max_new_tokens else ""
