@@ -110,11 +110,10 @@ def check_by_rules(sample: Sample, response: str) -> bool:
 def _is_near(task: str, predicted: str, target: str) -> bool:
     """Return True if both are numbers, and near enough by the rule of the task."""
     rule = NUMBER_RULES.get(task.casefold().partition("_")[0])
-    numbers = [_number(text) for text in (predicted, target)]
-    if rule is None or None in numbers:
+    number, reference = _number(predicted), _number(target)
+    if rule is None or number is None or reference is None:
         return False
-    decimals = len(target.strip().rstrip("% ").partition(".")[2])
-    return rule(*(number for number in numbers if number is not None), decimals)
+    return rule(number, reference, len(target.strip().rstrip("% ").partition(".")[2]))
 
 
 def _number(text: str) -> float | None:

@@ -172,8 +172,9 @@ class ScoringContext:
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
         client = await self.stack.enter_async_context(self.make_client(endpoint, purpose))
-        prompt = self.prompts.get(PURPOSES[purpose]) if purpose in PURPOSES else None
-        return cast(ChatClient, OwnPromptClient(client, prompt)) if prompt else client
+        if not any(name in self.prompts for name in PURPOSES.get(purpose, ())):
+            return client
+        return cast(ChatClient, OwnPromptClient(client, purpose, self.prompts))
 
 
 class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
-from rubricworks.evaluation.own_prompts import PROMPT_OF_SCORER, OwnPrompt, OwnPromptName, read_own_prompt
+from rubricworks.evaluation.own_prompts import PROMPTS_OF_SCORER, Kind, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
@@ -40,7 +40,7 @@ class Evaluation(StageConfig):
 
     @model_validator(mode="after")
     def _prompts_have_their_scorer(self) -> "Evaluation":
-        used = {PROMPT_OF_SCORER[scorer.name] for scorer in self.scorers if scorer.name in PROMPT_OF_SCORER}
+        used = {name for scorer in self.scorers for name in PROMPTS_OF_SCORER.get(scorer.name, ())}
         if idle := [name for name in self.prompts if name not in used]:
             raise ValueError(f"prompts.{idle[0]}: no scorer sends it; configure the scorer, or leave it out")
         return self
@@ -59,9 +59,9 @@ class Evaluation(StageConfig):
         prompts = self.own_prompts()
         versions = {}
         for scorer in self.scorers:
-            prompt = prompts.get(PROMPT_OF_SCORER[scorer.name]) if scorer.name in PROMPT_OF_SCORER else None
-            own = f", {prompt.version}" if prompt else ""
-            versions[scorer.name] = scorer.version + own + (", not available" if scorer.unavailable() else "")
+            own = [prompts[name].version for name in PROMPTS_OF_SCORER.get(scorer.name, ()) if name in prompts]
+            unavailable = ["not available"] if scorer.unavailable() else []
+            versions[scorer.name] = ", ".join([scorer.version, *own, *unavailable])
         return versions
 
     def own_prompts(self) -> dict[OwnPromptName, OwnPrompt]:
@@ -70,7 +70,8 @@ class Evaluation(StageConfig):
         Raises:
             UserError: a file cannot be read, or has other fields.
         """
-        return {name: read_own_prompt(name, file) for name, file in self.prompts.items()}
+        kind: Kind = getattr(self, "type", "captions")
+        return {name: read_own_prompt(name, file, kind) for name, file in self.prompts.items()}
 
 
 class TextEvaluation(Evaluation):
