@@ -126,13 +126,16 @@ def scoring_calls(
         trained: trained models with each decoding, besides the base; every milestone counts.
         prompts: different prompts among the samples, where several images are drawn of each.
     """
-    own = trained * len(config.decodings) + len(config.models)
+    chooser = config.best_of if isinstance(config, ImageEvaluation) else None
+    own = trained * len(config.decodings) + len(config.models) + (chooser is not None)
     models = own + len(config.decodings)
     work = Workload(samples * models, samples * own, models)
     rewriting = []
     if isinstance(config, ImageEvaluation) and config.rewriter:
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, prompts or samples, 250, 120)]
-    return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
+    planned = list(chooser.plan(Workload(samples, samples))) if chooser else []
+    planned += [calls for scorer in config.scorers for calls in scorer.plan(work)]
+    return rewriting + [CallEstimate.of("score", calls) for calls in planned]
 
 
 def budget_excess(budget: Budget, calls: Sequence[CallEstimate]) -> str:

@@ -10,6 +10,7 @@ from rubricworks.evaluation.models import Decoding, ModelSource
 from rubricworks.evaluation.own_prompts import PROMPTS_OF_SCORER, Kind, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
+from rubricworks.evaluation.scorers.rubric_reward import BestOfN
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
@@ -17,6 +18,8 @@ from rubricworks.stages.data.visual_questions import VisualQuestions
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generators.config import ImageSampling
 
+BEST_OF_N = "base_best_of_n"
+"""Name of the base where the best of its images count."""
 PEER = "peer"
 """Name of the model that was trained for comparison."""
 
@@ -145,6 +148,8 @@ class ImageEvaluation(Evaluation):
     """Classifier-free guidance; 1 is none."""
     rewriter: Endpoint | None = None
     """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
+    best_of: BestOfN | None = None
+    """Score the base once more, as `base_best_of_n`, by the best of several images (RubricRL, Table 7)."""
     sampling: ImageSampling = ImageSampling()
     """Sampling of flow-matching generators; their size is that of the training, else their own, by default."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
