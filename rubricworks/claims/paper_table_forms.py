@@ -44,7 +44,7 @@ def missing_notes(table: FilledTable) -> dict[str, str]:
 def text(table: FilledTable) -> str:
     """The table as text: per row ours, with intervals, then the paper's."""
     notes = missing_notes(table)
-    lines = [f"{table.paper}, Table {table.number}: {table.title}"]
+    lines = [f"{table.name}: {table.title}"]
     for section in table.sections:
         lines += ["", *_grid(table, section, notes)]
     lines += ["", *_legend(table, notes)]
@@ -65,7 +65,7 @@ def _grid(table: FilledTable, section: FilledSection, notes: dict[str, str]) -> 
 def markdown(table: FilledTable) -> str:
     """The table as Markdown: a cell holds ours, then the paper's in brackets."""
     notes = missing_notes(table)
-    lines = [f"# {table.paper}, Table {table.number}: {table.title}", ""]
+    lines = [f"# {table.name}: {table.title}", ""]
     for section in table.sections:
         lines += [markdown_row([section.title, *(column.title for column in table.columns)])]
         lines += [markdown_row(["---", *["---:"] * len(table.columns)])]
@@ -106,7 +106,7 @@ def page(table: FilledTable) -> str:
         "paper_table.html",
         folder=Path(__file__).parent,
         styles=("report.css", "arms.css"),
-        title=f"{table.paper}, Table {table.number}: {table.title}",
+        title=f"{table.name}: {table.title}",
         kicker="Rubricworks table",
         stood_in=_STOOD_IN if table.simulated else "",
         footer=f"Made by Rubricworks {__version__} from the scores of the runs.",

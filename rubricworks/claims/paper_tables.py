@@ -24,6 +24,8 @@ from rubricworks.reports.scores import STAGE, score_rows
 from rubricworks.strict_yaml import parse_yaml
 
 OWN, GAIN = "own", "gain"
+_FIGURE = "fig"
+"""Beginning of the number of a figure."""
 _FILE = Path(__file__).parent / "paper_tables.yaml"
 _LISTED = 6
 
@@ -120,6 +122,12 @@ class FilledTable(_Data):
     """Folders that filled it."""
     simulated: bool = False
     """The scene world stood in for models and data in one of them."""
+
+    @property
+    def name(self) -> str:
+        """Name in titles: `rubicap, Table 2` or `rubicap, Figure 4`."""
+        figure = self.number.removeprefix(_FIGURE)
+        return f"{self.paper}, {'Table' if figure == self.number else 'Figure'} {figure}"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from rubricworks.kubeflow.recipe_runs import cluster_of, connect_to_cluster, fol
 from rubricworks.kubernetes.work import sigterm_as_exit
 from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
+from rubricworks.recipe.benchmark_plan import measured_speeds
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.estimate import budget_warning, plan_text
 from rubricworks.recipe.files import load_recipe, recipe_path
@@ -55,6 +56,7 @@ from rubricworks.terminal import echo
 @click.option("--on", type=click.Choice(["kubeflow"]), help="Run it where the recipe's cluster: section says.")
 @click.option("--wait", is_flag=True, help="With --on: wait until the run has ended, well or not.")
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
+@click.option("--gpu-hour", type=click.FloatRange(min=0), help="With --dry-run: dollars of one GPU for an hour.")
 def run(
     recipe: str | None,
     overrides: tuple[str, ...],
@@ -66,6 +68,7 @@ def run(
     on: str | None,
     wait: bool,
     dry_run: bool,
+    gpu_hour: float | None,
 ) -> None:
     """Run RECIPE, a built-in name or a YAML file, as a pipeline on this machine or on Kubeflow.
 
@@ -82,6 +85,8 @@ def run(
         raise UserError("give a recipe (`rubricworks recipes list` shows them) or --resume with a run's id")
     if run_id and resume:
         raise UserError("--run names a new run and --resume an old one: give one of them")
+    if gpu_hour is not None and not dry_run:
+        raise UserError("--gpu-hour prices the plan of a run: give it with --dry-run")
     if arm is not None and resume:
         raise UserError("--arm is for a new run; a run that is continued stays the arm that it is")
     for option, name in (("--run", run_id), ("--resume", resume)):
@@ -111,7 +116,7 @@ def run(
             )
     sources = [_source_run(folder_of_runs, name, folder) for name in reuse]
     if dry_run:
-        _dry_run(parsed, folder_of_runs)
+        _dry_run(parsed, folder_of_runs, gpu_hour)
         return
     # Only part of the plan is still to be paid for if a run is resumed, or takes from another.
     if resume is None and not reuse and (warning := budget_warning(parsed)):
@@ -190,8 +195,9 @@ def _is_submitted(folder: Path) -> bool:
     return (folder.parent / FOLDER / folder.name).is_dir()
 
 
-def _dry_run(recipe: Recipe, runs: Path) -> None:
-    echo("\n".join([plan_text(recipe), *bottleneck_lines(recipe, runs)]))
+def _dry_run(recipe: Recipe, runs: Path, gpu_hour: float | None) -> None:
+    plan = plan_text(recipe, measured_speeds(runs, recipe), gpu_hour=gpu_hour)
+    echo("\n".join([plan, *bottleneck_lines(recipe, runs)]))
     if recipe.world:
         echo("endpoints and images: the scene world, simulated, started with the run")
         return

@@ -29,6 +29,6 @@ def serve(model: Path, name: str | None, host: str, port: int, batch_size: int) 
     ended = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: ended.set())
-    with served_model(model, name=name, batch_size=batch_size, host=host, port=port) as url:
-        echo(f"{url}: {name or model.name}")
+    with served_model(model, name=name, batch_size=batch_size, host=host, port=port) as served:
+        echo(f"{served.url}: {name or model.name}")
         ended.wait()

@@ -30,10 +30,11 @@ def table(paper: str, number: str, sources: tuple[str, ...], runs: Path, out: Pa
     fills the rows of its arm and of the base model, an evaluation those that have its models' names. NAME is a row, a
     section of the table, or SECTION.ROW, for what has another name.
 
-    PAPER is rubicap, balcaprl, rlr3 or rubricrl.
+    PAPER is rubicap, balcaprl, rlr3 or rubricrl. NUMBER may be a figure's that shows results as bars: fig4.
 
     \b
     rubricworks table rubicap 2
+    rubricworks table rubicap fig4
     rubricworks table rubicap 2 runs/own runs/rouge runs/scored-against-experts densefusion=runs/other
     rubricworks table balcaprl 1 runs/mine caprl=scored/:caprl-3b --out tables/
     """
@@ -44,7 +45,7 @@ def table(paper: str, number: str, sources: tuple[str, ...], runs: Path, out: Pa
     filled = fill_table(paper, number, named)
     echo(text(filled))
     if out:
-        stem = out / f"{paper}-table-{number}"
+        stem = out / filled.name.lower().replace(", ", "-").replace(" ", "-")
         write_atomic(stem.with_suffix(".json"), filled.model_dump_json(indent=2).encode() + b"\n")
         write_atomic(stem.with_suffix(".md"), markdown(filled).encode())
         write_atomic(stem.with_suffix(".html"), page(filled).encode())

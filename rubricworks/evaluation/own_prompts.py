@@ -17,8 +17,25 @@ from rubricworks.llm import ChatClient, text_part
 from rubricworks.llm.messages import Message, user_message
 from rubricworks.storage import local_path
 
-OwnPromptName = Literal["arena", "likert", "answers", "capture", "caption_qa", "dpg"]
+OwnPromptName = Literal[
+    "arena",
+    "likert",
+    "answers",
+    "capture",
+    "caption_qa",
+    "dpg",
+    "b_capscore",
+    "dc_score_facts",
+    "dc_score_matches",
+    "dc_score_checks",
+    "blind_ranking",
+    "rubric",
+]
+Kind = Literal["captions", "answers", "images"]
+"""Kind of the responses of an evaluation."""
 
+ALL_CAPTIONS = "captions"
+"""Field of the blind ranking: every caption between tags with its letter, `<caption_a>` and so on."""
 PROMPT_FIELDS: Mapping[OwnPromptName, tuple[str, ...]] = {
     "arena": ("caption_a", "caption_b"),
     "likert": ("caption",),
@@ -26,16 +43,28 @@ PROMPT_FIELDS: Mapping[OwnPromptName, tuple[str, ...]] = {
     "capture": ("caption",),
     "caption_qa": ("caption", "question", "options"),
     "dpg": ("question",),
+    "b_capscore": ("caption", "reference"),
+    "dc_score_facts": ("caption",),
+    "dc_score_matches": ("facts", "reference_facts"),
+    "dc_score_checks": ("facts",),
+    "blind_ranking": (ALL_CAPTIONS,),
+    "rubric": ("criteria", "caption"),
 }
 """Prompt → its fields, all of which a file names."""
-PURPOSES: Mapping[str, OwnPromptName] = {
-    **{"arena": "arena", "caparena": "arena", "tournament": "arena", "exam": "caption_qa"},
-    **{"likert": "likert", "answers": "answers", "capture": "capture", "dpg": "dpg"},
+RUBRIC_FIELDS: Mapping[Kind, tuple[str, ...]] = {"answers": ("criteria", "response"), "images": ("criteria",)}
+"""Fields of `rubric` where responses are no captions."""
+MORE_RUBRIC_FIELDS: Mapping[Kind, tuple[str, ...]] = {"answers": ("prompt", "reference_answer"), "images": ("prompt",)}
+"""Fields that a file may name; empty for a sample without them."""
+_DC_SCORE: tuple[OwnPromptName, ...] = ("dc_score_facts", "dc_score_matches", "dc_score_checks")
+PURPOSES: Mapping[str, tuple[OwnPromptName, ...]] = {
+    **{"arena": ("arena",), "caparena": ("arena",), "tournament": ("arena",), "exam": ("caption_qa",)},
+    **{"likert": ("likert",), "answers": ("answers",), "capture": ("capture",), "dpg": ("dpg",)},
+    **{"assertions": ("b_capscore",), "facts": _DC_SCORE, "blind_ranking": ("blind_ranking",), "judge": ("rubric",)},
 }
-"""Purpose of a scorer's calls → the prompt that they send."""
-PROMPT_OF_SCORER: Mapping[str, OwnPromptName] = {
-    **{name: name for name in PROMPT_FIELDS},
-    **{"caparena": "arena", "tournament": "arena"},
+"""Purpose of a scorer's calls → the prompts that they send."""
+PROMPTS_OF_SCORER: Mapping[str, tuple[OwnPromptName, ...]] = {
+    **{name: (name,) for name in PROMPT_FIELDS},
+    **{"caparena": ("arena",), "tournament": ("arena",), "dc_score": _DC_SCORE},
 }
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
@@ -43,21 +72,40 @@ _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 class OwnPrompt(NamedTuple):
     """A prompt's text with fields."""
 
+    name: OwnPromptName
     text: str
     fields: tuple[str, ...]
+    optional: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
         """Digest of the text, as it stands in the scores' version."""
         return f"prompt {hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
 
-    def filled(self, values: Mapping[str, str]) -> str:
+    def filled(self, text: str) -> str:
+        """The prompt with the fields of a scorer's own message.
+
+        Raises:
+            UserError: the message lacks a field.
+        """
+        values = {}
+        for field in (*self.fields, *self.optional):
+            match = re.search(rf"<{field}>\n(.*)\n</{field}>", text, re.DOTALL)
+            if field == ALL_CAPTIONS or match or field in self.optional:
+                values[field] = match[1] if match else text if field == ALL_CAPTIONS else ""
+        if missing := [field for field in self.fields if field not in values]:
+            raise UserError(
+                f"evaluation.prompts.{self.name}: this call has no {{{missing[0]}}}: checklists, whose criteria have "
+                "references, are graded in our words; leave the prompt out"
+            )
         return _FIELD.sub(lambda match: values[match[1]], self.text)
 
 
-def read_own_prompt(name: OwnPromptName, file: str) -> OwnPrompt:
+def read_own_prompt(name: OwnPromptName, file: str, kind: Kind = "captions") -> OwnPrompt:
     """Read a prompt's file.
 
+    Args:
+        kind: of the responses, by which the fields of `rubric` differ.
     Raises:
         UserError: it cannot be read, lacks a field, or names one that the prompt does not have.
     """
@@ -67,24 +115,31 @@ def read_own_prompt(name: OwnPromptName, file: str) -> OwnPrompt:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{field}: {path} cannot be read as text ({type(error).__name__})") from error
-    known, named = PROMPT_FIELDS[name], dict.fromkeys(_FIELD.findall(text))
-    fields = ", ".join(f"{{{known_field}}}" for known_field in known)
-    if strange := [other for other in named if other not in known]:
+    needed: tuple[str, ...] = PROMPT_FIELDS[name]
+    optional: tuple[str, ...] = ()
+    if name == "rubric":
+        needed, optional = RUBRIC_FIELDS.get(kind, needed), MORE_RUBRIC_FIELDS.get(kind, ())
+    named = dict.fromkeys(_FIELD.findall(text))
+    fields = ", ".join(f"{{{known_field}}}" for known_field in (*needed, *optional))
+    if strange := [other for other in named if other not in (*needed, *optional)]:
         raise UserError(f"{field}: {path} names the field {{{strange[0]}}}; its fields are {fields}")
-    if missing := [known_field for known_field in known if known_field not in named]:
+    if missing := [known_field for known_field in needed if known_field not in named]:
         raise UserError(f"{field}: {path} lacks the field {{{missing[0]}}}; its fields are {fields}")
-    return OwnPrompt(text, known)
+    return OwnPrompt(name, text, needed, optional)
 
 
 class OwnPromptClient:
-    """A client whose scorer's messages are sent in the words of a prompt of one's own."""
+    """A client whose scorer's messages are sent in the words of prompts of one's own."""
 
-    def __init__(self, client: ChatClient, prompt: OwnPrompt) -> None:
-        self._client, self._prompt = client, prompt
-        client.note_prompt(prompt.version)
+    def __init__(self, client: ChatClient, purpose: str, prompts: Mapping[OwnPromptName, OwnPrompt]) -> None:
+        self._client, self._names, self._prompts = client, PURPOSES[purpose], prompts
+        client.note_prompt(", ".join(prompts[name].version for name in self._names if name in prompts))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+    def note_prompt(self, version: str) -> None:
+        """Ignore the version of the prompt that is replaced."""
 
     async def chat(self, messages: list[Message], *arguments: Any, **options: Any) -> Any:
         """`ChatClient.chat` with the scorer's fields in the prompt's places."""
@@ -94,10 +149,16 @@ class OwnPromptClient:
         content: Any = messages[-1]["content"]
         parts = [text_part(content)] if isinstance(content, str) else list(content)
         text = "\n\n".join(part["text"] for part in parts if part["type"] == "text")
-        values = {
-            field: match[1]
-            for field in self._prompt.fields
-            if (match := re.search(rf"<{field}>\n(.*)\n</{field}>", text, re.DOTALL))
-        }
+        prompt = self._prompts.get(self._name_of(text))
+        if prompt is None:
+            return messages
         images = [part for part in parts if part["type"] != "text"]
-        return [user_message([*images, text_part(self._prompt.filled(values))])]
+        return [user_message([*images, text_part(prompt.filled(text))])]
+
+    def _name_of(self, text: str) -> OwnPromptName:
+        """The prompt that a message of the purpose is in, by its fields."""
+        if len(self._names) == 1:
+            return self._names[0]
+        every = {field for name in self._names for field in PROMPT_FIELDS[name]}
+        present = {field for field in every if f"<{field}>\n" in text}
+        return next(name for name in self._names if set(PROMPT_FIELDS[name]) == present)

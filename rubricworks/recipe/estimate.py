@@ -23,6 +23,7 @@ from rubricworks.llm.usage import (
 )
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.rewards.reward import TrainingSize
+from rubricworks.recipe.benchmark_plan import Speeds, benchmark_lines
 from rubricworks.recipe.recipe import CallEstimate, Recipe
 from rubricworks.recipe.served_models import plan_lines
 from rubricworks.recipe.sizes import colocate_warning, process_memory, training_bytes, workspace_lines
@@ -125,13 +126,16 @@ def scoring_calls(
         trained: trained models with each decoding, besides the base; every milestone counts.
         prompts: different prompts among the samples, where several images are drawn of each.
     """
-    own = trained * len(config.decodings) + len(config.models)
+    chooser = config.best_of if isinstance(config, ImageEvaluation) else None
+    own = trained * len(config.decodings) + len(config.models) + (chooser is not None)
     models = own + len(config.decodings)
     work = Workload(samples * models, samples * own, models)
     rewriting = []
     if isinstance(config, ImageEvaluation) and config.rewriter:
         rewriting = [CallEstimate("score", "rewriting", config.rewriter, prompts or samples, 250, 120)]
-    return rewriting + [CallEstimate.of("score", planned) for scorer in config.scorers for planned in scorer.plan(work)]
+    planned = list(chooser.plan(Workload(samples, samples))) if chooser else []
+    planned += [calls for scorer in config.scorers for calls in scorer.plan(work)]
+    return rewriting + [CallEstimate.of("score", calls) for calls in planned]
 
 
 def budget_excess(budget: Budget, calls: Sequence[CallEstimate]) -> str:
@@ -167,8 +171,13 @@ def budget_warning(recipe: Recipe) -> str:
         return f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
 
 
-def plan_text(recipe: Recipe) -> str:
-    """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training."""
+def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float | None = None) -> str:
+    """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training.
+
+    Args:
+        speeds: measured speeds of the base model on benchmarks.
+        gpu_hour: dollars of one accelerator for an hour.
+    """
     if words := recipe.plan_in_words():
         return words
     items = planned_items(recipe)
@@ -193,6 +202,7 @@ def plan_text(recipe: Recipe) -> str:
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    lines += benchmark_lines(recipe, items, speeds, gpu_hour)
     lines += plan_lines(recipe.serve, recipe.stage_configs())
     if recipe.base_model is not None:
         memory = training_bytes(recipe, recipe.base_model)

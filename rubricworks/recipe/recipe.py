@@ -309,6 +309,20 @@ class Recipe(BaseModel):
         """Model that the policy starts from; None if the run itself finds it."""
         return getattr(getattr(self, "warm_up", None), "student", None)
 
+    def trained_models(self, items: int) -> int:
+        """Number of trained models that the evaluation scores: every milestone, where one is chosen among them.
+
+        Args:
+            items: images in the source, or questions.
+        """
+        policy, chosen = getattr(self, "policy", None), getattr(getattr(self, "evaluation", None), "select_by", None)
+        every = getattr(policy.algorithm, "milestone_every", 0) if isinstance(policy, Policy) else 0
+        return policy.algorithm.steps_on(items) // every if policy and chosen and every else 1
+
+    def scored_models(self, items: int) -> int:
+        """Number of models that a run evaluates beside those of its recipe: the base and the trained ones."""
+        return 1 + self.trained_models(items)
+
     def sized_stages(self) -> tuple[dict[str, StageConfig], str | None]:
         """Stage → configuration, and the base model, by which workspaces are sized; empty if a run finds them itself.
 

@@ -1,6 +1,7 @@
 """A model directory behind OpenAI's chat protocol, on this machine, for programs that speak nothing else.
 
-Requests that arrive while the model is busy make the next batch. Decoding is greedy unless a request has a temperature.
+Requests that arrive while the model is busy make the next batch, together with those whose answers are long: none waits
+for another to end. Decoding is greedy unless a request has a temperature; a batch of such requests ends as a whole.
 For heavy traffic `vllm serve` is faster (`vllm_server`); this server needs no more than the model's own engine.
 """
 
@@ -9,7 +10,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from aiohttp import web
 
 from rubricworks.errors import UserError
 from rubricworks.listening import listen, url_of
-from rubricworks.training.config import EngineOptions
-from rubricworks.training.engine import Engine, load_engine
+from rubricworks.training.continued_answers import Asked
+from rubricworks.training.engine import GenerateEngine
 from rubricworks.training.generate import decode_image
 from rubricworks.training.processing import Messages
 
@@ -28,25 +29,31 @@ _MOST_TOKENS = 1024
 
 
 class _Call(NamedTuple):
-    image: bytes | None
-    prompt: str | Messages
-    """With several images, a conversation that holds them."""
+    asked: Asked
     words: int
-    max_tokens: int
     temperature: float
     seed: int
     done: "asyncio.Future[tuple[str, int]]"
 
     @property
-    def kind(self) -> tuple[int, float, int]:
-        """Calls of one kind share a batch; greedy ones do whatever their seed is."""
-        return self.max_tokens, self.temperature, self.seed if self.temperature else 0
+    def kind(self) -> tuple[int, float, int] | None:
+        """Sampled calls of one kind share a batch; None of greedy ones, which all do."""
+        return (self.asked.limit, self.temperature, self.seed) if self.temperature else None
+
+    def give(self, text: str, length: int) -> None:
+        """Answer the request, from another thread than its own."""
+
+        def finish() -> None:
+            if not self.done.done():
+                self.done.set_result((text, length))
+
+        self.done.get_loop().call_soon_threadsafe(finish)
 
 
 class ModelServer:
     """Chat completions of one engine, in batches."""
 
-    def __init__(self, engine: Engine, name: str, *, batch_size: int) -> None:
+    def __init__(self, engine: GenerateEngine, name: str, *, batch_size: int) -> None:
         self._engine, self.name, self._batch_size = engine, name, batch_size
         self._waiting: asyncio.Queue[_Call] = asyncio.Queue()
 
@@ -65,33 +72,46 @@ class ModelServer:
         worker.cancel()
 
     async def _answer_batches(self) -> None:
+        begun: list[_Call] = []
         while True:
-            calls = [await self._waiting.get()]
+            calls = begun or [await self._waiting.get()]
             while len(calls) < self._batch_size and not self._waiting.empty():
                 calls.append(self._waiting.get_nowait())
+            begun = []
             for kind in dict.fromkeys(call.kind for call in calls):
-                batch = [call for call in calls if call.kind == kind]
+                batch = [call for call in calls if call.kind == kind and not call.done.done()]
+                if not batch:
+                    continue
                 try:
-                    texts = await asyncio.to_thread(self._generate, batch)
+                    answers = await asyncio.to_thread(self._continue if kind is None else self._sample, batch)
                 except Exception as error:  # one bad batch must not end the server
-                    texts = [error] * len(batch)
-                for call, text in zip(batch, texts, strict=True):
-                    if call.done.done():
-                        continue
-                    if isinstance(text, Exception):
-                        call.done.set_exception(text)
-                    else:
-                        call.done.set_result(text)
+                    for call in batch:
+                        if not call.done.done():
+                            call.done.set_exception(error)
+                    continue
+                begun += [
+                    call._replace(asked=call.asked._replace(tokens=tokens))
+                    for call, tokens in zip(batch, answers, strict=True)
+                    if tokens is not None
+                ]
 
-    def _generate(self, batch: list[_Call]) -> list[Any]:
-        first = batch[0]
-        return self._engine(
-            [call.image for call in batch],
-            [call.prompt for call in batch],
-            max_new_tokens=first.max_tokens,
-            temperature=first.temperature,
-            seed=first.seed,
+    def _continue(self, batch: list[_Call]) -> list[tuple[int, ...] | None]:
+        def give(number: int, text: str, length: int) -> None:
+            batch[number].give(text, length)
+
+        return self._engine.continue_answers([call.asked for call in batch], lambda: not self._waiting.empty(), give)
+
+    def _sample(self, batch: list[_Call]) -> list[tuple[int, ...] | None]:
+        texts = self._engine(
+            [call.asked.image for call in batch],
+            [call.asked.prompt for call in batch],
+            max_new_tokens=batch[0].asked.limit,
+            temperature=batch[0].temperature,
+            seed=batch[0].seed,
         )
+        for call, (text, length) in zip(batch, texts, strict=True):
+            call.give(text, length)
+        return [None] * len(batch)
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -104,11 +124,11 @@ class ModelServer:
             body = json.loads(await request.read())
             image, prompt, words = await asyncio.to_thread(_content, body["messages"])
             limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or _MOST_TOKENS)
-            numbers = (limit, float(body.get("temperature") or 0.0), int(body.get("seed") or 0))
+            sampling = (float(body.get("temperature") or 0.0), int(body.get("seed") or 0))
         except (ValueError, KeyError, TypeError, OSError) as error:
             message = {"message": f"cannot read the request: {error}", "type": "invalid_request_error"}
             return web.json_response({"error": message}, status=400)
-        call = _Call(image, prompt, words, *numbers, asyncio.get_running_loop().create_future())
+        call = _Call(Asked(image, prompt, limit), words, *sampling, asyncio.get_running_loop().create_future())
         await self._waiting.put(call)
         try:
             text, tokens = await call.done
@@ -162,24 +182,32 @@ def _content(messages: list[dict[str, Any]]) -> tuple[bytes | None, str | Messag
     return None, turns, words
 
 
+class ServedModel(NamedTuple):
+    """A server in this process."""
+
+    url: str
+    """Base URL."""
+    load: Callable[[str | Path], None]
+    """Answer as another model."""
+
+
 @contextmanager
 def served_model(
     folder: str | Path,
-    options: EngineOptions | None = None,
     *,
     name: str | None = None,
     batch_size: int = 16,
     host: str = "127.0.0.1",
     port: int = 0,
-) -> Iterator[str]:
-    """Serve a model directory in a thread; yields the base URL. The model is unloaded at the end.
+) -> Iterator["ServedModel"]:
+    """Serve a model directory in a thread. The model is unloaded at the end.
 
     Args:
         name: name of the model in requests; by default the folder's.
     Raises:
         UserError: the model cannot be loaded.
     """
-    engine = load_engine(folder, options or EngineOptions(), batch_size=batch_size)
+    engine = GenerateEngine(folder, batch_size)
     ready: threading.Event = threading.Event()
     loop = asyncio.new_event_loop()
     address: list[str] = []
@@ -211,7 +239,7 @@ def served_model(
     try:
         if failure:
             raise UserError(f"cannot serve {folder} at {host}:{port}: {failure[0].strerror}")
-        yield address[0]
+        yield ServedModel(address[0], engine.load)
     finally:
         if not failure:
             loop.call_soon_threadsafe(loop.stop)

@@ -20,6 +20,7 @@ from rubricworks.training.config import EngineOptions
 from rubricworks.training.generate import Processor, decode_image, end_ids, load_model_processor
 from rubricworks.training.llava import LLAVAS
 from rubricworks.training.processing import Messages, images_of, prompt_token_ids, tokenizer_of
+from rubricworks.training.vllm_weights import layout_digest
 
 
 def check_vllm_installed() -> None:
@@ -37,8 +38,14 @@ class VllmEngine:
             UserError: vLLM is not installed, or one of the two cannot load the model; the message has the reason.
         """
         check_vllm_installed()
+        self._options = options
+        self._llm: Any = None
+        self._start(model)
+
+    def _start(self, model: str | Path) -> None:
         import vllm
 
+        options = self._options
         self.processor: Processor = load_model_processor(model)
         model = model_place(str(model))
         processor = self.processor
@@ -67,6 +74,7 @@ class VllmEngine:
             raise UserError(f"vLLM cannot load {model}: {_first_line(error)}; see engine.* in the recipe") from error
         self._image_token = getattr(config, "image_token_id", None)
         self._ends = _end_ids(model, tokenizer_of(processor))
+        self._layout = layout_digest(model) if Path(model).is_dir() else model
 
     def __call__(
         self,
@@ -112,9 +120,22 @@ class VllmEngine:
         token_ids = [list(output.outputs[0].token_ids) for output in outputs]
         return [(str(tokenizer.decode(ids, skip_special_tokens=True)), len(ids)) for ids in token_ids]
 
+    def load(self, model: str | Path) -> None:
+        """Answer as another model, by the running engine if only its weights differ."""
+        place = model_place(str(model))
+        if not Path(place).is_dir() or layout_digest(place) != self._layout:
+            self.close()
+            self._start(model)
+            return
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": str(Path(place).resolve())})
+        self._llm.reset_prefix_cache()
+        self._llm.llm_engine.reset_encoder_cache()
+
     def close(self) -> None:
+        if self._llm is None:  # another model could not be loaded
+            return
         self._llm.llm_engine.engine_core.shutdown()
-        del self._llm
+        self._llm = None
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -87,10 +87,27 @@ def test_every_cell_of_every_table_holds_a_figure_or_the_name_of_what_is_missing
     shown = [cell for section in table.sections for row in section.rows for cell in row.cells]
     assert shown
     assert all((cell.ours is None) == bool(cell.missing) for cell in shown)
-    assert any(cell.paper is not None for cell in shown)
+    assert any(cell.paper is not None for cell in shown) or number == "fig4"  # no number of it is printed
     for form in (text(table), markdown(table), page(table)):
         assert all(section.title.replace("'", "&#39;") in form or section.title in form for section in table.sections)
         assert not table.simulated or "scene world" in form
+
+
+def test_a_figure_of_bars_is_filled_like_a_table_and_called_a_figure(tell, tmp_path):
+    ranked = {"blind_ranking_first": 0.25, "blind_ranking_hallucination": 2.5}
+    boards = [
+        scores(name, {**ranked, "blind_ranking_first": first}) for name, first in (("base", 0.25), ("policy", 0.5))
+    ]
+    write_scores(tmp_path / "own", *boards, scores("qwen_72b", ranked))
+    done = tell("table", "rubicap", "fig4", "--runs", tmp_path, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert done.out.startswith("rubicap, Figure 4: Blind ranking of RubiCap-7B")
+    table = fill_table("rubicap", "fig4", [("", tmp_path / "own", "")])
+    assert cells(table, "", "own")["Rank 1"].ours == Interval(value=50, low=40, high=60)
+    assert cells(table, "", "qwen_72b")["Hallucination"].ours.value == 2.5
+    assert cells(table, "", "qwen_32b")["Rank 1"].missing == "no run of qwen_32b"
+    assert cells(table, "", "own")["Clarity"].missing == "evaluation.scorers.blind_ranking"
+    assert (tmp_path / "out" / "rubicap-figure-4.html").is_file()
 
 
 def test_a_task_that_was_not_measured_whole_is_named(tmp_path):

@@ -69,8 +69,8 @@ def test_every_question_is_answered_whatever_the_number_of_its_images(data):
             options = {"url": url, "model": "student", "api_key": "none", "folder": data / "runs", "max_new_tokens": 6}
             return await run_tasks({TASK: "acc_score"}, **options, judge=client, forms={TASK: "verdict"})
 
-    with served_model(student) as url:
-        result = asyncio.run(run(url))[TASK]
+    with served_model(student) as served:
+        result = asyncio.run(run(served.url))[TASK]
     judge.close()
     assert result.reason is None
     assert len(result.samples) == 3

@@ -37,6 +37,15 @@ def taught(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def other_checkpoint(tmp_path_factory, taught):
+    """The student after a few steps more, towards captions of one square for all."""
+    last = squares()[-1][2]
+    rows = [(image, prompt, last) for image, prompt, _ in squares()]
+    options = sft_config(steps=20, batch_size=12, learning_rate=1e-2)
+    return train_sft(taught, rows, tmp_path_factory.mktemp("other"), options)
+
+
+@pytest.fixture(scope="session")
 def pretrained(tmp_path_factory):
     """A LLaVA as VLM pretraining writes it, both towers from nothing, that describes the squares."""
     folder = tmp_path_factory.mktemp("pretrained")

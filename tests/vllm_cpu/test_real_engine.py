@@ -44,3 +44,19 @@ def test_samples_of_one_prompt_differ_and_follow_their_seed(engine):
 def test_prompt_without_an_image_is_answered_too(engine, taught):
     generate = load_engine(taught, EngineOptions(), batch_size=5)
     assert engine([None], [PROMPT], max_new_tokens=4) == generate([None], [PROMPT], max_new_tokens=4)
+
+
+def test_one_start_writes_what_each_checkpoint_does(engine, taught, other_checkpoint):
+    expected = {}
+    for folder in (other_checkpoint, taught):
+        generate = load_engine(folder, EngineOptions(), batch_size=12)
+        expected[folder] = generate(IMAGES, [PROMPT] * len(IMAGES), max_new_tokens=LENGTH)
+        generate.close()
+    running = engine._llm
+    texts = {}
+    for folder in (other_checkpoint, taught):
+        engine.load(folder)
+        texts[folder] = engine(IMAGES, [PROMPT] * len(IMAGES), max_new_tokens=LENGTH)
+    assert texts == expected
+    assert expected[taught] != expected[other_checkpoint]
+    assert engine._llm is running

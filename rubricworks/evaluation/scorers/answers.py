@@ -1,10 +1,13 @@
 """Correctness of answers to questions with a reference (RLR³, section 5.1): by rules if they suffice, else by a judge.
 
 The final answer is the last box of a response. Rules check letters, numbers, formulas and bounding boxes; a text judge
-checks open answers in words. It sees question, reference and final answer, and never the image.
+checks open answers in words. It sees question, reference and final answer, and never the image. Where a benchmark's own
+paper lets numbers differ a little, so do the rules for its task.
 """
 
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 from pydantic import BaseModel, StrictBool
@@ -21,6 +24,21 @@ from rubricworks.verifiers.boxed import answer_call, last_boxed, score_answer
 MIN_SCORE = 0.5
 """Lowest overlap (IoU) of a correct bounding box, as in detection benchmarks; every other rule gives 0 or 1."""
 
+_NUMBER = re.compile(r"[-+]?(\d+(,\d{3})*(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*%?", re.IGNORECASE)
+
+
+def _rounds_to(predicted: float, target: float, decimals: int) -> bool:
+    return decimals > 0 and round(predicted, decimals) == target
+
+
+NUMBER_RULES: Mapping[str, Callable[[float, float, int], bool]] = {
+    "chartqa": lambda predicted, target, _: abs(predicted - target) <= 0.05 * abs(target),
+    "dynamath": lambda predicted, target, _: abs(predicted - target) <= 0.001,
+    "mathvista": _rounds_to,
+}
+"""Task → whether a number is near enough to the reference, given its decimals: relaxed accuracy (ChartQA, section 5.1),
+an absolute tolerance (DynaMath), rounding to the reference's precision (MathVista)."""
+
 _SYSTEM = """\
 You check a short final answer to a question about an image against the reference answer.
 
@@ -34,6 +52,7 @@ Answer with one JSON object: {"reason": "<one short sentence>", "right": true or
 
 class AnswerScorer(Scorer):
     name: ClassVar[str] = "answers"
+    version: ClassVar[str] = "2"
     title: ClassVar[str] = "Right answers"
     parts: ClassVar[tuple[str, ...]] = ("right",)
     needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
@@ -82,7 +101,27 @@ def check_by_rules(sample: Sample, response: str) -> bool:
     Raises:
         CannotVerify: the reference answer cannot be read.
     """
-    return score_answer(response, sample.answer or "", options=bool(sample.options)) >= MIN_SCORE
+    answer = sample.answer or ""
+    if score_answer(response, answer, options=bool(sample.options)) >= MIN_SCORE:
+        return True
+    return not sample.options and _is_near(sample.task or "", last_boxed(response) or "", answer)
+
+
+def _is_near(task: str, predicted: str, target: str) -> bool:
+    """Return True if both are numbers, and near enough by the rule of the task."""
+    rule = NUMBER_RULES.get(task.casefold().partition("_")[0])
+    number, reference = _number(predicted), _number(target)
+    if rule is None or number is None or reference is None:
+        return False
+    return rule(number, reference, len(target.strip().rstrip("% ").partition(".")[2]))
+
+
+def _number(text: str) -> float | None:
+    plain = text.replace("\\", "").replace("$", "").strip()
+    if not _NUMBER.fullmatch(plain):
+        return None
+    number = float(plain.rstrip("% ").replace(",", ""))
+    return (number / 100 if plain.endswith("%") else number) if math.isfinite(number) else None
 
 
 async def check_with_judge(judge: ChatClient, sample: Sample, response: str) -> bool:

@@ -8,12 +8,13 @@ without a score of every sample has no mean, and a set with such a task none eit
 recipe's, and are refused without one.
 """
 
+import asyncio
 import hashlib
 import json
 import os
+import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -26,7 +27,15 @@ from rubricworks.data.tables import Sample
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge, is_open
-from rubricworks.evaluation.scorers.scorer import Item, Score, ScoreItem, Scorer, ScoringContext, Workload
+from rubricworks.evaluation.scorers.scorer import (
+    BenchmarkSpeed,
+    Item,
+    Score,
+    ScoreItem,
+    Scorer,
+    ScoringContext,
+    Workload,
+)
 from rubricworks.evaluation.suites import lmms_eval, vlmeval
 from rubricworks.evaluation.suites.boxed_benchmarks import BOXED_BENCHMARKS, BoxedQuestion, boxed_questions
 from rubricworks.evaluation.suites.task_sets import TASK_SETS, Benchmark
@@ -51,13 +60,13 @@ _FIRST = ", first "
 _ANSWER_TOKENS = 1024
 _BOXED_TOKENS = 6144
 """RLR³'s longest response in training; the paper names no limit of its evaluation."""
-_AT_ONCE = 64
 _JUDGED_SHARE = {"score": 1.0, "extraction": 1.0, "letter": 0.1, "verdict": 0.5}
 """What a task asks of its judge → share of its answers."""
 _OPEN_SHARE = 0.3
 """Share of answers in words that rules do not find right."""
-_SERVED_TIMEOUT_S = 3600.0
-"""Wait for an answer of a model that is served here, which may think for long."""
+_SERVED: dict[str, Any] = {"timeout_s": 3600.0, "concurrency": 256}
+"""Patience with a model that is served here, which may think for long, and its requests at once: more than answers that
+run into their limit are likely to hold."""
 
 
 def sample_limit(version: str) -> int | None:
@@ -114,7 +123,7 @@ class BenchmarkScorer(Scorer):
         programs = dict.fromkeys(
             f"{benchmark.harness.package} {benchmark.harness.version}" for benchmark in self._benchmarks()
         )
-        own = {"questions": "rules 1", "answers": "answers 1"}
+        own = {"questions": "rules 2", "answers": "answers 2"}
         harness = own.get(self.harness) or ", ".join(programs)
         only = f", tasks {'+'.join(self.tasks)}" if self.tasks else ""
         only += f", answers of {self.max_new_tokens} tokens" if self.max_new_tokens else ""
@@ -125,8 +134,33 @@ class BenchmarkScorer(Scorer):
         """Tokens of the longest answer that a task asks for."""
         if self.harness == "answers":
             return self.max_new_tokens or _BOXED_TOKENS
+        if self.harness == "questions":
+            return self.max_new_tokens or _ANSWER_TOKENS
         limits = [_ANSWER_TOKENS, *(benchmark.answer_tokens for benchmark in self._benchmarks())]
         return self.max_new_tokens or max(limits)
+
+    def planned_answers(self) -> list[tuple[int, int]]:
+        """Number of questions and longest answer, in tokens, of each benchmark.
+
+        Raises:
+            UserError: they are not known before a run.
+        """
+        if self.harness == "questions":
+            counts = Counter(
+                entry.task or self.set
+                for entry in question_entries(fill(str(self.source), f"{_FIELD}.source"))
+                if not isinstance(entry, RejectedEntry)
+            )
+            questions = [count for task, count in sorted(counts.items()) if not self.tasks or task in self.tasks]
+        else:
+            questions = [benchmark.questions for benchmark in self._benchmarks()]
+        if not all(questions):
+            raise UserError(f"the number of questions of {self.set} is not known here")
+        if self.harness == "lmms-eval":
+            limits = [self.max_new_tokens or benchmark.answer_tokens for benchmark in self._benchmarks()]
+        else:
+            limits = [self.longest_answer] * len(questions)
+        return [(min(count, self.limit or count), limit) for count, limit in zip(questions, limits, strict=True)]
 
     def plan(self, work: Workload) -> Iterator[PlannedCalls]:
         """Yield the judge's calls, by the usual share of answers that need one."""
@@ -151,20 +185,26 @@ class BenchmarkScorer(Scorer):
         Raises:
             UserError: the harness failed, or the model cannot be served.
         """
-        with ExitStack() as stack:
-            endpoint = model.source.endpoint
-            if endpoint is None and model.source.folder is not None:
-                url = stack.enter_context(context.serve(model.source.folder))
-                name, wait = Path(model.source.folder).name, {"timeout_s": _SERVED_TIMEOUT_S}
-                endpoint = Endpoint(url=url, model=name, revision=model.revision, **wait)
-            if endpoint is None:
-                return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
-            if self.harness == "answers":
-                return await self._ask_boxed(endpoint.model_copy(update={"max_tokens": self.longest_answer}), context)
-            if self.harness == "questions":
-                longest = self.max_new_tokens or _ANSWER_TOKENS
-                return await self._ask(endpoint.model_copy(update={"max_tokens": longest}), context)
+        endpoint = model.source.endpoint
+        if endpoint is None and (folder := model.source.folder) is not None:
+            from rubricworks.training.checkpoints import model_digest
+            from rubricworks.training.engine import SERVED_NAME
+
+            url = await asyncio.to_thread(context.serve, folder)
+            revision = f"{model.revision or model_digest(folder)}, step {model.step}"  # all models have one name
+            endpoint = Endpoint(url=url, model=SERVED_NAME, revision=revision, **_SERVED)
+        if endpoint is None:
+            return [self._unmeasured(task, "only responses of this model are given") for task in self._tasks()]
+        if self.harness == "lmms-eval":
             return await self._run(model, endpoint, context)
+        client = await context.client(endpoint.model_copy(update={"max_tokens": self.longest_answer}), "benchmark")
+        begun = time.monotonic()
+        ask = self._ask_boxed if self.harness == "answers" else self._ask
+        scores = await ask(client, context)
+        if model.source.folder is not None:
+            used, seconds = client.totals, time.monotonic() - begun
+            context.speeds.append(BenchmarkSpeed(self.set, used.calls - used.cached, used.completion_tokens, seconds))
+        return scores
 
     def _tasks(self) -> list[str]:
         return [benchmark.task for benchmark in self._benchmarks()] or [self.set]
@@ -195,7 +235,7 @@ class BenchmarkScorer(Scorer):
             "api_key": os.environ.get(endpoint.api_key_env or "", "") or "none",
             "folder": context.scratch(f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"),
             "limit": self.limit,
-            "concurrency": min(32, endpoint.concurrency),
+            "concurrency": endpoint.concurrency if model.source.folder else min(32, endpoint.concurrency),
         }
         results = await lmms_eval.run_tasks(
             by_lmms,
@@ -208,6 +248,11 @@ class BenchmarkScorer(Scorer):
             forms={benchmark.task: benchmark.judge for benchmark in chosen if benchmark.judge},
         )
         longest = self.max_new_tokens or _ANSWER_TOKENS
+        runs = [result for result in results.values() if result.seconds and result.samples]
+        if model.source.folder is not None and runs:
+            answers, tokens = sum(len(result.samples) for result in runs), sum(result.tokens for result in runs)
+            seconds = sum(result.seconds for result in runs)
+            context.speeds.append(BenchmarkSpeed(self.set, answers, tokens, seconds))
         results |= await vlmeval.run_tasks(by_vlmeval, **options, max_tokens=longest)
         scores: list[Score] = []
         for benchmark in chosen:
@@ -224,9 +269,8 @@ class BenchmarkScorer(Scorer):
                 scores.append(Score(sample_id=f"{benchmark.task}/{sample}", value=value, reason=reason))
         return scores
 
-    async def _ask_boxed(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
+    async def _ask_boxed(self, client: ChatClient, context: ScoringContext) -> list[Score]:
         """Scores by RLR³'s protocol. An answer that runs into its limit has no final answer, and is wrong."""
-        client = await context.client(endpoint, "benchmark")
         judge = await context.client(self.judge, "benchmark_judge") if self.judge else None
         source = local_path(fill(str(self.source), f"{_FIELD}.source"))
 
@@ -257,7 +301,7 @@ class BenchmarkScorer(Scorer):
             for benchmark in chosen:
                 yield from map(score, boxed_questions(benchmark, source, self.limit))
 
-        results = await context.stream(calls(), min(_AT_ONCE, endpoint.concurrency))
+        results = await context.stream(calls(), client.endpoint.concurrency)
         return [scored for scores in results for scored in scores]
 
     async def _is_right(self, asked: BoxedQuestion, response: str, judge: ChatClient | None) -> bool:
@@ -281,9 +325,8 @@ class BenchmarkScorer(Scorer):
                 return True
         return False
 
-    async def _ask(self, endpoint: Endpoint, context: ScoringContext) -> list[Score]:
+    async def _ask(self, client: ChatClient, context: ScoringContext) -> list[Score]:
         """Scores of answers to question files, by rules."""
-        client = await context.client(endpoint, "benchmark")
 
         async def answer(sample: Sample) -> list[Score]:
             image = [image_part(sample.image)] if sample.image else []

@@ -8,7 +8,7 @@ a stage. A response that cannot be judged gets a score without a value, and a fa
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
@@ -104,6 +104,20 @@ ScoreBatch = Callable[[Sequence[Item]], Coroutine[Any, Any, list[Score]]]
 """Scores of a batch of one model's responses: any number per response, in any order."""
 
 
+SPEEDS = "benchmark_speeds"
+"""Field of the ledger's line of the stage `score`."""
+
+
+class BenchmarkSpeed(NamedTuple):
+    """How fast models that were served here answered a set of benchmarks, for later plans."""
+
+    set: str
+    answers: int
+    tokens: int
+    """Tokens of the answers."""
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Workload:
     """Number of responses that a plan is made for."""
@@ -123,7 +137,7 @@ async def _no_stream(calls: Iterator[Coroutine[Any, Any, Any]], at_once: int) ->
     raise UserError("this scorer runs in the stage score alone")
 
 
-def _no_server(folder: str) -> AbstractContextManager[str]:
+def _no_server(folder: str) -> str:
     raise UserError(f"{folder}: models are served in the stage score alone")
 
 
@@ -146,18 +160,21 @@ class ScoringContext:
     seed: int = 1
     scratch: Callable[[str], Path] = _no_scratch
     """Folder of a name for files that vary between runs."""
-    serve: Callable[[str], AbstractContextManager[str]] = _no_server
-    """Serve a model directory; gives the base URL."""
+    serve: Callable[[str], str] = _no_server
+    """Serve a model directory, one at a time; returns the base URL."""
     tallies: "dict[str, PositionTally]" = field(default_factory=dict)
     """Scorer → positions that its pairwise judge prefers; the stage refuses scores of a judge that always names one."""
     prompts: Mapping[OwnPromptName, OwnPrompt] = field(default_factory=dict)
     """Prompts of the user's own."""
+    speeds: list[BenchmarkSpeed] = field(default_factory=list)
+    """Speed of every measurement of a model that is served here."""
 
     async def client(self, endpoint: Endpoint, purpose: str) -> ChatClient:
         """Open a client for a purpose, as the ledger names it."""
         client = await self.stack.enter_async_context(self.make_client(endpoint, purpose))
-        prompt = self.prompts.get(PURPOSES[purpose]) if purpose in PURPOSES else None
-        return cast(ChatClient, OwnPromptClient(client, prompt)) if prompt else client
+        if not any(name in self.prompts for name in PURPOSES.get(purpose, ())):
+            return client
+        return cast(ChatClient, OwnPromptClient(client, purpose, self.prompts))
 
 
 class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):

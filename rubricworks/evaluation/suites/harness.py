@@ -33,6 +33,10 @@ class TaskResult(NamedTuple):
     """Version of the task."""
     reason: str | None = None
     """Why there is no figure."""
+    tokens: int = 0
+    """Tokens of the answers, as far as the program counts them."""
+    seconds: float = 0.0
+    """Duration of the program's run; 0 if the results were there."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import tempfile
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,21 +67,22 @@ def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) ->
             readable = readable and score is not None
             samples[name] = score
     version = str(results.get("versions", {}).get(parts[0], ""))
+    tokens = sum(_output_tokens(row) for rows in lines.values() for row in rows)
     unanswered = sum(not _answered(row) for rows in lines.values() for row in rows)
     if unanswered == len(samples):
         raise UserError(f"{path}: the endpoint answered none of {unanswered} requests of {task}")
     if unanswered:
         reason = f"the endpoint did not answer {unanswered} of {len(samples)} requests"
-        return TaskResult(None, samples if readable else {}, version, reason)
+        return TaskResult(None, samples if readable else {}, version, reason, tokens)
     reported = _reported(results, task, parts, metric, {part: len(rows) for part, rows in lines.items()}, path)
     if readable:
         mean = sum(score for score in samples.values() if score is not None) / len(samples)
         # MathVista reports nothing in place of 0.
         if reported is None or any(abs(mean - figure) <= _TOLERANCE for figure in (reported, reported / 100)):
-            return TaskResult(mean, samples, version)
+            return TaskResult(mean, samples, version, tokens=tokens)
     if reported is None:
         raise UserError(f"{path}: {task} reports no number as {metric}")
-    return TaskResult(reported / 100 if percent or reported > 1 else reported, {}, version)
+    return TaskResult(reported / 100 if percent or reported > 1 else reported, {}, version, tokens=tokens)
 
 
 def _leaves(results: dict[str, Any], task: str) -> list[str]:
@@ -136,6 +138,10 @@ def _score(value: Any) -> float | None:
 def _answered(row: dict[str, Any]) -> bool:
     counts = row.get("token_counts") or []
     return any((count or {}).get("output_tokens") for count in counts) if counts else bool(row.get("filtered_resps"))
+
+
+def _output_tokens(row: dict[str, Any]) -> int:
+    return sum((count or {}).get("output_tokens") or 0 for count in row.get("token_counts") or [])
 
 
 LMMS_EVAL = Harness(
@@ -196,7 +202,7 @@ async def run_tasks(
         arguments += ["--include_path", str(include)] if include else []
         arguments += ["--limit", str(limit)] if limit else []
         arguments += ["--gen_kwargs", f"max_new_tokens={max_new_tokens}"] if max_new_tokens else []
-        log = place / "log.txt"
+        log, begun = place / "log.txt", time.monotonic()
         try:
             code = await _run_task(arguments, variables, log, judge, (forms or {}).get(task))
         except ChatError as error:
@@ -208,7 +214,7 @@ async def run_tasks(
             raise UserError(f"lmms-eval wrote no results of {task} (exit {code}): {said}; {log}")
         if result.value is not None:
             os.replace(attempt, place / _RESULTS)
-        results[task] = result
+        results[task] = result._replace(seconds=time.monotonic() - begun)
     return results
 
 

@@ -31,7 +31,7 @@ class Benchmark(NamedTuple):
     answer_tokens: int = 1024
     """The task's own limit of an answer, in tokens; where it is less, the harness's."""
     questions: int = 0
-    """Number of questions of a task whose answers may need a judge, for plans."""
+    """Number of questions, for plans."""
 
 
 _REASONING_TOKENS = 49_152
@@ -57,11 +57,11 @@ def _reasoning(name: str, task: str, questions: int, *, metric: str = "acc_score
     return Benchmark(name, task, metric, note, judge="verdict", answer_tokens=tokens, questions=questions)
 
 
-_AI2D = Benchmark("AI2D", "ai2d", "exact_match")
-_BLINK = Benchmark("BLINK", "blink", "blink_acc")
-_CHARTQA = Benchmark("ChartQA", "chartqa", "relaxed_overall")
-_DOCVQA = Benchmark("DocVQA", "docvqa_val", "anls", _VALIDATION)
-_INFOVQA = Benchmark("InfoVQA", "infovqa_val", "anls", _VALIDATION)
+_AI2D = Benchmark("AI2D", "ai2d", "exact_match", questions=3088)
+_BLINK = Benchmark("BLINK", "blink", "blink_acc", questions=1901)
+_CHARTQA = Benchmark("ChartQA", "chartqa", "relaxed_overall", questions=2500)
+_DOCVQA = Benchmark("DocVQA", "docvqa_val", "anls", _VALIDATION, questions=5349)
+_INFOVQA = Benchmark("InfoVQA", "infovqa_val", "anls", _VALIDATION, questions=2801)
 _MMBENCH = Benchmark(
     "MMBench",
     "mmbench_en_dev",
@@ -71,22 +71,24 @@ _MMBENCH = Benchmark(
     percent=True,
     questions=4329,
 )
-_MMSTAR = Benchmark("MMStar", "mmstar", "average")
-_OCRBENCH = Benchmark("OCRBench", "ocrbench", "ocrbench_accuracy")
-_SCIENCEQA = Benchmark("ScienceQA", "scienceqa_img", "exact_match")
-_SEEDBENCH = Benchmark("SEEDBench", "seedbench", "seed_image")
-_TEXTVQA = Benchmark("TextVQA", "textvqa_val", "exact_match", _VALIDATION)
+_MMSTAR = Benchmark("MMStar", "mmstar", "average", questions=1500)
+_OCRBENCH = Benchmark("OCRBench", "ocrbench", "ocrbench_accuracy", questions=1000)
+_SCIENCEQA = Benchmark("ScienceQA", "scienceqa_img", "exact_match", questions=2017)
+_SEEDBENCH = Benchmark("SEEDBench", "seedbench", "seed_image", questions=17_990)
+_TEXTVQA = Benchmark("TextVQA", "textvqa_val", "exact_match", _VALIDATION, questions=5000)
 
 TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     # RubiCap, section 4.3
     "rubicap-10": (
-        Benchmark("GQA", "gqa", "exact_match"),
+        Benchmark("GQA", "gqa", "exact_match", questions=12_578),
         _BLINK,
         _AI2D,
-        Benchmark("RealWorldQA", "realworldqa", "exact_match"),
+        Benchmark("RealWorldQA", "realworldqa", "exact_match", questions=765),
         _OCRBENCH,
         _TEXTVQA,
-        Benchmark("OCRVQA", "OCRVQA_TESTCORE", "eval_score", "VLMEvalKit's core of the test split", VLMEVAL),
+        Benchmark(
+            "OCRVQA", "OCRVQA_TESTCORE", "eval_score", "VLMEvalKit's core of the test split", VLMEVAL, questions=3072
+        ),
         _INFOVQA,
         _DOCVQA,
         _CHARTQA,
@@ -94,7 +96,7 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
     # RubiCap, appendix H, tables 5 and 6
     "rubicap-9": (
         _SEEDBENCH,
-        Benchmark("A-OKVQA", "A-OKVQA", "hit", "letters are read without a judge", VLMEVAL),
+        Benchmark("A-OKVQA", "A-OKVQA", "hit", "letters are read without a judge", VLMEVAL, questions=1145),
         _BLINK,
         _CHARTQA,
         _SCIENCEQA,
@@ -111,7 +113,7 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
         _mathvista("format", "format"),
         _mathvista("solution", "solution"),
         _MMBENCH,
-        Benchmark("MMMU", "mmmu_val", "mmmu_acc"),
+        Benchmark("MMMU", "mmmu_val", "mmmu_acc", questions=900),
         Benchmark(
             "MM-Vet",
             "mmvet",

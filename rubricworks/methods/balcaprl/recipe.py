@@ -105,7 +105,7 @@ class BalcaprlRecipe(Recipe):
                 rubrics.committee, rubrics.student, rubrics.rubric, train, caption_stage=makes, rubric_stage=makes
             )
         yield from policy_calls("train_balcaprl", self.policy, TrainingSize(samples=train, held_out=held_out))
-        yield from scoring_calls(self.evaluation, held_out)
+        yield from scoring_calls(self.evaluation, held_out, trained=self.trained_models(items))
 
 
 RECIPE = BalcaprlRecipe

@@ -37,6 +37,9 @@ class EvaluateRecipe(Recipe):
         """Stage → its configuration, in the order of the pipeline."""
         return {"prepare": self.data, "score": self.evaluation, "evaluation_report": self.report}
 
+    def scored_models(self, items: int) -> int:
+        return 0
+
     def success_lines(self, run: Path) -> list[str]:
         from rubricworks.reports.leaderboard import build_board, leaderboard_text
 

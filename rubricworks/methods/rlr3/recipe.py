@@ -125,10 +125,7 @@ class Rlr3Recipe(Recipe):
         return self.world.scenes * self.world.questions if self.world else 0
 
     def estimate_calls(self, items: int) -> Iterator[CallEstimate]:
-        held_out = min(self.data.held_out, items)
-        train = max(items - held_out - self.data.warm_up, 1)
-        if self.data.max_train is not None:
-            train = min(train, self.data.max_train)
+        held_out, train = min(self.data.held_out, items), self._train(items)
         checklist, grading = CHECKLIST_TOKENS, EXECUTION_TOKENS
         if self.opening.opener:
             choices = round((train + held_out) * MULTIPLE_CHOICE_SHARE)
@@ -169,10 +166,19 @@ class Rlr3Recipe(Recipe):
             yield CallEstimate("audit", "quality", judge, 2 * abnormal + trials, GUIDE_TOKENS + CAPTION_TOKENS, 150)
         gradings = (abnormal + (audit.regular or self.genrm_data.test)) * len(audit.settings) + trials
         yield CallEstimate("audit", "judge", audit.judge, gradings, *grading)
-        algorithm, passed = self.policy.algorithm, round(train * FILTER_SHARE)
+        passed = round(train * FILTER_SHARE)
         yield from policy_calls("train_rlr3", self.policy, TrainingSize(samples=passed, held_out=held_out))
-        milestones = 2 * (algorithm.steps_on(passed) // algorithm.milestone_every)
-        yield from scoring_calls(self.evaluation, held_out, trained=milestones)
+        yield from scoring_calls(self.evaluation, held_out, trained=self.trained_models(items))
+
+    def trained_models(self, items: int) -> int:
+        """Milestones of RLR³ and of RLVR."""
+        algorithm = self.policy.algorithm
+        return 2 * (algorithm.steps_on(round(self._train(items) * FILTER_SHARE)) // algorithm.milestone_every)
+
+    def _train(self, items: int) -> int:
+        """Questions to train on."""
+        train = max(items - min(self.data.held_out, items) - self.data.warm_up, 1)
+        return train if self.data.max_train is None else min(train, self.data.max_train)
 
 
 RECIPE = Rlr3Recipe

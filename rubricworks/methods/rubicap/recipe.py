@@ -95,7 +95,7 @@ class RubicapRecipe(Recipe):
         size = TrainingSize(samples=train, held_out=held_out)
         yield from policy_calls("train_policy", self.policy, size, self.committee.teachers)
         yield from self._refresh_calls(train, synthesis[-1])
-        yield from scoring_calls(self.evaluation, held_out)
+        yield from scoring_calls(self.evaluation, held_out, trained=self.trained_models(items))
 
     def _refresh_calls(self, train: int, writing: CallEstimate) -> Iterator[CallEstimate]:
         """Calls that rewrite the rubrics during training, or add pitfalls to them.

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.rows import iter_rows
-from rubricworks.data.tables import Sample, build_table
+from rubricworks.data.tables import Sample, build_table, read_rubrics
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.prompt_rewriting import rewrite_prompt
+from rubricworks.evaluation.scorers.rubric_reward import best_of
+from rubricworks.evaluation.scorers.scorer import ScoringContext
+from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, ChatError, Endpoint, image_part, text_part
 from rubricworks.llm.answers import split_thought
 from rubricworks.llm.messages import user_message
-from rubricworks.rubrics import Response
+from rubricworks.rubrics import Response, Rubric
 from rubricworks.runtime.call_table import Row, dead_letter
 from rubricworks.runtime.job import Job
-from rubricworks.stages.evaluation.score_config import Evaluation, ImageEvaluation, TextEvaluation
+from rubricworks.stages.evaluation.score_config import BEST_OF_N, Evaluation, ImageEvaluation, TextEvaluation
 from rubricworks.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -107,10 +110,13 @@ class _Responder:
     def __init__(self, config: Evaluation, job: Job) -> None:
         self.config, self.job = config, job
         self._stack = AsyncExitStack()
-        self._loaded: dict[str, Engine] = {}
+        self._engine: Engine | None = None
+        self._loaded = ""
         self._generators: dict[str, ImageGenerator] = {}
         self._clients: dict[str, ChatClient] = {}
         self._rewriter: ChatClient | None = None
+        self._grader: Grader | None = None
+        self._rubrics: dict[str, Rubric] = {}
         self._files: dict[tuple[str, str | None, str], dict[str, _Given]] = {}
 
     async def __aenter__(self) -> "_Responder":
@@ -121,8 +127,9 @@ class _Responder:
         await self._stack.aclose()
 
     def _unload(self) -> None:
-        while self._loaded:
-            self._loaded.popitem()[1].close()
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
         if self._generators:
             from accelerate.utils.memory import clear_device_cache
 
@@ -154,15 +161,31 @@ class _Responder:
             return list(self._write(config, folder, model, samples))
         assert isinstance(config, ImageEvaluation)
         if config.rewriter is None:
-            return list(self._draw(config, folder, model, samples))
+            return await self._drawn(config, folder, model, samples, samples)
         prompts = await self._rewrite(config.rewriter, samples)
-        asked = [
-            sample.model_copy(update={"prompt": prompt})
-            for sample, prompt in zip(samples, prompts, strict=True)
-            if isinstance(prompt, str)
-        ]
-        drawn = iter(self._draw(config, folder, model, asked))
+        written = [(sample, prompt) for sample, prompt in zip(samples, prompts, strict=True) if isinstance(prompt, str)]
+        asked = [sample.model_copy(update={"prompt": prompt}) for sample, prompt in written]
+        drawn = iter(await self._drawn(config, folder, model, [sample for sample, _ in written], asked))
         return [next(drawn) if isinstance(prompt, str) else prompt for prompt in prompts]
+
+    async def _drawn(
+        self, config: ImageEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample], asked: list[Sample]
+    ) -> list[_Given | ChatError | None]:
+        """Images for what is asked; of the best of N, those that are the best for their samples."""
+        chooser = config.best_of
+        if model.name != BEST_OF_N or chooser is None:
+            return list(self._draw(config, folder, model, asked))
+        drawn = self._draw(config, folder, model, [sample for sample in asked for _ in range(chooser.draws)])
+        if self._grader is None:
+            letters = ScoringContext(self._stack, self.job.client, self.job.calls.gather_all, lambda call: None)
+            self._grader = await chooser.open_grader(letters)
+            self._rubrics = read_rubrics(self.job.inputs["rubrics"]) if "rubrics" in self.job.inputs else {}
+        rewards = await self.job.calls.gather_all(
+            chooser.reward(self._grader, sample, image.response, self._rubrics.get(sample.sample_id))
+            for sample, image in zip((sample for sample in samples for _ in range(chooser.draws)), drawn, strict=True)
+        )
+        best = best_of([sample.prompt for sample in samples], rewards, chooser.draws)
+        return [drawn[number] if isinstance(number, int) else number for number in best]
 
     async def _rewrite(self, rewriter: Endpoint, samples: list[Sample]) -> list[str | ChatError]:
         """Rewritten prompt of each sample, or why there is none; all of them are kept in a file."""
@@ -186,12 +209,14 @@ class _Responder:
     def _write(self, config: TextEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample]) -> list[_Given]:
         from rubricworks.training.engine import load_engine
 
-        if folder not in self._loaded:
-            self._unload()  # one at a time in memory
-            self._loaded[folder] = load_engine(folder, config.engine, batch_size=config.batch_size)
+        if self._engine is None:
+            self._engine = load_engine(folder, config.engine, batch_size=config.batch_size)
+        elif folder != self._loaded:
+            self._engine.load(folder)
+        self._loaded = folder
         if not samples:
             return []
-        texts = self._loaded[folder](
+        texts = self._engine(
             [sample.image or None for sample in samples],
             [sample.prompt for sample in samples],
             max_new_tokens=config.max_new_tokens,

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
-from rubricworks.evaluation.own_prompts import PROMPT_OF_SCORER, OwnPrompt, OwnPromptName, read_own_prompt
+from rubricworks.evaluation.own_prompts import PROMPTS_OF_SCORER, Kind, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
+from rubricworks.evaluation.scorers.rubric_reward import BestOfN
 from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers, Scorers
 from rubricworks.llm import Endpoint
 from rubricworks.runtime.config import StageConfig
@@ -17,6 +18,8 @@ from rubricworks.stages.data.visual_questions import VisualQuestions
 from rubricworks.training.config import EngineOptions
 from rubricworks.training.generators.config import ImageSampling
 
+BEST_OF_N = "base_best_of_n"
+"""Name of the base where the best of its images count."""
 PEER = "peer"
 """Name of the model that was trained for comparison."""
 
@@ -40,7 +43,7 @@ class Evaluation(StageConfig):
 
     @model_validator(mode="after")
     def _prompts_have_their_scorer(self) -> "Evaluation":
-        used = {PROMPT_OF_SCORER[scorer.name] for scorer in self.scorers if scorer.name in PROMPT_OF_SCORER}
+        used = {name for scorer in self.scorers for name in PROMPTS_OF_SCORER.get(scorer.name, ())}
         if idle := [name for name in self.prompts if name not in used]:
             raise ValueError(f"prompts.{idle[0]}: no scorer sends it; configure the scorer, or leave it out")
         return self
@@ -59,9 +62,9 @@ class Evaluation(StageConfig):
         prompts = self.own_prompts()
         versions = {}
         for scorer in self.scorers:
-            prompt = prompts.get(PROMPT_OF_SCORER[scorer.name]) if scorer.name in PROMPT_OF_SCORER else None
-            own = f", {prompt.version}" if prompt else ""
-            versions[scorer.name] = scorer.version + own + (", not available" if scorer.unavailable() else "")
+            own = [prompts[name].version for name in PROMPTS_OF_SCORER.get(scorer.name, ()) if name in prompts]
+            unavailable = ["not available"] if scorer.unavailable() else []
+            versions[scorer.name] = ", ".join([scorer.version, *own, *unavailable])
         return versions
 
     def own_prompts(self) -> dict[OwnPromptName, OwnPrompt]:
@@ -70,7 +73,8 @@ class Evaluation(StageConfig):
         Raises:
             UserError: a file cannot be read, or has other fields.
         """
-        return {name: read_own_prompt(name, file) for name, file in self.prompts.items()}
+        kind: Kind = getattr(self, "type", "captions")
+        return {name: read_own_prompt(name, file, kind) for name, file in self.prompts.items()}
 
 
 class TextEvaluation(Evaluation):
@@ -144,6 +148,8 @@ class ImageEvaluation(Evaluation):
     """Classifier-free guidance; 1 is none."""
     rewriter: Endpoint | None = None
     """Model that writes prompts out before images are generated for them; scorers judge by the original prompts."""
+    best_of: BestOfN | None = None
+    """Score the base once more, as `base_best_of_n`, by the best of several images (RubricRL, Table 7)."""
     sampling: ImageSampling = ImageSampling()
     """Sampling of flow-matching generators; their size is that of the training, else their own, by default."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

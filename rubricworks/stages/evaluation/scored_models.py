@@ -9,7 +9,7 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel, ModelSource
 from rubricworks.evaluation.scoreboard import BASE, Scoreboard
 from rubricworks.runtime.job import Job, model_dir
-from rubricworks.stages.evaluation.score_config import Evaluation, TextEvaluation
+from rubricworks.stages.evaluation.score_config import BEST_OF_N, Evaluation, ImageEvaluation, TextEvaluation
 from rubricworks.storage import link, write_atomic
 from rubricworks.training.checkpoints import milestone_dirs
 from rubricworks.training.model_card import CARD, card_with_scores
@@ -34,6 +34,10 @@ def scored_models(config: Evaluation, job: Job) -> Iterator[EvaluatedModel]:
             for decoding in config.decodings:
                 source = ModelSource(folder=str(path))
                 yield EvaluatedModel(name=name, source=source, revision=revision, step=step, decoding=decoding)
+        if name == BASE and isinstance(config, ImageEvaluation) and config.best_of:
+            yield EvaluatedModel(
+                name=BEST_OF_N, source=ModelSource(folder=str(model_dir(folder))), revision=revision, decoding="sampled"
+            )
     for name, source in config.models.items():
         endpoint = source.endpoint
         decodings = (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from itertools import count, islice
 from statistics import mean
+from typing import TYPE_CHECKING
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.data.tables import Sample, build_table, read_rows, read_rubrics, read_samples, read_shard
@@ -17,7 +18,7 @@ from rubricworks.evaluation.models import EvaluatedModel
 from rubricworks.evaluation.scoreboard import Scoreboard, figure_name, summarise_scores
 from rubricworks.evaluation.scorers.answers import check_by_rules
 from rubricworks.evaluation.scorers.caption_qa import read_exams
-from rubricworks.evaluation.scorers.scorer import Item, Need, Score, ScoreBatch, Scorer, ScoringContext
+from rubricworks.evaluation.scorers.scorer import SPEEDS, Item, Need, Score, ScoreBatch, Scorer, ScoringContext
 from rubricworks.grading import FailedCall
 from rubricworks.grading.assertions.texts import first_reference
 from rubricworks.rubrics import Response
@@ -28,6 +29,9 @@ from rubricworks.stages.evaluation.responses import RESPONSES, Batch
 from rubricworks.stages.evaluation.score_config import CaptionEvaluation, Evaluation, TextEvaluation
 from rubricworks.stages.evaluation.scored_models import model_key, model_label, scored_models, selecting_figure
 from rubricworks.verifiers import CannotVerify
+
+if TYPE_CHECKING:
+    from rubricworks.training.engine import ServedEngine
 
 _NEEDS: dict[Need, str] = {
     "rubric": "a rubric: run the stage that writes rubrics for held-out samples",
@@ -57,6 +61,8 @@ class Scoring:
         self.skipped = {scorer.name: reason for scorer in self.scorers if (reason := scorer.unavailable())}
         if len(self.skipped) == len(self.scorers):
             raise UserError("; ".join(f"{name} cannot score: {reason}" for name, reason in self.skipped.items()))
+        self._served: ServedEngine | None = None
+        self._served_folder = ""
         self._corpora: dict[tuple[str, tuple[str, int | None, str]], dict[str | None, list[Score]]] = {}
 
     @property
@@ -112,6 +118,8 @@ class Scoring:
                 side_tables={"dead_letters": self.job.out / "dead_letters"},
                 progress=self.job.progress(self.batch_count, "batches of scores").at,
             )
+        if context.speeds:
+            self.job.figures[SPEEDS] = context.speeds
         for name, tally in context.tallies.items():
             if fault := tally.fault:
                 self.job.mark_unusable()
@@ -259,14 +267,25 @@ class Scoring:
             for name, prompt in prompts.items()
         }
 
-    def _serve(self, folder: str) -> AbstractContextManager[str]:
+    def _serve(self, folder: str) -> str:
+        """Base URL of a model; the engine that serves the first one takes the others in turn."""
+        from rubricworks.training.engine import SERVED_NAME
         from rubricworks.training.model_server import served_model
         from rubricworks.training.vllm_server import served_by_vllm, serves_by_vllm
 
         assert isinstance(self.config, TextEvaluation), "benchmarks measure models that write"
-        if serves_by_vllm(self.config.engine):
-            return served_by_vllm(folder, self.config.engine)
-        return served_model(folder, self.config.engine, batch_size=self.config.batch_size)
+        engine, batch_size = self.config.engine, self.config.batch_size
+        if self._served is None:
+            server: AbstractContextManager[ServedEngine] = (
+                served_by_vllm(folder, engine)
+                if serves_by_vllm(engine)
+                else served_model(folder, name=SERVED_NAME, batch_size=batch_size)
+            )
+            self._served = self._context.stack.enter_context(server)
+        elif folder != self._served_folder:
+            self._served.load(folder)
+        self._served_folder = folder
+        return self._served.url
 
     def _not_available(self, scorer: Scorer, items: list[Item]) -> list[Score]:
         """Scores without a value of a scorer that cannot score on this machine."""

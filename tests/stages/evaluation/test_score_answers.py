@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from asked_stages import tables
 from audited import write_stage_table
+from question_rows import write
 from scripted_server import Said, fail, say
 from small_policy import LONGEST, make_inputs
 
@@ -25,6 +26,7 @@ from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, read_scor
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import close_job, open_job, output_digest
 from rubricworks.runtime.launch import launch
+from rubricworks.training import model_server
 from rubricworks.verifiers.boxed import last_boxed, score_answer
 
 pytestmark = pytest.mark.slow
@@ -272,3 +274,38 @@ def test_model_that_writes_text_is_no_model_of_images(inputs, tmp_path):
         UserError, match=r"writes text, and the scorers are of other responses; change evaluation\.type"
     ):
         launch("score", json.dumps(config), str(tmp_path), {"samples": inputs["samples"], "model": inputs["policy"]})
+
+
+def test_benchmarks_of_all_milestones_share_one_start_of_the_engine(inputs, tmp_path, monkeypatch):
+    starts = []
+    served_model = model_server.served_model
+
+    def noted(folder, *arguments, **options):
+        starts.append(folder)
+        return served_model(folder, *arguments, **options)
+
+    monkeypatch.setattr(model_server, "served_model", noted)
+    held_out = [sample for sample in read_samples(inputs["samples"], "held_out") if sample.task == "word"]
+    rows = [{"image": sample.image, "question": sample.question, "answer": "cat"} for sample in held_out]
+    source = write(tmp_path / "questions", rows)
+    sets = [{"set": name, "harness": "questions", "source": source, "max_new_tokens": 8} for name in ("one", "two")]
+    out = score(tmp_path, inputs, None, scorers={"answers": {}, "benchmarks": sets})
+    given = defaultdict(list)
+    for row in read_rows(out):
+        if row["scorer"].startswith("benchmark_"):
+            given[row["model"], row["step"]].append((row["scorer"], row["sample_id"], row["value"], row["reason"]))
+    assert {len(rows) for rows in given.values()} == {2 * len(held_out)}
+    untrained, taught = given["base", None], given["rlvr", 2]
+    assert taught != untrained
+    assert given == {
+        ("base", None): untrained,
+        ("rlvr", 2): taught,
+        ("rlvr", 4): taught,
+        ("rlr3", 2): untrained,
+        ("rlr3", 4): taught,
+    }
+    assert len(starts) == 1
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
+    [speeds] = [line["benchmark_speeds"] for line in lines if line["stage"] == "score"]
+    assert [(name, answers) for name, answers, _, _ in speeds] == [(name, len(held_out)) for name in ("one", "two")] * 5
+    assert min(seconds for _, _, _, seconds in speeds) > 0

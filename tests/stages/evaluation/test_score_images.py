@@ -5,15 +5,24 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from audited import write_stage_table
 from diffusers import DiffusionPipeline
+from image_judge import COLOUR_RUBRIC, COLOURS, colour_judge, main_colour
+from synthetic_run import rubric_row
 from tiny_pipelines import save_flux
 from tiny_vq_models import save_emu3, save_janus
 
-from rubricworks.data.tables import Sample
+from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
+from rubricworks.data.tables import Sample, read_rows
 from rubricworks.evaluation.models import EvaluatedModel, ModelSource
+from rubricworks.evaluation.scorers.rubric_reward import best_of
+from rubricworks.llm import ChatError
+from rubricworks.recipe.estimate import scoring_calls
+from rubricworks.rubrics import ErrorClass
 from rubricworks.runtime.job import Job
 from rubricworks.stages.evaluation.responses import Batch, write_responses
-from rubricworks.stages.evaluation.score_config import ImageEvaluation
+from rubricworks.stages.evaluation.score_config import BEST_OF_N, ImageEvaluation
+from rubricworks.stages.evaluation.scored_models import scored_models
 from rubricworks.training.generators import image_generators
 from rubricworks.training.generators.image_generators import load_image_generator
 
@@ -45,6 +54,61 @@ def test_base_leaves_memory_before_the_policy_is_loaded(tmp_path, monkeypatch):
     assert alive_at_load == [[], [False]]
     assert precisions == ["bfloat16"] * 2
     assert loaded[1]() is None
+
+
+class Drawer:
+    """Draws these colours in turn, whatever is asked."""
+
+    def __init__(self, colours):
+        self.colours, self.asked = list(colours), []
+
+    def generate(self, prompts, **options):
+        self.asked.append((len(prompts), options["temperature"]))
+        return [np.full((8, 8, 3), COLOURS[self.colours.pop(0)], np.uint8) for _ in prompts]
+
+
+def test_of_all_images_of_a_prompt_the_best_by_its_rubric_count(tmp_path, monkeypatch, serve):
+    # Three samples in one batch, two of one prompt: of their four images red and green; the other's are one colour.
+    drawer = Drawer(["blue", "green", "blue", "red", "blue", "blue"])
+    monkeypatch.setattr(image_generators, "load_image_generator", lambda *_, **__: drawer)
+    monkeypatch.setattr(image_generators, "is_image_generator", lambda folder: True)
+    rows = [rubric_row(name, COLOUR_RUBRIC) for name in ("a", "b", "c")]
+    rubrics = write_stage_table(tmp_path / "rubrics", "rubrics", rows)
+    samples = [
+        Sample(sample_id=name, split="held_out", source=name, prompt=prompt, image=b"", references=())
+        for name, prompt in (("a", "red or green"), ("b", "red or green"), ("c", "blue"))
+    ]
+    judge = {"url": serve(colour_judge).url, "model": "judge"}
+    config = ImageEvaluation(scorers={"rubric": {"judge": judge}}, best_of={"judge": judge, "draws": 2})
+    job = Job(stage="score", run=tmp_path, out=tmp_path / "score", inputs={"rubrics": rubrics}, made_by={})
+    model = EvaluatedModel(name=BEST_OF_N, source=ModelSource(folder="base"), decoding="sampled")
+    write_responses(config, job, lambda: iter([Batch(model, 0, samples, [])]), 1)
+    responses = list(read_rows(tmp_path / "score" / "responses"))
+    images = ResponseImages(tmp_path / "score" / "responses" / IMAGES)
+    assert [main_colour(images.read(response_of(row)).image) for row in responses] == ["red", "green", "blue"]
+    assert [row["model"] for row in responses] == ["base_best_of_n"] * 3
+    assert drawer.asked == [(6, 1.0)]
+
+
+def test_images_that_could_not_be_judged_are_never_the_best():
+    failed = ChatError(ErrorClass.TRANSPORT, "no answer")
+    assert best_of(["p", "p"], [0.1, failed, failed, 0.9], 2) == [3, 0]
+    assert best_of(["p", "q"], [0.5, 0.5, failed, failed], 2) == [0, failed]
+    assert best_of(["p", "p"], [failed, failed, failed, 0.0], 2) == [3, failed]
+
+
+def test_the_base_is_scored_once_more_by_the_best_of_its_images_and_planned(tmp_path):
+    judge = {"url": "http://127.0.0.1:9/v1", "model": "judge"}
+    config = ImageEvaluation(scorers={"rubric": {"judge": judge}}, best_of={"judge": judge, "draws": 3})
+    job = Job(
+        stage="score", run=tmp_path, out=tmp_path / "score", inputs={"model": tmp_path, "policy": tmp_path},
+        made_by={"inputs": {"model": "1", "policy": "2"}},
+    )  # fmt: skip
+    assert [(model.name, model.decoding) for model in scored_models(config, job)] == [
+        ("base", "greedy"), ("base_best_of_n", "sampled"), ("policy", "greedy"),
+    ]  # fmt: skip
+    plan = [(calls.purpose, calls.count) for calls in scoring_calls(config, 10)]
+    assert plan == [("best of n", 30), ("judge", 30)]
 
 
 @pytest.mark.slow
