@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
-_SAMPLES = re.compile(r"prepare\w*/part-\d{5}\.parquet")
+_SAMPLES = re.compile(r"prepare\w*/samples/part-\d{5}\.parquet")
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)

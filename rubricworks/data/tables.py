@@ -1,7 +1,7 @@
 """Tables: Parquet shards and a manifest, written so that a killed run ends byte-identical when it is run again.
 
 A shard holds the rows of `shard_size` items and is committed atomically: written to a temporary file, flushed, renamed.
-`plan.json` is written first and identifies the config and inputs, so that shards of another config are never mixed in;
+The plan is written first and identifies the config and inputs, so that shards of another config are never mixed in;
 the manifest is written last.
 """
 
@@ -110,9 +110,11 @@ async def build_table(
     """
     from rubricworks.data.shards import TableFolder
 
-    main = TableFolder(local_path(uri), table, made_by, shard_size)
-    side_tables = side_tables or {}
-    side_folders = [TableFolder(local_path(uri), name, made_by, shard_size) for name, uri in side_tables.items()]
+    place = local_path(uri)
+    side_places = {name: local_path(side_uri) for name, side_uri in (side_tables or {}).items()}
+    shared = any(side_place.is_relative_to(place) for side_place in side_places.values())
+    main = TableFolder(place, table, made_by, shard_size, shared=shared)
+    side_folders = [TableFolder(side_place, name, made_by, shard_size) for name, side_place in side_places.items()]
     with main.locked():
         finished = main.finished()
         if finished and all(folder.finished() for folder in side_folders):
@@ -142,7 +144,7 @@ async def build_table(
                 else:
                     result = await make_rows(await prepared if prepared else chunk)
                     rows = result if isinstance(result, Mapping) else {table: result}
-                    if unknown := rows.keys() - {table, *side_tables}:
+                    if unknown := rows.keys() - {table, *side_places}:
                         raise ValueError(
                             f"make_rows gave rows for {sorted(unknown)}, which build_table was not asked for"
                         )

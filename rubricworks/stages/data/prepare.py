@@ -158,7 +158,7 @@ def _committed_digests(job: Job) -> set[str]:
 
     return {
         digest
-        for shard in sorted(job.out.glob("part-*.parquet"))
+        for shard in sorted(job.out.glob("samples/part-*.parquet"))
         for digest in pq.read_table(shard, columns=["image_digest"])["image_digest"].to_pylist()
     }
 
