@@ -184,7 +184,7 @@ def _rows(
 
 def _sample(item: SourceItem, prompt: str, split: str) -> Row:
     return {
-        "sample_id": image_sample_id(item.image_digest, prompt),
+        "sample_id": image_sample_id(item.image_digest),
         "split": split,
         "image": item.image,
         "image_digest": item.image_digest,
@@ -198,6 +198,6 @@ def image_prompt(config: Config, item: SourceItem) -> str:
     return (item.prompt if config.own_prompts else "") or config.prompt
 
 
-def image_sample_id(image_digest: str, prompt: str) -> str:
-    """Return the sample id of a picture and its prompt; it does not depend on the file's location."""
-    return hashlib.sha256(f"{image_digest}\x00{prompt}".encode()).hexdigest()[:16]
+def image_sample_id(image_digest: str) -> str:
+    """Return the sample id of a picture, whatever its prompt and wherever its file; a source has each picture once."""
+    return hashlib.sha256(image_digest.encode()).hexdigest()[:16]
