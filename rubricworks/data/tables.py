@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rubricworks.data.manifest import Manifest, read_manifest
+from rubricworks.data.source_entries import file_name
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Rubric
 from rubricworks.storage import local_path
@@ -61,6 +62,12 @@ class Sample(BaseModel):
         return image or None
 
     @property
+    def label(self) -> str:
+        """Name for messages: that of its file, if it has one, and its id."""
+        name = file_name(self.source)
+        return f"{name} ({self.sample_id})" if name else self.sample_id
+
+    @property
     def images(self) -> tuple[bytes, ...]:
         """Images of the prompt, in order: one at most, but for a trainer's prompts (`adapters.rows.PromptSample`)."""
         return (self.image,) if self.image else ()
@@ -79,7 +86,7 @@ class Sample(BaseModel):
             UserError: the sample has no image.
         """
         if not self.image:
-            raise UserError(f"sample {self.sample_id}: {reason}, and the sample has no image")
+            raise UserError(f"sample {self.label}: {reason}, and the sample has no image")
         return self.image
 
 

@@ -11,7 +11,7 @@ import pytest
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.schemas import SCHEMAS
 from rubricworks.data.shards import TableFolder
-from rubricworks.data.tables import build_table, count_rows, read_rows, read_samples, shard_paths
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples, shard_paths
 from rubricworks.errors import UserError
 
 MADE_BY = {"stage": "prepare", "config": "c1", "inputs": {}, "version": "1"}
@@ -306,3 +306,13 @@ def commit(folder: Path, rows: list[dict[str, object]]) -> None:
         table.begin()
     table.commit_shard(0, rows)
     table.finish(1)
+
+
+def test_a_sample_without_a_picture_is_called_by_its_file_and_its_id(tmp_path):
+    lost = Sample(sample_id="2b71", source="photos/house/brick.jpg")
+    with pytest.raises(
+        UserError, match=r"^sample brick\.jpg \(2b71\): the judge is shown it, and the sample has no image"
+    ):
+        lost.require_image("the judge is shown it")
+    with pytest.raises(UserError, match=r"^sample 2b71: "):
+        Sample(sample_id="2b71").require_image("the judge is shown it")

@@ -3,7 +3,9 @@
 import hashlib
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -62,14 +64,24 @@ def write_shard(
         pq.write_table(table_from_rows(table, of_table), folder / f"part-{number:05}.parquet")
 
 
-def write_run(folder: Path, name: str = "today-1", *, recipe: str = "quickstart") -> Path:
-    """A run of two samples and two steps, which trained and ended."""
+def write_run(
+    folder: Path,
+    name: str = "today-1",
+    *,
+    recipe: str = "quickstart",
+    sources: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    """A run of two samples and two steps, which trained and ended.
+
+    Args:
+        sources: sample → where its picture came from.
+    """
     run = folder / name
     (run / "prepare" / "samples").mkdir(parents=True)
     (run / "recipe.yaml").write_text(f"name: {recipe}\npipeline: rubicap\n")
     samples = [
         {"sample_id": sample, "split": "train", "image": image, "image_digest": None, "prompt": "?", "references": []}
-        | {"source": "here", "question": None, "answer": None, "task": None, "options": None}
+        | {"source": sources.get(sample, ""), "question": None, "answer": None, "task": None, "options": None}
         for sample, image in (("a", png()), ("b", None))
     ]
     pq.write_table(table_from_rows("samples", samples), run / "prepare" / "samples" / "part-00000.parquet")
@@ -134,10 +146,10 @@ def finish_tables(run: Path) -> None:
         (run / STAGE / table / ".manifest.json").write_text(json.dumps(manifest))
 
 
-def write_letters(run: Path) -> None:
+def write_letters(run: Path, samples: Sequence[str] = ("0", "1", "2")) -> None:
     """A finished stage with three dead letters."""
     letters = [
-        {"sample_id": str(at), "stage": LETTERS_STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
+        {"sample_id": samples[at], "stage": LETTERS_STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
         | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
         for at, reason in enumerate(("timeout", "malformed", "timeout"))
     ]
