@@ -51,7 +51,7 @@ async def new_images(
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, _ = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
+    splits = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
     known_sources, known_ids = {key.source for key in known_samples}, {key.sample_id for key in known_samples}
     candidates = (
         entry
