@@ -63,8 +63,8 @@ def test_dead_letters_call_pictures_by_their_files_and_others_by_their_ids(url):
 )
 def test_rollouts_are_found_by_a_part_of_the_files_name(url, text, names):
     query = text.replace("%", "%25")
-    found = page(url, f"rollouts/{STAGE}?file={query}")
-    assert links(found) == names
-    assert ("No rollouts of a picture" in found) is (not names)
+    text_of_page = page(url, f"rollouts/{STAGE}?file={query}")
+    assert links(text_of_page) == names
+    assert ("No rollouts of a picture" in text_of_page) is (not names)
     groups = ask(f"{url}/api/v1/runs/{RUN}/stages/{STAGE}/groups?file={query}")[1]["items"]
     assert len(groups) == len(names)

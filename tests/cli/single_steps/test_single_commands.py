@@ -282,7 +282,7 @@ def test_caption_ends_in_one_line_when_every_answer_fails_and_asks_anew_when_men
     assert pq.read_table(tmp_path / "out" / "captions.parquet").num_rows == 4
 
 
-def test_pictures_captioned_by_another_prompt_are_graded_and_evaluated_by_their_rubrics(tell, tmp_path, images, serve):
+def test_pictures_captioned_by_another_prompt_have_the_rubrics_of_the_first(tell, tmp_path, images, serve):
     def model(number: int, body: dict) -> Said:
         return judge(number, body) if "<criteria>" in str(body["messages"]) else say("a red circle")
 
