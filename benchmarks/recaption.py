@@ -73,7 +73,7 @@ def measure(tars: Path, url: str, run: Path, images: int) -> tuple[float, float,
             cpu, resident = stat_of(process.pid)
         except (OSError, IndexError, ValueError):
             break
-        done = len(list((run / "recaption").glob("part-*.parquet"))) * PER_TAR
+        done = len(list((run / "recaption" / "captions").glob("part-*.parquet"))) * PER_TAR
         points.append((done, resident))
         time.sleep(0.1)
     if process.wait():

@@ -174,6 +174,7 @@ class SamplePlace(Table):
     file_id: Mapped[int] = mapped_column(ForeignKey("sample_files.id", ondelete="CASCADE"), primary_key=True)
     sample_id: Mapped[str] = mapped_column(String(200), primary_key=True)
     row_group: Mapped[int]
+    file_name: Mapped[str] = mapped_column(String(200))
 
 
 class Shard(Table):

@@ -46,8 +46,9 @@ async def list_groups(
     asked: PageOf,
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
+    file: Annotated[str, Query(max_length=200, description="Part of the names of the pictures' files")] = "",
 ) -> Page[GroupBody]:
-    return await rollouts.list_groups(session, run.name, stage, asked, step=step, sample_id=sample_id)
+    return await rollouts.list_groups(session, run.name, stage, asked, step=step, sample_id=sample_id, file=file)
 
 
 @router.get("/stages/{stage}/groups/{step}/{sample_id}", summary="Show a group with its verdicts")

@@ -24,6 +24,7 @@ from rubricworks.platform_api.schemas.rollouts import (
 )
 from rubricworks.platform_api.services.indexed_rollouts import names_digest
 from rubricworks.platform_api.services.runs import check_name, get_run
+from rubricworks.platform_api.services.samples import samples_called
 from rubricworks.redaction import redact
 from rubricworks.runs.store import RunStore
 from rubricworks.runs.tables import Row, TableFile, UnreadableTable, parse_cell
@@ -52,8 +53,13 @@ async def list_groups(
     *,
     step: int | None = None,
     sample_id: str | None = None,
+    file: str = "",
 ) -> Page[GroupBody]:
-    """Groups in the order of their steps."""
+    """Groups in the order of their steps.
+
+    Args:
+        file: part of the name of the pictures' files, or the id of a sample; empty for all.
+    """
     place = (Rollout.step, Rollout.sample_id)
     query = (
         select(
@@ -71,6 +77,8 @@ async def list_groups(
         query = query.where(Rollout.step == step)
     if sample_id is not None:
         query = query.where(Rollout.sample_id == sample_id)
+    if file:
+        query = query.where(Rollout.sample_id.in_(samples_called(run, file)))
     return await query_page(session, query, place, asked, GroupBody.model_validate, ascending=True)
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = f"/{MANIFEST}"
 _SHARD = re.compile(r"(?P<stage>[\w-]+)/rollouts/part-(?P<number>\d{5})\.parquet")
-_SAMPLES = re.compile(r"prepare\w*/part-\d{5}\.parquet")
+_SAMPLES = re.compile(r"prepare\w*/samples/part-\d{5}\.parquet")
 _LOCK = 7_278_364_102
 """Key of the lock under which one of several services indexes."""
 _QUIET_AFTER = timedelta(hours=1)
@@ -267,10 +267,10 @@ class RunIndex:
         """Index the samples of a file; return False if another service is indexing."""
         samples = TableFile(self._store, run, path, file, ranged_size=file.size, kind="samples")
         try:
-            groups = await asyncio.to_thread(samples.groups_by_value, "sample_id")
+            places = await asyncio.to_thread(samples.sample_places)
         except UnreadableTable as error:
             _log.warning("%s", error)
-            groups = {}
+            places = {}
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
@@ -279,8 +279,13 @@ class RunIndex:
             session.add(indexed)
             await session.flush()
             rows = [
-                {"file_id": indexed.id, "sample_id": sample_id, "row_group": group}
-                for sample_id, group in groups.items()
+                {
+                    "file_id": indexed.id,
+                    "sample_id": sample_id,
+                    "row_group": group,
+                    "file_name": plain_text(file_name)[-SamplePlace.file_name.type.length :],
+                }
+                for sample_id, (group, file_name) in places.items()
                 if _is_storable(SamplePlace.sample_id, sample_id)
             ]
             if rows:

@@ -107,9 +107,10 @@ def run_folder(store: RunStore, run: str, tables: Mapping[str, CopiedTable] | No
 
 
 def _copy_files(store: RunStore, run: str, tables: Mapping[str, CopiedTable], copy: Path) -> None:
+    table_of = {folder: table for path, table in tables.items() for folder in (path, f"{path}/{table.kind}")}
     for path, file in store.files(run).items():
         place, target = PurePosixPath(path), copy / path
-        table = tables.get(str(place.parent))
+        table = table_of.get(str(place.parent))
         if not (path in _OWN_FILES or table) or ".." in place.parts:
             continue
         if _sources.get(target) == (store.uri, file) and target.is_file():

@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import SampleFile, SamplePlace
@@ -53,6 +53,26 @@ async def find_sample(session: AsyncSession, store: RunStore, run: str, sample_i
     # A sample whose question was rewritten stands in a later table too, which is named after the first.
     places = (await _places(session, store, run, sample_id))[::-1]
     return await _first(places, read) or SampleText("", "", has_image=True)
+
+
+async def file_names(session: AsyncSession, run: str, sample_ids: Collection[str]) -> dict[str, str]:
+    """sample_id → name of the picture's file, or its place in one; for pages, which fall back on the id."""
+    query = (
+        select(SamplePlace.sample_id, SamplePlace.file_name)
+        .join(SampleFile, SamplePlace.file_id == SampleFile.id)
+        .where(SampleFile.run == run, SamplePlace.sample_id.in_(list(sample_ids)), SamplePlace.file_name != "")
+    )
+    return {sample_id: file_name for sample_id, file_name in await session.execute(query)}
+
+
+def samples_called(run: str, text: str) -> Select[str]:
+    """Query of the samples whose file's name holds a text, in either case, or whose id is the text."""
+    named = SamplePlace.file_name.icontains(text, autoescape=True)
+    return (
+        select(SamplePlace.sample_id)
+        .join(SampleFile, SamplePlace.file_id == SampleFile.id)
+        .where(SampleFile.run == run, named | (SamplePlace.sample_id == text))
+    )
 
 
 async def find_image(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> bytes | None:

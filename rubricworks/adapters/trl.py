@@ -272,7 +272,7 @@ class GroupReward(RubricReward):
         ]
 
     def _passes_mask(self, completion: Any, card: Scorecard, sample: Sample, rubric: Rubric) -> bool:
-        texts = [card.response.require_text(f"sample {sample.sample_id}: the format mask")]
+        texts = [card.response.require_text(f"sample {sample.label}: the format mask")]
         if self.view == "full_trace" and isinstance(completion, list | tuple):
             texts = [completion_text([turn]) for turn in completion if turn.get("role", "assistant") == "assistant"]
         allowed = [sample.question or sample.prompt, *map(_ground_truth, rubric.criteria)]

@@ -36,6 +36,7 @@ _COMMANDS = {
         "Write rubrics for images from a committee's captions.",
     ),
     "rubrics": ("rubricworks.cli.rubrics:rubrics", "Import, export, upload, show, compare, audit and review rubrics."),
+    "export": ("rubricworks.cli.export:export", "Write a run's images, prompts and rubrics as a training set."),
     "grade": ("rubricworks.cli.single_steps.grade:grade", "Grade captions by rubrics."),
     "evaluate": ("rubricworks.cli.single_steps.evaluate:evaluate", "Score any models on any samples, in one table."),
     "serve": ("rubricworks.cli.serve:serve", "Serve a model directory through OpenAI's protocol."),

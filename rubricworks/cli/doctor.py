@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rubricworks.cli.world import serve_world
+from rubricworks.recipe.estimate import promise_warnings
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.runs.recipe_checks import check_recipe
 from rubricworks.terminal import echo
@@ -32,5 +33,8 @@ def doctor(context: click.Context, recipe: str, overrides: tuple[str, ...], runs
             problems += check.problem is not None
             click.secho("fix" if check.problem else "ok ", nl=False, fg="red" if check.problem else "green")
             echo(f"  {check.name:<32} {check.problem or check.detail}")
+        for warning in promise_warnings(parsed):
+            click.secho("note", nl=False, fg="yellow")
+            echo(f" {'result':<32} {warning}")
     echo(f"{problems} to fix" if problems else f"ready: rubricworks run {recipe}")
     context.exit(2 if problems else 0)

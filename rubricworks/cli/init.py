@@ -14,12 +14,17 @@ from pydantic import ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
+from rubricworks.recipe.estimate import unreachable_promises
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.models import require_pinned
 from rubricworks.recipe.sizes import CPU_PARAMETERS, count_parameters
 from rubricworks.terminal import echo
+from rubricworks.tracking.gate import Gate
 
 _MIN_IMAGES = 4
+_MAX_HELD_OUT = 500
+_FEWEST_JUDGED = 20
+"""Judged images from which on the win rate's interval keeps its promise (`tracking.gate`)."""
 _SPARE_TOKENS = 4
 _MAX_CAPTION_TOKENS = 256
 _PLAIN_SCALAR = re.compile(r"[\w/][\w./-]*")
@@ -64,24 +69,34 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
     asked = _endpoint(endpoint, model or "?", api_key_env)
     model = model or _only_model(asked)
     text = _recipe_for(student, captions)
+    held_out = min(_MAX_HELD_OUT, max(2, len(entries) // 5, min(Gate().samples_at_least, len(entries) // 2)))
     text = (
         text.replace("${RUBRICWORKS_IMAGES}", _scalar(_absolute_source(images)))
         .replace('"${RUBRICWORKS_ENDPOINT}"', json.dumps(endpoint))
         .replace("Qwen/Qwen2.5-VL-72B-Instruct", _scalar(model))
-        .replace("held_out: 500", f"held_out: {min(500, max(2, len(entries) // 5))}")
+        .replace("held_out: 500", f"held_out: {held_out}")
     )
+    if _FEWEST_JUDGED <= held_out < Gate().samples_at_least:
+        text += (
+            f"  # Of the usual {Gate().samples_at_least} judged images, as many as are held out.\n"
+            f"  gate: {{samples_at_least: {held_out}}}\n"
+        )
     if api_key_env:
         text = text.replace("api_key_env: null", f"api_key_env: {_scalar(api_key_env)}")
     out.write_text(text, encoding="utf-8")
     try:
-        require_pinned(load_recipe(out))
+        recipe = load_recipe(out)
+        require_pinned(recipe)
     except UserError:
         out.unlink()
         raise
     echo(
-        f"{out}: {len(entries)} images, {captioned} with captions, {model} as committee, writer and judge\n"
-        f"next: rubricworks doctor {out}"
+        f"{out}: {len(entries)} images, {captioned} with captions, {held_out} held out; {model} as committee, writer "
+        "and judge"
     )
+    for promise in unreachable_promises(recipe, len(entries)):
+        echo(f"note: {promise}")
+    echo(f"next: rubricworks doctor {out}")
 
 
 def _recipe_for(student: str, captions: list[str]) -> str:

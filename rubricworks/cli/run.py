@@ -23,7 +23,7 @@ from rubricworks.llm import write_budget
 from rubricworks.recipe import Recipe
 from rubricworks.recipe.benchmark_plan import measured_speeds
 from rubricworks.recipe.cluster_configs import recipe_yaml
-from rubricworks.recipe.estimate import budget_warning, plan_text
+from rubricworks.recipe.estimate import budget_warning, plan_text, promise_warnings
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.sizes import colocate_warning
 from rubricworks.runs.bottlenecks import bottleneck_lines
@@ -120,6 +120,8 @@ def run(
         return
     # Only part of the plan is still to be paid for if a run is resumed, or takes from another.
     if resume is None and not reuse and (warning := budget_warning(parsed)):
+        report_line(f"warning: {warning}")
+    for warning in promise_warnings(parsed) if resume is None else ():
         report_line(f"warning: {warning}")
     if warning := colocate_warning(parsed):
         report_line(f"warning: {warning}")

@@ -12,8 +12,9 @@ from rubricworks.errors import UserError
 from rubricworks.storage import local_path
 
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
-MANIFEST = "manifest.json"
-PLAN = "plan.json"
+MANIFEST = ".manifest.json"
+PLAN = ".plan.json"
+"""Hidden names, which pandas, PyArrow, `datasets` and DuckDB skip when they read a table's folder."""
 
 
 class Shard(BaseModel):
@@ -21,8 +22,8 @@ class Shard(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[\w-][\w.-]*$", max_length=100)]
-    """A file in the manifest's own folder."""
+    name: Annotated[str, Field(pattern=r"^([\w-][\w.-]*/)?[\w-][\w.-]*$", max_length=100)]
+    """A file in the manifest's own folder, or in one below it (`shards.TableFolder`)."""
     rows: _Count
     sha256: str
 

@@ -22,12 +22,20 @@ from rubricworks.storage.files import remove_temporary_files
 class TableFolder:
     """Steps of writing a table; a kill after any of them loses at most the open shard."""
 
-    def __init__(self, folder: Path, table: str, made_by: Mapping[str, object], shard_size: int) -> None:
+    def __init__(
+        self, folder: Path, table: str, made_by: Mapping[str, object], shard_size: int, *, shared: bool = False
+    ) -> None:
+        """
+        Args:
+            shared: the folder holds more than this table, as a stage's does; shards then lie in a folder below it that
+                bears the table's name, which other programs can read as a whole. Implied by any other folder name.
+        """
         if table not in SCHEMAS:
             raise ValueError(f"no table {table!r}; the tables are {', '.join(SCHEMAS)}")
         if shard_size < 1:
             raise ValueError(f"shard_size is {shard_size}; a shard holds at least 1 item")
         self.folder, self.table = folder, table
+        self._shards = folder / table if shared or folder.name != table else folder
         self.made_by = json.loads(canonical_json(made_by))
         self.plan = table_plan(table, SCHEMA_VERSION, self.made_by, shard_size)
 
@@ -64,11 +72,12 @@ class TableFolder:
 
     def begin(self) -> None:
         """Write the plan. First delete the files of another plan, the manifest before the shards it lists."""
-        remove_temporary_files(self.folder)
+        for place in {self.folder, self._shards}:
+            remove_temporary_files(place)
         (self.folder / MANIFEST).unlink(missing_ok=True)
         plan = self.folder / PLAN
         if not plan.is_file() or plan.read_bytes() != self.plan:
-            for shard in self.folder.glob("part-*.parquet"):
+            for shard in self._shards.glob("part-*.parquet"):
                 shard.unlink()
             write_atomic(plan, self.plan)
 
@@ -89,10 +98,16 @@ class TableFolder:
             if rows is None:
                 raise UserError(f"{path}: gone or damaged since it was written; run again")
             with path.open("rb") as file:
-                shards.append(Shard(name=path.name, rows=rows, sha256=hashlib.file_digest(file, "sha256").hexdigest()))
+                shards.append(
+                    Shard(
+                        name=str(path.relative_to(self.folder)),
+                        rows=rows,
+                        sha256=hashlib.file_digest(file, "sha256").hexdigest(),
+                    )
+                )
         names = {shard.name for shard in shards}
-        for stray in self.folder.glob("part-*.parquet"):
-            if stray.name not in names:
+        for stray in self._shards.glob("part-*.parquet"):
+            if str(stray.relative_to(self.folder)) not in names:
                 stray.unlink()
         manifest = Manifest(
             table=self.table,
@@ -106,7 +121,7 @@ class TableFolder:
         return manifest
 
     def _shard_path(self, number: int) -> Path:
-        return self.folder / f"part-{number:05d}.parquet"
+        return self._shards / f"part-{number:05d}.parquet"
 
     def _row_count(self, path: Path) -> int | None:
         """Number of rows of a shard, or None if the file is missing, damaged or of another schema."""

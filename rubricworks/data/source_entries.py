@@ -115,6 +115,11 @@ def captions_of(value: object) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
+def file_name(source: str) -> str:
+    """Name of the file that a sample's source names, with its place in the file: `brick.jpg`, `photos.parquet:12`."""
+    return source.rpartition("/")[2]
+
+
 def is_hidden(file: Path, root: Path) -> bool:
     """Return True if a part of the path below the source begins with a dot."""
     inside = file.relative_to(root) if root.is_dir() else Path(file.name)

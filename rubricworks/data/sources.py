@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,9 +20,6 @@ from rubricworks.data.source_kinds.urls import LIST_SUFFIXES, url_list_entries
 from rubricworks.data.source_kinds.webdataset import tar_entries
 from rubricworks.errors import UserError
 from rubricworks.storage import local_path
-
-if TYPE_CHECKING:
-    from rubricworks.data.downloads.fetcher import Fetcher
 
 KINDS = ("folder", "parquet", "hf", "webdataset", "urls")
 
@@ -119,8 +116,19 @@ def image_bytes(entry: ImageEntry, *, max_side: int | None = 1_024) -> bytes | R
         return RejectedEntry(source=entry.source, reason=f"cannot be read: {error.strerror or error}")
 
 
+class FetchesImages(Protocol):
+    """What fetches remote images: `downloads.fetcher.Fetcher`, or one that stores them."""
+
+    @property
+    def concurrency(self) -> int:
+        """Images that are fetched at once."""
+
+    async def fetch(self, url: str) -> bytes:
+        """Content of a URL; raises BadImage."""
+
+
 async def open_images(
-    entries: Iterable[ImageEntry | RejectedEntry], fetcher: "Fetcher", *, max_side: int | None = 1_024
+    entries: Iterable[ImageEntry | RejectedEntry], fetcher: FetchesImages, *, max_side: int | None = 1_024
 ) -> list[SourceItem | RejectedEntry]:
     """Read and normalise images in order. Remote images are fetched concurrently and decoded one by one."""
     fetch_slots, decode_lock = asyncio.Semaphore(fetcher.concurrency), asyncio.Lock()

@@ -1,7 +1,7 @@
 """Tables: Parquet shards and a manifest, written so that a killed run ends byte-identical when it is run again.
 
 A shard holds the rows of `shard_size` items and is committed atomically: written to a temporary file, flushed, renamed.
-`plan.json` is written first and identifies the config and inputs, so that shards of another config are never mixed in;
+The plan is written first and identifies the config and inputs, so that shards of another config are never mixed in;
 the manifest is written last.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rubricworks.data.manifest import Manifest, read_manifest
+from rubricworks.data.source_entries import file_name
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Rubric
 from rubricworks.storage import local_path
@@ -61,6 +62,12 @@ class Sample(BaseModel):
         return image or None
 
     @property
+    def label(self) -> str:
+        """Name for messages: that of its file, if it has one, and its id."""
+        name = file_name(self.source)
+        return f"{name} ({self.sample_id})" if name else self.sample_id
+
+    @property
     def images(self) -> tuple[bytes, ...]:
         """Images of the prompt, in order: one at most, but for a trainer's prompts (`adapters.rows.PromptSample`)."""
         return (self.image,) if self.image else ()
@@ -79,7 +86,7 @@ class Sample(BaseModel):
             UserError: the sample has no image.
         """
         if not self.image:
-            raise UserError(f"sample {self.sample_id}: {reason}, and the sample has no image")
+            raise UserError(f"sample {self.label}: {reason}, and the sample has no image")
         return self.image
 
 
@@ -110,9 +117,11 @@ async def build_table(
     """
     from rubricworks.data.shards import TableFolder
 
-    main = TableFolder(local_path(uri), table, made_by, shard_size)
-    side_tables = side_tables or {}
-    side_folders = [TableFolder(local_path(uri), name, made_by, shard_size) for name, uri in side_tables.items()]
+    place = local_path(uri)
+    side_places = {name: local_path(side_uri) for name, side_uri in (side_tables or {}).items()}
+    shared = any(side_place.is_relative_to(place) for side_place in side_places.values())
+    main = TableFolder(place, table, made_by, shard_size, shared=shared)
+    side_folders = [TableFolder(side_place, name, made_by, shard_size) for name, side_place in side_places.items()]
     with main.locked():
         finished = main.finished()
         if finished and all(folder.finished() for folder in side_folders):
@@ -142,7 +151,7 @@ async def build_table(
                 else:
                     result = await make_rows(await prepared if prepared else chunk)
                     rows = result if isinstance(result, Mapping) else {table: result}
-                    if unknown := rows.keys() - {table, *side_tables}:
+                    if unknown := rows.keys() - {table, *side_places}:
                         raise ValueError(
                             f"make_rows gave rows for {sorted(unknown)}, which build_table was not asked for"
                         )

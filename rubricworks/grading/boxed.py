@@ -42,7 +42,7 @@ class BoxedGrader:
             UserError: the response is an image.
         """
         response = Response.of(response)
-        text = response.require_text(f"sample {sample.sample_id}: the last box")
+        text = response.require_text(f"sample {sample.label}: the last box")
         verdicts = tuple(_verdict(criterion, text) for criterion in rubric.criteria)
         return Scorecard(sample_id=sample.sample_id, response=response, judge="last box", verdicts=verdicts)
 

@@ -285,7 +285,7 @@ class Grader:
         if _is_checklist(rubric):
             if self.call_per == "criterion":
                 raise UserError(
-                    f"sample {sample.sample_id}: call_per is 'criterion', and its rubric is a checklist, which is "
+                    f"sample {sample.label}: call_per is 'criterion', and its rubric is a checklist, which is "
                     "graded in one call; set call_per to 'response'"
                 )
             request = request_with_exposure(sample, response, rubric, self.exposure)

@@ -169,7 +169,7 @@ def _text(sample: "Sample", response: str | Response) -> str:
     text = Response.of(response).text
     if text is None:
         raise UserError(
-            f"sample {sample.sample_id}: its rubric is a checklist, whose extractor and judge read text, and the "
+            f"sample {sample.label}: its rubric is a checklist, whose extractor and judge read text, and the "
             "response is an image; give its criteria without references"
         )
     return text

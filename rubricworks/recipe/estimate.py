@@ -33,6 +33,7 @@ from rubricworks.stages.synthesis.caption_committee import Config as CommitteeCo
 from rubricworks.stages.synthesis.caption_student import Config as StudentConfig
 from rubricworks.stages.synthesis.rubric_gate import AuditGate
 from rubricworks.stages.synthesis.synthesize_rubrics import Config as SynthesisConfig
+from rubricworks.tracking.gate import Gate
 
 
 def count_items(recipe: Recipe) -> int:
@@ -171,6 +172,36 @@ def budget_warning(recipe: Recipe) -> str:
         return f"the plan was not held against the budget, since its samples cannot be counted here: {error}"
 
 
+def unreachable_promises(recipe: Recipe, items: int) -> list[str]:
+    """Sentences about what the run cannot deliver, whatever comes of its training.
+
+    Args:
+        items: images or questions in the source.
+    """
+    gate, split = getattr(getattr(recipe, "promotion", None), "gate", None), min(recipe.held_out, max(items - 1, 0))
+    if not isinstance(gate, Gate):
+        return []
+    fewer = [f"data.held_out is {recipe.held_out}, and {items} {recipe.item_noun}s leave {split}"]
+    sentences = fewer if split < recipe.held_out else []
+    if gate.figures and split < gate.samples_at_least:
+        sentences.append(
+            f"no model of this run is promoted: its gate needs {gate.samples_at_least} judged {recipe.item_noun}s "
+            f"(promotion.gate.samples_at_least), and {split} are held out (data.held_out). Hold out more, or give more "
+            f"{recipe.item_noun}s"
+        )
+    return sentences
+
+
+def promise_warnings(recipe: Recipe) -> list[str]:
+    """`unreachable_promises` of a recipe's source; none where its samples cannot be counted here."""
+    if recipe.plan_in_words() or recipe.arm is not None:
+        return []
+    try:
+        return unreachable_promises(recipe, planned_items(recipe))
+    except UserError:  # a check reports it
+        return []
+
+
 def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float | None = None) -> str:
     """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training.
 
@@ -201,6 +232,7 @@ def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float |
         lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
+    lines += [f"warning: {promise}" for promise in promise_warnings(recipe)]
     lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
     lines += benchmark_lines(recipe, items, speeds, gpu_hour)
     lines += plan_lines(recipe.serve, recipe.stage_configs())

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from rubricworks.data.manifest import MANIFEST, PLAN
 from rubricworks.data.question_text import option_lines
 from rubricworks.evaluation.corpus_statistics import SourceCounts
 from rubricworks.evaluation.rubric_audit import RubricAudit
@@ -20,9 +21,7 @@ MAX_CHECKS = 12
 SEVERITY = {"3": "critical", "2": "important", "1": "minor"}
 """Weight of a criterion → its name."""
 _SPLITS = {"train": "To train on", "held_out": "Held out", "warm_up": "For the warm-up"}
-_BOOKKEEPING = frozenset(
-    {"made_from.json", "done.json", "plan.json", "manifest.json", "training.json", "handed_on.json"}
-)
+_BOOKKEEPING = frozenset({"made_from.json", "done.json", PLAN, MANIFEST, "training.json", "handed_on.json"})
 _MAX_FILE_BYTES = 100_000
 _MAX_ROWS = 60
 _SENTENCES = ("outcome", "state")

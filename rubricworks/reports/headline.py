@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rubricworks.metrics import Interval
+from rubricworks.reports.idle_training import learnt_nothing
 from rubricworks.reports.page import Block
 from rubricworks.reports.parts import Part, Text, Tile, Tiles
 from rubricworks.reports.run_folder import Promotion, RunFolder
@@ -51,10 +52,12 @@ def hero(
         more: below the tiles.
     """
     decision, reasons = promotion_sentence(run.promotion), "; ".join(_reasons(run.promotion))
+    idle = learnt_nothing(run)
     return Block(
         "headline",
         parts=[
-            Text(headline.text, f"headline {headline.mood}"),
+            *([Text(idle, "headline bad")] if idle else []),
+            Text(headline.text, f"{'sorted' if idle else 'headline'} {headline.mood}"),
             *(Text(sentence.text, f"sorted {sentence.mood}") for sentence in sentences),
             Text(decision.text, f"verdict {decision.mood}"),
             *([Text(f"Gate: {reasons}.", "quiet")] if reasons else []),

@@ -69,7 +69,7 @@ def build_report(run: RunFolder, report: Report) -> tuple[str, RunSummary]:
         details={name: value for block in blocks for name, value in block.details.items()},
     )
     page = render_page(
-        blocks,
+        with_file_names(run, blocks),
         title=run.path.name,
         kicker="Rubricworks run report",
         lead=str(run.recipe.get("description") or ""),
@@ -135,6 +135,21 @@ def unfinished(run: RunFolder, id: str, title: str, what: str) -> Block | None:
     if (run.out / MANIFEST).is_file():
         return None
     return Block(id, title, [Text(f"There are {what}: the {run.stage} stage has not finished in this run.", "missing")])
+
+
+def with_file_names(run: RunFolder, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, with the names of their pictures' files on the cards."""
+    shown = {
+        card.sample_id for block in blocks for part in block.parts if isinstance(part, Cards) for card in part.cards
+    }
+    names = run.file_names(shown)
+
+    def named(part: Part) -> Part:
+        if not isinstance(part, Cards):
+            return part
+        return replace(part, cards=[card._replace(file_name=names.get(card.sample_id, "")) for card in part.cards])
+
+    return [replace(block, parts=[named(part) for part in block.parts]) for block in blocks]
 
 
 def without_cards(blocks: Sequence[Block]) -> list[Block]:

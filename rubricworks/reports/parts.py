@@ -221,6 +221,8 @@ class Card(NamedTuple):
     quote: str = ""
     """The judge's words on it."""
     reference: str = ""
+    file_name: str = ""
+    """Name of the picture's file, which stands before the sample's own; a page adds it (`page.with_file_names`)."""
 
     @property
     def reasons(self) -> list[Check]:

@@ -51,6 +51,38 @@ _TABLES = (
 )
 
 
+def warnings(run: RunFolder) -> Block | None:
+    """Warnings of the stages, as the terminal showed them; None if there are none."""
+    last = {entry["stage"]: entry for entry in run.ledger}
+    rows = [
+        (stage, redact(message))
+        for stage, entry in last.items()
+        if isinstance(messages := entry.get("warnings"), list)
+        for message in messages
+        if isinstance(message, str)
+    ]
+    if cut := _truncated(run):
+        rows.append(cut)
+    if not rows:
+        return None
+    return Block("warnings", "Warnings", [Table(("Stage", "Warning"), rows)], name="Warnings")
+
+
+def _truncated(run: RunFolder) -> tuple[str, str] | None:
+    """Stage and sentence about rollouts that have as many tokens as they may."""
+    rollouts = run.recipe.get("policy", {}).get("algorithm", {}).get("rollouts", {})
+    most = rollouts.get("max_new_tokens") if isinstance(rollouts, dict) else None
+    if not isinstance(most, int):
+        return None
+    stage = next(iter(run.trainings), "train_policy")
+    tokens = [row["tokens"] for row in run.rows(f"{stage}/rollouts", ["tokens"])]
+    cut = sum(count >= most for count in tokens)
+    if not cut:
+        return None
+    field = "policy.algorithm.rollouts.max_new_tokens"
+    return stage, f"{whole(cut)} of {whole(len(tokens))} rollouts were cut off at {field} = {most}"
+
+
 def costs(run: RunFolder) -> Block:
     """Time and cost of the stages, and calls by model."""
     if not run.costs:
@@ -248,5 +280,5 @@ def next_steps(run: RunFolder) -> Block:
     return Block("next", "Next", [*commands, Command("Compare runs in MLflow", command)])
 
 
-RECORD = (costs, failures, what_ran, next_steps)
+RECORD = (warnings, costs, failures, what_ran, next_steps)
 """Sections that end every report."""

@@ -5,7 +5,7 @@ which ones are missing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.data.alarm import Alarm, read_alarm
 from rubricworks.data.manifest import MANIFEST
+from rubricworks.data.source_entries import file_name
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import Scoreboard, read_scoreboard
@@ -180,6 +181,16 @@ class RunFolder:
             if missing := wanted - samples.keys():
                 samples |= self.samples_of(table, missing)
         return samples
+
+    def file_names(self, sample_ids: Collection[str]) -> dict[str, str]:
+        """sample_id → name of the picture's file, or its place in one."""
+        stages = SAMPLE_STAGES if sample_ids else ()
+        return {
+            row["sample_id"]: file_name(row["source"])
+            for stage in stages
+            for row in self.rows(stage, ["sample_id", "source"])
+            if row["sample_id"] in sample_ids
+        }
 
     def tasks(self) -> dict[str, str]:
         """sample_id → task of every sample."""

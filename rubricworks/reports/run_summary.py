@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from rubricworks.evaluation.scoreboard import LENGTH, WIN, Scoreboard
 from rubricworks.metrics import Interval
 from rubricworks.reports.costs import seconds_by_stage
+from rubricworks.reports.idle_training import learnt_nothing
 from rubricworks.reports.run_folder import RunFolder
 
 SUMMARY_FILE = "summary.json"
@@ -59,6 +60,8 @@ class RunSummary(DecodingSummary):
     gate: str
     """Result of the gate as a sentence."""
     alarm: str | None
+    learnt_nothing: str = ""
+    """Sentence about trainings that had nothing to learn from; empty if there is none."""
     dead_letters: int
     details: dict[str, JsonValue] = {}
     """What only this method measures."""
@@ -81,6 +84,7 @@ def run_summary(run: RunFolder, *, method: str, alarm: str | None, details: dict
         promoted=promotion is not None and promotion.promoted,
         gate="; ".join(promotion.reasons) if promotion else "the promote stage has not finished",
         alarm=alarm,
+        learnt_nothing=learnt_nothing(run),
         dead_letters=sum(letters.count for letters in run.dead_letters),
         details=details,
     )
@@ -108,7 +112,8 @@ def read_summary(run: Path) -> RunSummary:
 
 def last_lines(summary: RunSummary) -> list[str]:
     """Lines about the outcome that every method prints last."""
-    lines = ["promoted to champion" if summary.promoted else f"not promoted: {summary.gate}"]
+    lines = [*([summary.learnt_nothing] if summary.learnt_nothing else [])]
+    lines.append("promoted to champion" if summary.promoted else f"not promoted: {summary.gate}")
     return [*lines, f"ALARM: {summary.alarm}"] if summary.alarm else lines
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricworks.reports.costs import ModelCalls
-from rubricworks.reports.page import Block, Section, render_page, without_cards
+from rubricworks.reports.page import Block, Section, render_page, with_file_names, without_cards
 from rubricworks.reports.parts import Fold, Part, Table, Text
 from rubricworks.reports.record import CALL_COLUMNS, call_row, letters_table
 from rubricworks.reports.run_folder import RunFolder, is_simulated
@@ -84,6 +84,7 @@ def _page(run: RunFolder, blocks: Sequence[Block], metrics: dict[str, float], ti
         "responses": "responses",
         "footer": "Made by Rubricworks from the folder of this stage.",
     }
+    blocks = with_file_names(run, blocks)
     page = render_page([*blocks, more], **frame)
     return page if len(page) <= MAX_BYTES else render_page([*without_cards(blocks), more], **frame)
 

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from rubricworks.data.manifest import MANIFEST, PLAN, read_manifest
+from rubricworks.data.tables import shard_paths
 from rubricworks.errors import UserError
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runtime.job import DONE
@@ -37,13 +38,15 @@ def reopen_dead_letters(run: Path, stage: str) -> int:
                 f"{stage} does not ask by shards: delete {folder} and resume the run, to ask everything of it again"
             )
         tables = [folder, *(inner.parent for inner in sorted(folder.glob(f"*/{PLAN}")) if _plan(inner.parent) == plan)]
-        reopened = [shard.name for shard in letters.shards if shard.rows]
+        reopened = {number for number, shard in enumerate(letters.shards) if shard.rows}
+        shards = {table: shard_paths(table) for table in tables}
         if reopened:
             (folder / DONE).unlink(missing_ok=True)  # first: what is half reopened counts as unfinished
             for table in tables:
                 (table / MANIFEST).unlink(missing_ok=True)
-                for name in reopened:
-                    (table / name).unlink(missing_ok=True)
+                for number, shard in enumerate(shards[table]):
+                    if number in reopened:
+                        shard.unlink(missing_ok=True)
     return letters.rows
 
 

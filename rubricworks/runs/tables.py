@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from rubricworks.data.manifest import Shard
+from rubricworks.data.source_entries import file_name
 from rubricworks.runs.bounded_parquet import BadParquet, ReadRange, batches_of, check_columns, decode
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote
@@ -161,14 +162,15 @@ class TableFile:
                 rows += [{name: table[name][place].as_py() for name in present} for place in places]
         return rows
 
-    def groups_by_value(self, column: str) -> dict[str, int]:
-        """Value of a column → the first row group that holds it."""
-        file = self._open([column])
-        groups: dict[str, int] = {}
+    def sample_places(self) -> dict[str, tuple[int, str]]:
+        """Sample of a table of samples → the first row group that holds it, and the name of its file."""
+        file = self._open(["sample_id"])
+        columns = [name for name in ("sample_id", "source") if name in file.schema_arrow.names]
+        places: dict[str, tuple[int, str]] = {}
         for group in range(file.num_row_groups):
-            for value in self._read(file, [group], [column])[column].to_pylist():
-                groups.setdefault(value, group)
-        return groups
+            for row in self._read(file, [group], columns).to_pylist():
+                places.setdefault(row["sample_id"], (group, file_name(row.get("source") or "")))
+        return places
 
     def image(self, group: int, sample_id: str) -> bytes | None:
         """Image of a sample in a row group; None if it has none. The group's images are kept for the next reader."""

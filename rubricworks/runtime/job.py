@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rubricworks import __version__
-from rubricworks.data.manifest import read_manifest
+from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.work import StageWork
@@ -180,7 +180,7 @@ def output_digest(path: Path) -> str:
 
 def content_digest(folder: Path) -> str:
     """Compute the digest of a stage's output folder."""
-    if (folder / "manifest.json").exists():
+    if (folder / MANIFEST).exists():
         return read_manifest(folder).digest
     # A milestone counts by its name and config, not its weights: the same steps lead to the same model.
     model_files = [*(folder / "model").rglob("*"), *(folder / "milestones").glob("*/config.json")]

@@ -37,6 +37,7 @@ from rubricworks.runtime.pods.train_job import run_train_job, train_job_plan
 from rubricworks.runtime.reuse import try_reuse
 from rubricworks.runtime.serving.stage_models import read_inputs, served_models, stage_models, with_identities
 from rubricworks.runtime.stage_table import STAGES
+from rubricworks.runtime.stage_warnings import collect_warnings
 from rubricworks.runtime.store.workspace import Workspace
 from rubricworks.storage import write_atomic
 from rubricworks.terminal import VisibleLines, say, visible
@@ -148,7 +149,11 @@ def _run_here_or_elsewhere(module: Any, config: StageConfig, job: Job, workspace
         telemetry.start_from_environment()
         require_accelerators()
         job.progress_file.clear()
-        module.run(config, job)
+        messages: list[str] = []
+        with collect_warnings(messages):
+            module.run(config, job)
+        if messages:
+            job.figures["warnings"] = messages
     finally:
         job.calls.close()
     if is_main():

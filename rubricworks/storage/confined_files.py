@@ -1,6 +1,6 @@
 """Files of a folder that somebody else may have written: regular ones inside it, and no other.
 
-    content = read_confined(run, "score/manifest.json", 1 << 20)
+    content = read_confined(run, "score/scores.json", 1 << 20)
 
 Every part of the path is opened in the folder that holds it, and none may be a link: a link of a run folder can lead
 to any file of its reader. A pipe or a device would block the reader, or never end.

@@ -114,7 +114,7 @@ class PitfallWriter:
             ValueError: there is no reference, or no failure.
         """
         if not references or not failures:
-            raise ValueError(f"sample {sample.sample_id}: pitfalls need a reference and a failure at least")
+            raise ValueError(f"sample {sample.label}: pitfalls need a reference and a failure at least")
         messages = pitfall_messages(sample, references, failures, rubric, most=self.most)
         draft = (await self.client.chat(messages, PitfallDraft)).value
         proposed, dropped = _new_criteria(draft, rubric)

@@ -90,9 +90,9 @@ class RubricWriter:
             ValueError: no candidates, or no student captions with discriminative coverage.
         """
         if not candidates:
-            raise ValueError(f"sample {sample.sample_id}: writing needs at least one candidate")
+            raise ValueError(f"sample {sample.label}: writing needs at least one candidate")
         if not student_captions and self.coverage == "discriminative":
-            raise ValueError(f"sample {sample.sample_id}: discriminative coverage needs at least one student caption")
+            raise ValueError(f"sample {sample.label}: discriminative coverage needs at least one student caption")
         self._warn_if_one_model(candidates)
         threshold = math.ceil(len(candidates) / 2) if self.consensus is None else self.consensus
         if threshold > len(candidates):

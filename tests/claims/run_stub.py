@@ -43,7 +43,7 @@ if told.get(name) == "fail" and "--resume" not in words:
 stages = ("write_checklists", "train_genrm", "audit", "train_rlvr", "train_rlr3", "score")
 files = [f"{stage}/done.json" for stage in stages]
 files += ["train_genrm/genrm.json", "audit/audit.json", "score/scores.json"]
-for file in [*files, "train_rlr3/scorecards/manifest.json"]:
+for file in [*files, "train_rlr3/scorecards/.manifest.json"]:
     (run / file).parent.mkdir(parents=True, exist_ok=True)
     (run / file).touch()
 (active / name).unlink()

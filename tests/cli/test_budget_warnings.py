@@ -32,6 +32,7 @@ def recipe(tell, tmp_path):
         "policy": rubric_policy(FREE, steps=5, prompts_per_step=2, group_size=4),
         "evaluation": {"scorers": {"rubric": {"judge": FREE}, "arena": {"judge": FREE}}},
         "prices": {"ours": [0, 0]},
+        "promotion": {"gate": {"samples_at_least": 4}},
     }
     path.write_text(yaml.safe_dump(content))
     return path

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from PIL import Image
 from policy_sections import rubric_policy
 from scripted_server import Said, say
 
@@ -83,7 +84,7 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
     assert result.code == 0, result
     recipe = load_recipe(tmp_path / "my-recipe.yaml")
     assert recipe.data.source == str(images)
-    assert recipe.data.held_out == 2
+    assert recipe.data.held_out == 5
     assert recipe.warm_up.student == f"org/vl@{'0' * 40}"
     models = [
         *recipe.committee.teachers,
@@ -97,6 +98,33 @@ def test_init_writes_a_recipe_for_a_folder_and_the_only_model_of_an_endpoint(tel
     again = tell("init", "--images", images, "--endpoint", url)
     assert again.code == 2
     assert "my-recipe.yaml is there already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("count", "held_out", "needed"), [(39, 19, 30), (40, 20, 20), (59, 29, 29), (60, 30, 30), (200, 40, 30)]
+)
+def test_init_writes_a_gate_that_the_images_can_pass_or_says_that_they_cannot(
+    tell, tmp_path, serve, count, held_out, needed
+):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(count):
+        Image.new("RGB", (16, 16), (number, 0, 0)).save(folder / f"{number}.png")
+    result = tell("init", "--images", folder, "--endpoint", server_of(serve, "m"), "--out", "mine.yaml")
+    assert f"{held_out} held out; m as committee" in result.out
+    recipe = load_recipe(tmp_path / "mine.yaml")
+    assert (recipe.data.held_out, recipe.promotion.gate.samples_at_least) == (held_out, needed)
+    promise = "no model of this run is promoted: its gate needs 30 judged images (promotion.gate.samples_at_least), "
+    promise += f"and {held_out} are held out"
+    is_told = held_out < needed
+    assert (f"note: {promise}" in result.out) is is_told
+    assert (promise in tell("doctor", "mine.yaml").out) is is_told
+    assert (f"warning: {promise}" in tell("run", "mine.yaml", "--dry-run").out) is is_told
+
+
+def test_a_dry_run_tells_of_images_that_the_source_does_not_have(tell, recipe):
+    result = tell("run", recipe, "--dry-run", "--set", "data.held_out=30")
+    assert "warning: data.held_out is 30, and 10 images leave 9" in result.out
 
 
 def test_doctor_lists_first_whom_a_recipe_reaches_and_what_it_sends_there(tell, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ STAGES = [
 KILLS = {
     "warm_up": "warm_up/checkpoint-2/trainer_state.json",
     "train_policy": "train_policy/checkpoint-2/trainer_state.json",
-    "score": "score/part-00000.parquet",
+    "score": "score/scores/part-00000.parquet",
 }
 
 

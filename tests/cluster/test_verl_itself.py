@@ -10,8 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from coloured_squares import square
 from peer_folders import PEERS
 from scripted_server import say
+from trained_run import rubric, write_table
+
+from rubricworks.runs.training_set import write_training_set
 
 VERL = PEERS / "verl"
 pytestmark = [
@@ -21,7 +25,7 @@ pytestmark = [
 
 PROGRAM = """
 import asyncio, json, sys
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])  # before math-verify's antlr4
 import numpy as np, torch
 from omegaconf import OmegaConf
 from PIL import Image
@@ -158,3 +162,34 @@ def conformance(peer, folder):
     assert done.returncode in (0, 1), done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith(("| ok", "| FAIL"))]
     return {row[1]: row[2] for row in rows}
+
+
+ROWS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])  # before math-verify's antlr4
+from omegaconf import OmegaConf
+from verl.utils.dataset.rl_dataset import RLHFDataset
+rows = RLHFDataset([sys.argv[2]], tokenizer=None, config=OmegaConf.create({"filter_overlong_prompts": False}),
+    processor=object())
+(row,) = [rows[at] for at in range(len(rows))]
+content = row["raw_prompt"][0]["content"]
+image, text = content
+print(json.dumps([text, image["type"], image["image"].size, row["reward_model"], row["extra_info"]["file_name"]]))
+"""
+
+
+def test_verls_own_dataset_reads_the_rows_of_an_exported_run(tmp_path):
+    run = tmp_path / "first"
+    run.mkdir()
+    (run / "recipe.yaml").write_text("name: quickstart\npipeline: rubicap\n")
+    sample = {"sample_id": "a", "split": "train", "image": square("top-left", "red"), "image_digest": "d"}
+    write_table(run / "prepare", "samples", [sample | {"prompt": "?", "references": [], "source": "photos/brick.jpg"}])
+    write_table(run / "synthesize_rubrics", "rubrics", [{"sample_id": "a", "rubric": json.dumps(rubric("Names red"))}])
+    write_training_set(run, "verl", tmp_path / "out")
+    command = [sys.executable, "-c", ROWS, str(VERL), str(tmp_path / "out" / "train.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    text, image, size, reward_model, name = json.loads(done.stdout.splitlines()[-1])
+    assert (text, image, size) == ({"type": "text", "text": "?"}, "image", [32, 32])
+    assert json.loads(reward_model["ground_truth"])["criteria"][0]["criterion"] == "Names red"
+    assert name == "brick.jpg"

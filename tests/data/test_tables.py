@@ -11,7 +11,7 @@ import pytest
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.schemas import SCHEMAS
 from rubricworks.data.shards import TableFolder
-from rubricworks.data.tables import build_table, count_rows, read_rows, read_samples, shard_paths
+from rubricworks.data.tables import Sample, build_table, count_rows, read_rows, read_samples, shard_paths
 from rubricworks.errors import UserError
 
 MADE_BY = {"stage": "prepare", "config": "c1", "inputs": {}, "version": "1"}
@@ -132,17 +132,17 @@ def test_finished_table_of_another_config_is_made_anew_without_old_shards(tmp_pa
     build(tmp_path, Maker("old"))
     build(tmp_path, Maker("new"), items=range(4), made_by={**MADE_BY, "config": "c2"})
     assert [row["reason"] for row in read_rows(tmp_path)] == ["new"] * 4
-    assert len(list(tmp_path.glob("part-*"))) == 2
+    assert len(list(tmp_path.rglob("part-*"))) == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1 not really"])
 def test_damaged_or_missing_shard_alone_is_made_again(tmp_path, damage):
     build(tmp_path, Maker())
     whole = contents(tmp_path)
-    shard = tmp_path / "part-00001.parquet"
+    shard = tmp_path / "rejected" / "part-00001.parquet"
     shard.write_bytes(damage) if damage else shard.unlink()
     if damage:
-        (tmp_path / "manifest.json").unlink()
+        (tmp_path / ".manifest.json").unlink()
     maker = Maker()
     build(tmp_path, maker)
     assert maker.asked == [3, 4, 5]
@@ -151,7 +151,7 @@ def test_damaged_or_missing_shard_alone_is_made_again(tmp_path, damage):
 
 def test_reading_a_damaged_shard_names_the_file(tmp_path):
     build(tmp_path, Maker())
-    (tmp_path / "part-00002.parquet").write_bytes(b"junk")
+    (tmp_path / "rejected" / "part-00002.parquet").write_bytes(b"junk")
     with pytest.raises(UserError, match=r"part-00002\.parquet: cannot be read"):
         list(read_rows(tmp_path))
 
@@ -165,7 +165,7 @@ def test_unfinished_or_damaged_table_names_the_stage_of_its_plan(tmp_path, stage
         build(tmp_path, fail, made_by={**MADE_BY, "stage": stage})
     with pytest.raises(UserError, match=f"the table is not finished; run the stage {stage} to make it"):
         read_manifest(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / ".manifest.json").write_text("{}")
     with pytest.raises(UserError, match=f"delete the folder and run the stage {stage} again"):
         read_manifest(tmp_path)
 
@@ -177,7 +177,7 @@ def test_missing_table_names_its_folder(tmp_path):
 
 def test_damaged_manifest_is_one_clear_line(tmp_path):
     build(tmp_path, Maker())
-    (tmp_path / "manifest.json").write_text('{"table": "rejected"}')
+    (tmp_path / ".manifest.json").write_text('{"table": "rejected"}')
     with pytest.raises(UserError, match=r"manifest\.json: schema_version"):
         read_manifest(tmp_path)
 
@@ -252,7 +252,7 @@ def test_manifest_digest_follows_content_and_origin(tmp_path):
 
 def test_shards_have_the_columns_of_their_schema(tmp_path):
     build(tmp_path, Maker())
-    assert pq.read_schema(tmp_path / "part-00000.parquet").equals(SCHEMAS["rejected"])
+    assert pq.read_schema(tmp_path / "rejected" / "part-00000.parquet").equals(SCHEMAS["rejected"])
 
 
 def test_samples_are_read_by_split_and_few_at_a_time(tmp_path):
@@ -283,8 +283,8 @@ def test_samples_are_read_by_split_and_few_at_a_time(tmp_path):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert json.loads(files["manifest.json"])["shards"]
+    files = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert json.loads(files[".manifest.json"])["shards"]
     return files
 
 
@@ -306,3 +306,11 @@ def commit(folder: Path, rows: list[dict[str, object]]) -> None:
         table.begin()
     table.commit_shard(0, rows)
     table.finish(1)
+
+
+def test_a_sample_without_a_picture_is_called_by_its_file_and_its_id(tmp_path):
+    lost = Sample(sample_id="2b71", source="photos/house/brick.jpg")
+    with pytest.raises(UserError, match=r"^sample brick\.jpg \(2b71\): the judge is shown it, and"):
+        lost.require_image("the judge is shown it")
+    with pytest.raises(UserError, match=r"^sample 2b71: "):
+        Sample(sample_id="2b71").require_image("the judge is shown it")

@@ -12,7 +12,7 @@ Kills = Mapping[str, Sequence[tuple[str, Moment]]]
 """Stage → how it is killed (the `stage`'s process, the `run`, or `everything`), and when."""
 
 _PRODUCTS = [
-    *("part-*.parquet", "manifest.json", "done.json", "*model.safetensors", "tokenizer.json", "config.json"),
+    *("part-*.parquet", ".manifest.json", "done.json", "*model.safetensors", "tokenizer.json", "config.json"),
     *("steps.jsonl", "alarm.json", "summary.json", "promotion.json", "step-*.json", "statistics.json"),
     *("scores.json", "audit.json", "genrm.json"),
 ]

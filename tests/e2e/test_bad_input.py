@@ -136,12 +136,12 @@ def test_a_full_disk_is_named_at_every_point_and_what_was_committed_is_kept(tmp_
         one_line(rubricworks(*caption, cwd=tmp_path), f"no room on {disk}", "free space and run again")
         enlarge("256k")
         one_line(rubricworks(*caption, cwd=tmp_path), str(disk), "make room", "what was committed is kept")
-        committed = (out / "prepare" / "part-00000.parquet").stat().st_mtime_ns
+        committed = (out / "prepare" / "samples" / "part-00000.parquet").stat().st_mtime_ns
         enlarge("64m")
         done = rubricworks(*caption, cwd=tmp_path)
         assert done.code == 0, done
         assert "captions.parquet: 10 rows" in done.out
-        assert (out / "prepare" / "part-00000.parquet").stat().st_mtime_ns == committed
+        assert (out / "prepare" / "samples" / "part-00000.parquet").stat().st_mtime_ns == committed
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
 

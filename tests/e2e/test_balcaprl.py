@@ -9,13 +9,13 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 SMALL = RECIPES["balcaprl-laptop"]
 KILLS = {
-    "recap": [("stage", there("recap/part-00001.parquet"))],
-    "write_exams": [("run", there("write_exams/part-00001.parquet"))],
+    "recap": [("stage", there("recap/samples/part-00001.parquet"))],
+    "write_exams": [("run", there("write_exams/exams/part-00001.parquet"))],
     "train_balcaprl": [
         ("stage", saved("train_balcaprl/checkpoint-2")),
         ("everything", saved("train_balcaprl/checkpoint-4")),
     ],
-    "score": [("run", there("score/part-00000.parquet"))],
+    "score": [("run", there("score/scores/part-00000.parquet"))],
 }
 MADE = ["prepare", "warm_up", *KILLS]
 

@@ -69,16 +69,16 @@ def test_the_dry_run_counts_what_the_page_says(first_run):
         ("caption_committee", "caption"): 200,
         ("synthesize_rubrics", "rubric"): 40,
         ("train_policy", "judge"): 640,
-        ("score", "judge"): 32,
-        ("score", "arena"): 32,
+        ("score", "judge"): 80,
+        ("score", "arena"): 80,
     }
     page = PAGE.read_text()
-    assert "200 captions, 40 rubrics, 640 verdicts on rollouts and 64 for the evaluation" in page
+    assert "200 captions, 40 rubrics, 640 verdicts on rollouts and 160 for the evaluation" in page
 
 
 def test_doctor_finds_the_captions_and_nothing_to_fix(first_run):
     out = first_run.outcome("rubricworks doctor").out
-    assert re.search(r"captions +32 images to warm up on", out)
+    assert re.search(r"captions +20 images to warm up on", out)
     assert out.splitlines()[-1] == "ready: rubricworks run first.yaml"
 
 

@@ -29,21 +29,21 @@ RUBRICS = "train_policy/refreshed_rubrics"
 
 # How each stage is killed, and when: with some of its work committed, and some not.
 KILLS = {
-    "prepare": [("everything", there("prepare/part-00000.parquet"))],
+    "prepare": [("everything", there("prepare/samples/part-00000.parquet"))],
     "warm_up": [
         ("everything", saved("warm_up/checkpoint-2")),
         ("stage", saved("warm_up/checkpoint-4")),
     ],
-    "caption_student": [("stage", there("caption_student/part-00001.parquet"))],
-    "caption_committee": [("run", there("caption_committee/part-00001.parquet"))],
-    "synthesize_rubrics": [("stage", there("synthesize_rubrics/part-00001.parquet"))],
+    "caption_student": [("stage", there("caption_student/captions/part-00001.parquet"))],
+    "caption_committee": [("run", there("caption_committee/captions/part-00001.parquet"))],
+    "synthesize_rubrics": [("stage", there("synthesize_rubrics/rubrics/part-00001.parquet"))],
     "train_policy": [
         ("run", saved("train_policy/checkpoint-2")),
         ("everything", saved("train_policy/checkpoint-4")),
     ],
     "score": [
-        ("stage", there("score/responses/part-00000.parquet")),
-        ("run", there("score/part-00000.parquet")),
+        ("stage", there("score/responses/responses/part-00000.parquet")),
+        ("run", there("score/scores/part-00000.parquet")),
     ],
     "promote": [("stage", there("../mlartifacts/models/*/artifacts/model/config.json"))],
     "report": [("stage", there("report/made_from.json"))],
@@ -61,7 +61,7 @@ def unbroken(tmp_path_factory) -> tuple[Path, dict[str, bytes]]:
     runs = tmp_path_factory.mktemp("unbroken")
     Run(runs, "quickstart", *settings(TINY), "--run", "whole").finish()
     made = products(runs / "whole", MADE)
-    last_shards = {"train_policy/scorecards/part-00002.parquet", "score/part-00001.parquet"}
+    last_shards = {"train_policy/scorecards/part-00002.parquet", "score/scores/part-00001.parquet"}
     assert last_shards | {"warm_up/model/model.safetensors", "train_policy/model/model.safetensors"} <= made.keys()
     return runs / "whole", made
 

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 SMALL = RECIPES["recaption-pretrain-laptop"]
 KILLS = {
-    "recaption": [("stage", there("recaption/part-00001.parquet"))],
+    "recaption": [("stage", there("recaption/captions/part-00001.parquet"))],
     "pretrain_vlm": [("stage", saved("pretrain_vlm/checkpoint-2"))],
 }
 STAGES = ["prepare", *KILLS, "align_projector", "tune_vlm", "pretrain_baseline", "tune_baseline", "score"]

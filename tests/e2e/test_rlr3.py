@@ -131,7 +131,7 @@ def test_evaluation_summary_and_promotion_agree_with_the_table(run):
     gain = answers.gains["rlr3"]
     assert promotion["passed"] == (gain.low > 0 and gain.samples >= 30)
     assert summary["gate"] == "; ".join(promotion["reasons"])
-    assert summary["dead_letters"] == sum(count_rows(path.parent) for path in run.glob("*/dead_letters/manifest.json"))
+    assert summary["dead_letters"] == sum(count_rows(path.parent) for path in run.glob("*/dead_letters/.manifest.json"))
 
 
 def test_reward_model_is_measured_at_three_points_and_a_judge_in_every_setting(run):

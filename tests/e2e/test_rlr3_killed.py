@@ -17,7 +17,7 @@ ARGUMENTS = ["rlr3-laptop", *settings(WORLD | TINY_RLR3)]
 KILLS = {
     "train_rlr3": [("everything", saved("train_rlr3/checkpoint-1")), ("run", saved("train_rlr3/checkpoint-3"))],
     "audit": [
-        ("stage", there("audit/candidates/pass-01/part-00001.parquet")),
+        ("stage", there("audit/candidates/pass-01/audit_candidates/part-00001.parquet")),
         ("everything", there("audit/part-00001.parquet")),
     ],
 }

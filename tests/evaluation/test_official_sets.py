@@ -54,7 +54,7 @@ def test_caption_qas_questions_are_exams_of_any_length(tell, samples, mine, tmp_
     values = {row["sample_id"]: row["value"] for row in read_rows(tmp_path / "out" / "score")
               if row["scorer"] == "caption_qa"}  # fmt: skip
     assert values == {"a": 1.0, "b": 1.0}
-    assert len(read_exams(tmp_path / "out" / "exams")["a"].questions[0].options) == 6
+    assert len(read_exams(tmp_path / "out" / "exam_set")["a"].questions[0].options) == 6
 
 
 def test_references_of_a_source_take_the_place_of_the_samples_own(tell, samples, mine, tmp_path):

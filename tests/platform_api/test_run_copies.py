@@ -38,10 +38,10 @@ def test_files_that_nobody_needs_and_columns_of_images_are_not_copied(store):
         store, "one-1", {CARDS: CARD_TABLE, "prepare": CopiedTable("samples", ["sample_id", "task", "x"])}
     ) as folder:
         assert names(folder) == [
-            *("prepare/done.json", "prepare/made_from.json", "prepare/part-00000.parquet", "recipe.yaml"),
+            *("prepare/done.json", "prepare/made_from.json", "prepare/samples/part-00000.parquet", "recipe.yaml"),
             *(f"{CARDS}/part-0000{number}.parquet" for number in (0, 1)),
         ]
-        samples = pq.read_table(folder / "prepare" / "part-00000.parquet").to_pydict()
+        samples = pq.read_table(folder / "prepare" / "samples" / "part-00000.parquet").to_pydict()
     assert samples == {"sample_id": ["a", "b"], "task": [None, None]}
 
 

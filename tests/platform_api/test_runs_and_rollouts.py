@@ -345,7 +345,7 @@ def test_the_audit_of_a_runs_rubrics_is_a_page_that_can_do_as_little_as_the_repo
 @pytest.mark.parametrize(("column", "status"), [("image", 404), ("prompt", 200)])
 def test_a_table_of_samples_without_a_column_is_as_none(tmp_path, column, status):
     """`ParquetFile.read` leaves out what the file does not have, and says nothing."""
-    path = write_run(tmp_path, "odd-1") / "prepare" / "part-00000.parquet"
+    path = write_run(tmp_path, "odd-1") / "prepare" / "samples" / "part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns(column), path)
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         wait_for(lambda: ask(f"{url}/api/v1/runs/odd-1/stages/{STAGE}/groups")[1].get("items"))

@@ -47,8 +47,10 @@ def sample(name, **more):
 
 
 def write_samples(run, stage, samples, number=0):
-    (run / stage).mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(samples), run / stage / f"part-{number:05}.parquet", row_group_size=1)
+    (run / stage / "samples").mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.Table.from_pylist(samples), run / stage / "samples" / f"part-{number:05}.parquet", row_group_size=1
+    )
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_rewritten_question_precedes_the_first_tables_question(run):
 def test_replaced_and_deleted_files_are_followed(run):
     async def work(session, store, index):
         write_samples(run, "prepare", [sample("new"), sample("s" * 300)], 0)
-        (run / "prepare" / "part-00001.parquet").unlink()
+        (run / "prepare" / "samples" / "part-00001.parquet").unlink()
         await index.look()
         prompts = [
             (await find_sample(session, store, "today-1", item)).prompt for item in ("new", "s00", "s10", "s" * 300)
@@ -116,7 +118,9 @@ def test_replaced_and_deleted_files_are_followed(run):
 
 def write_group(run, number, images):
     rows = [sample(f"g{number}{place}") for place in range(images)]
-    pq.write_table(pa.Table.from_pylist(rows), run / "prepare" / f"part-{number:05}.parquet", row_group_size=images)
+    pq.write_table(
+        pa.Table.from_pylist(rows), run / "prepare" / "samples" / f"part-{number:05}.parquet", row_group_size=images
+    )
     return {row["sample_id"]: row["image"] for row in rows}
 
 

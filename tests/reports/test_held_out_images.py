@@ -24,6 +24,15 @@ def test_images_shown_are_as_many_as_asked_and_the_draw_follows_the_seed(tmp_pat
     assert len(set(shown(examples=40))) == 30
 
 
+def test_a_card_and_a_stages_page_call_a_picture_by_its_file(tmp_path: Path) -> None:
+    sample = folder.sample("2b71", folder.picture("red")) | {"source": "photos/house/brick & mortar.jpg"}
+    folder.write_table(tmp_path / "prepare", "samples", [sample])
+    folder.write_scores(tmp_path, "evaluate", [folder.evaluation("2b71", m, "red", None) for m in ("base", "policy")])
+    html, _ = write_report(tmp_path)
+    assert "1 · brick & mortar.jpg · 2b71" in text_of(html)
+    assert 'alt="image of brick &amp; mortar.jpg"' in html
+
+
 def test_large_photograph_is_scaled_down_for_the_page(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     Image.frombytes("RGB", (900, 900), os.urandom(900 * 900 * 3)).save(buffer, "PNG")

@@ -65,7 +65,7 @@ def test_what_cannot_be_asked_again_stays_and_is_told(tmp_path):
         reopen_dead_letters(run, "train_policy")
     with pytest.raises(UserError, match="prepare of run has no finished table of dead letters"):
         reopen_dead_letters(run, "prepare")
-    plan = run / "caption_committee" / "dead_letters" / "plan.json"
+    plan = run / "caption_committee" / "dead_letters" / ".plan.json"
     plan.write_text(plan.read_text().replace('"shard_size": 2', '"shard_size": 3'))
     with pytest.raises(UserError, match="does not ask by shards"):
         reopen_dead_letters(run, "caption_committee")

@@ -39,7 +39,7 @@ def stopped(run, ask, stage="caption_committee") -> str:
 
 
 def shards(folder):
-    return {path.name: path.read_bytes() for path in folder.glob("part-*.parquet")}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("captions/part-*.parquet")}
 
 
 @pytest.mark.parametrize("caps", [{"tokens": 36_000}, {"dollars": 36.0}], ids=["tokens", "dollars"])

@@ -36,7 +36,7 @@ def test_a_run_whose_models_echo_the_key_keeps_it_out_of_every_file(serve, judge
         with stage_run(run, "caption_committee") as log:
             rows = list(read_rows(captions))
             log.log_table("captions", [{"caption": row["caption"], "endpoint": row["endpoint"]} for row in rows])
-            log.log_artifact(captions / "manifest.json")
+            log.log_artifact(captions / ".manifest.json")
         graded = launch_here(run, samples, {"judges": [model, {**model, "model": "n"}]})
         with stage_run(run, "grading") as log:
             cards = [row["scorecard"] for row in read_rows(graded)]

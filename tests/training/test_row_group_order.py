@@ -66,8 +66,8 @@ def test_all_readers_together_read_each_row_group_about_once(table, monkeypatch)
                 assert all(len(reader[index].image) == IMAGE for index in batch)
             total += bytes_read() - before
             most_open = max(most_open, open_files(table))
-    assert total <= 1.2 * sum(path.stat().st_size for path in table.glob("part-*.parquet"))
-    assert most_open <= 32 < len(list(table.glob("part-*.parquet")))
+    assert total <= 1.2 * sum(path.stat().st_size for path in table.rglob("part-*.parquet"))
+    assert most_open <= 32 < len(list(table.rglob("part-*.parquet")))
 
 
 def test_random_access_keeps_few_files_open_and_its_cache_below_the_bound(table, monkeypatch):
@@ -77,7 +77,7 @@ def test_random_access_keeps_few_files_open_and_its_cache_below_the_bound(table,
     for index in random.Random(1).sample(range(ROWS), 200):
         assert reader[index].caption == f"text {index}"
         assert reader.images.cached_bytes <= bound
-    assert open_files(table) <= 32 < len(list(table.glob("part-*.parquet")))
+    assert open_files(table) <= 32 < len(list(table.rglob("part-*.parquet")))
 
 
 @pytest.mark.parametrize(("count", "batch", "rows"), [(ROWS, 8, 2), (1_000, 64, None), (37, 5, None), (3, 512, 8)])

@@ -60,9 +60,19 @@ def problem_page(request: Request, status: int, title: str, detail: str, headers
 
 
 def draw_page(
-    request: Request, caller: Principal | None, template: str, *, status: int = 200, **values: Any
+    request: Request,
+    caller: Principal | None,
+    template: str,
+    *,
+    status: int = 200,
+    file_names: Mapping[str, str] | None = None,
+    **values: Any,
 ) -> HTMLResponse:
-    """A page, drawn for its caller."""
+    """A page, drawn for its caller.
+
+    Args:
+        file_names: sample_id → name of its picture's file, by which the page calls it (`services.samples.file_names`).
+    """
     state = request.app.state
     is_behind = state.storage is not None and (state.run_index is None or state.run_index.is_behind)
     shared: Mapping[str, Any] = {
@@ -70,6 +80,7 @@ def draw_page(
         "here": request.url.path,
         "version": __version__,
         "is_behind": caller is not None and is_behind,
+        "file_names": file_names or {},
     }
     html = _environment.get_template(template).render(**shared, **values)
     return HTMLResponse(html, status_code=status, headers={"Cache-Control": "no-store"})

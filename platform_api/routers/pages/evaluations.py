@@ -21,6 +21,7 @@ from rubricworks.platform_api.routers.dependencies import (
 )
 from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.services import evaluations, reward_hacking
+from rubricworks.platform_api.services.samples import file_names
 from rubricworks.reports.leaderboard import board_parts
 
 router = APIRouter(include_in_schema=False)
@@ -63,14 +64,19 @@ async def hacking_page(
     cursor: Cursor = None,
 ) -> Response:
     name = MODE_NAMES[mode] if mode else None
-    audits = await reward_hacking.list_audits(session, run.name)
+    audits = [
+        await reward_hacking.audit_figures(store, audit, name, cursor)
+        for audit in await reward_hacking.list_audits(session, run.name)
+    ]
+    shown = {case.sample_id for audit in audits for case in audit.cases.items}
     return draw_page(
         request,
         viewer,
         "hacking.html",
         run=run,
         trainings=await reward_hacking.signals_of_trainings(session, store, run.name),
-        audits=[await reward_hacking.audit_figures(store, audit, name, cursor) for audit in audits],
+        audits=audits,
+        file_names=await file_names(session, run.name, shown),
         mode=mode,
         modes={mode: MODE_NAMES[mode] for mode in FAILURE_MODES},
         mode_names=MODE_NAMES,

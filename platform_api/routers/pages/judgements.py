@@ -30,7 +30,7 @@ from rubricworks.platform_api.services.judgements.blind_choices import WHOLE
 from rubricworks.platform_api.services.judgements.judge_choices import BlindResponse
 from rubricworks.platform_api.services.judgements.judge_verdicts import Judge, verdict_table
 from rubricworks.platform_api.services.rubrics.rubric_sets import find_rubric, judged_words
-from rubricworks.platform_api.services.samples import SampleText, find_sample
+from rubricworks.platform_api.services.samples import SampleText, file_names, find_sample
 from rubricworks.runs.store import RunStore
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -87,6 +87,7 @@ async def label_page(
         step=step,
         sample_id=sample_id,
         sample=await find_sample(session, store, run.name, sample_id),
+        file_names=await file_names(session, run.name, [sample_id]),
         member=member,
         words=judged_words(await find_rubric(session, store, run.name, sample_id, titles)),
         digest=labels.response_digest(member.response),

@@ -23,7 +23,7 @@ from rubricworks.platform_api.services import rollouts
 from rubricworks.platform_api.services.judgements import judge_requests
 from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.services.rubrics.rubric_sets import find_rubric, met_weight
-from rubricworks.platform_api.services.samples import find_sample
+from rubricworks.platform_api.services.samples import file_names, find_sample
 
 router = APIRouter(include_in_schema=False)
 _FLIPS = 100
@@ -41,6 +41,7 @@ async def rollouts_page(
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
     criterion: Annotated[str | None, Query(max_length=2000)] = None,
+    file: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     steps = await rollouts.step_range(session, run.name, stage)
     if steps is None:
@@ -49,9 +50,10 @@ async def rollouts_page(
     if criterion:
         flips = await rollouts.flips(session, run.name, stage, criterion, PageRequest(asked.cursor, _FLIPS))
     else:
-        if step is None and sample_id is None and asked.cursor is None:
+        if step is None and sample_id is None and not file and asked.cursor is None:
             step = steps[1]
-        groups = await rollouts.list_groups(session, run.name, stage, asked, step=step, sample_id=sample_id)
+        groups = await rollouts.list_groups(session, run.name, stage, asked, step=step, sample_id=sample_id, file=file)
+    shown = {group.sample_id for group in (flips.items if flips else groups.items if groups else ())}
     return draw_page(
         request,
         viewer,
@@ -62,6 +64,8 @@ async def rollouts_page(
         step=step,
         sample_id=sample_id,
         criterion=criterion,
+        file=file,
+        file_names=await file_names(session, run.name, shown | ({sample_id} if sample_id else set())),
         flips=flips,
         searched=decode_cursor(flips.next_cursor, int, str)[0] if flips and flips.next_cursor else None,
         groups=groups,
@@ -96,6 +100,7 @@ async def group_page(
         step=step,
         sample_id=sample_id,
         sample=await find_sample(session, store, run.name, sample_id),
+        file_names=await file_names(session, run.name, [sample_id]),
         members=members,
         order=order,
         criteria=criteria,
@@ -129,6 +134,7 @@ async def exchange_page(
         step=step,
         sample_id=sample_id,
         exchange=exchange.body,
+        file_names=await file_names(session, run.name, [sample_id]),
         member=exchange.member,
     )
 

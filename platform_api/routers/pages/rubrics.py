@@ -33,6 +33,7 @@ from rubricworks.platform_api.schemas.bodies import JsonObject
 from rubricworks.platform_api.services import rollouts, runs
 from rubricworks.platform_api.services.access.principals import Principal, Right, waives_for_rubrics
 from rubricworks.platform_api.services.rubrics import rubric_comparison, rubric_sets, rubric_versions
+from rubricworks.platform_api.services.samples import file_names
 from rubricworks.rubrics import Rubric
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -54,12 +55,14 @@ async def rubric_set_page(
     rubric_set: SetOf, request: Request, session: SessionOf, store: StoreOf, viewer: Viewer, asked: DrawnPageOf
 ) -> Response:
     criteria = await rubric_sets.list_criteria(session, store, rubric_set)
+    entries = await rubric_sets.list_entries(session, store, rubric_set, asked)
     return draw_page(
         request,
         viewer,
         "rubric_set.html",
         table=rubric_set,
-        entries=await rubric_sets.list_entries(session, store, rubric_set, asked),
+        entries=entries,
+        file_names=await file_names(session, rubric_set.run, [entry.sample_id for entry in entries.items]),
         criteria=len(criteria),
         states=Counter(criterion.state for criterion in criteria),
         others=await _other_sets(session, rubric_set),
@@ -77,14 +80,16 @@ async def rubric_sets_diff_page(
     asked: DrawnPageOf,
 ) -> Response:
     changes = await rubric_comparison.compare_sets(session, store, before, rubric_set)
+    samples = list_page(changes, asked)
     return draw_page(
         request,
         viewer,
         "rubric_sets_diff.html",
+        file_names=await file_names(session, rubric_set.run, [change.sample_id for change in samples.items]),
         table=rubric_set,
         before=before,
         others=await _other_sets(session, rubric_set),
-        samples=list_page(changes, asked),
+        samples=samples,
         counts=Counter(change.change for change in changes),
     )
 
@@ -122,6 +127,7 @@ async def rubric_page(
         "rubric.html",
         table=rubric_set,
         shown=await rubric_versions.show_rubric(session, store, rubric_set, sample_id, version),
+        file_names=await file_names(session, rubric_set.run, [sample_id]),
         trained=await rollouts.stages_with_rollouts(session, rubric_set.run),
         may_edit=viewer.may(Right.RUN),
         may_review=viewer.may(Right.APPROVE),
@@ -150,6 +156,7 @@ async def rubric_diff_page(
         table=rubric_set,
         table_before=set_before if set_before is not rubric_set else None,
         sample_id=sample_id,
+        file_names=await file_names(session, rubric_set.run, [sample_id]),
         diff=await rubric_comparison.compare_versions(session, store, sample_id, *sides),
         numbers=[[rubric_sets.FIRST, *(version.number for version in of_side)] for of_side in versions],
     )

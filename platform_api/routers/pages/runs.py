@@ -29,6 +29,7 @@ from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.dead_letters import LETTERS
 from rubricworks.platform_api.services.judgements.judge_verdicts import has_verdicts
 from rubricworks.platform_api.services.rubrics import rubric_sets
+from rubricworks.platform_api.services.samples import file_names
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote
@@ -146,13 +147,15 @@ async def letters_page(
 ) -> Response:
     letters = await dead_letters.letters_of(session, store, run.name)
     chosen = dead_letters.choose_letters(letters, folder or None, reason or None)
+    page = list_page(chosen, asked)
     return draw_page(
         request,
         viewer,
         "dead_letters.html",
         run=run,
         counts=dead_letters.count_reasons(letters),
-        letters=list_page(chosen, asked),
+        letters=page,
+        file_names=await file_names(session, run.name, {letter.sample_id for letter in page.items}),
         count=len(chosen),
         folder=folder or "",
         reason=reason or "",

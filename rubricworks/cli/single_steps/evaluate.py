@@ -4,19 +4,20 @@ It starts the same stages as a run, `prepare` and `score`, in a folder of its ow
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from rubricworks.cli.options import api_key_option, parse_endpoint
+from rubricworks.cli.options import api_key_option, parse_endpoint, report_line
 from rubricworks.cli.single_steps.caption import run_stage
 from rubricworks.data.hub import hub_folder, hub_reading, hub_source, model_source, pinned_source
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.rubric_sets import read_rubric_set
-from rubricworks.data.tables import read_rows
+from rubricworks.data.source_entries import file_name
+from rubricworks.data.tables import read_rows, read_rubrics
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import ModelSource
 from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard, read_scoreboard
@@ -34,18 +35,17 @@ from rubricworks.reports.formats import interval, number
 from rubricworks.reports.leaderboard import build_board, write_board
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
+from rubricworks.runs.input_tables import input_tables, is_run
 from rubricworks.runtime.config import canonical_json
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
+from rubricworks.stages.evaluation.responses import read_responses, response_to
 from rubricworks.stages.evaluation.score_config import AnyEvaluation, Evaluation
 from rubricworks.storage import files_digest, write_atomic
 from rubricworks.strict_yaml import parse_yaml
 from rubricworks.terminal import echo
 
-_SAMPLE_STAGES = ("recap", "open_questions", "prepare_questions", "prepare")
-_RUBRIC_STAGES = ("synthesize_rubrics", "write_checklists", "peer_rubrics")
-"""Stages of a run by what they write, the one that evaluations read first."""
 _KINDS: dict[str, type[Scorers]] = {"captions": CaptionScorers, "answers": AnswerScorers, "images": ImageScorers}
 """Kind of responses → its scorers; a scorer of several is first of all the first's."""
 _TRAINED = "train_*/model"
@@ -109,7 +109,7 @@ def evaluate(
         raise UserError(f"--against {against}: no such model; the models are {', '.join(sources)}")
     settings = _scorer_settings(scorers, parse_endpoint(judge, api_key_env, max_tokens=4096) if judge else None)
     place = Path(source)
-    tables = _run_tables(place)
+    tables = input_tables(place)
     with lock_folder(out.absolute()):
         samples = tables.pop("samples", None) or _prepare(out, source, settings)
         if references:
@@ -119,6 +119,10 @@ def evaluate(
             "exams": _exam_table(out, samples, exams) if exams else None,
         }
         inputs = {"samples": samples, **tables, **{name: str(path) for name, path in options.items() if path}}
+        splits = ["held_out"] if is_run(place) else None
+        _report_matches(sources, samples, splits, decodings[0])
+        if options["rubrics"]:
+            _report_rubrics(read_rubrics(options["rubrics"]), samples, splits)
         if reuse:
             sources = {name: _reused(name, model, reuse) for name, model in sources.items()}
         config = _config(
@@ -128,7 +132,7 @@ def evaluate(
                 "opponent": against or next(iter(sources)),
                 "decodings": decodings,
                 **({} if settings["type"] == "images" else {"max_new_tokens": max_new_tokens}),
-                "splits": ["held_out"] if _is_run(place) else None,
+                "splits": splits,
                 "seed": seed,
             }
         )
@@ -317,31 +321,39 @@ def _config(settings: dict[str, Any]) -> Evaluation:
     return config
 
 
-def _is_run(place: Path) -> bool:
-    return place.is_dir() and (place / "recipe.yaml").is_file()
-
-
-def _run_tables(place: Path) -> dict[str, str]:
-    """Tables of a run by what they hold; of a samples table itself, that one alone."""
-    if (place / MANIFEST).is_file() and read_manifest(place).table == "samples":
-        return {"samples": str(place)}
-    if not _is_run(place):
-        return {}
-    kinds = {"samples": _SAMPLE_STAGES, "rubrics": _RUBRIC_STAGES, "exams": ("write_exams",)}
-    tables = {
-        kind: next((str(place / stage) for stage in stages if (place / stage / MANIFEST).is_file()), None)
-        for kind, stages in kinds.items()
-    }
-    if tables["samples"] is None:
-        raise UserError(f"{place}: the run has no finished samples; run it first")
-    return {kind: table for kind, table in tables.items() if table}
-
-
 def _prepare(out: Path, source: str, settings: dict[str, Any]) -> str:
     """Make a samples table of the source: of questions if their answers are scored, else of images."""
     if "answers" in settings["scorers"]:
         return run_stage(out, "prepare_questions", prepare_questions.Config(source=source, held_out=1))
     return run_stage(out, "prepare", prepare.Config(source=source, held_out=1))
+
+
+def _report_matches(sources: dict[str, ModelSource], samples: str, splits: Sequence[str] | None, decoding: str) -> None:
+    """Report how many samples each file of responses has one to.
+
+    Raises:
+        UserError: a file has none to any of them.
+    """
+    rows = [row for row in read_rows(samples, columns=["sample_id", "source", "split"])]
+    scored = [row for row in rows if splits is None or row["split"] in splits]
+    for name, model in sources.items():
+        if not model.responses:
+            continue
+        responses = read_responses(model.responses, model.model, decoding)
+        matched = sum(response_to(responses, row["sample_id"], row["source"]) is not None for row in scored)
+        if not matched:
+            raise UserError(
+                f"{name}: none of its responses is to one of the {len(scored)} samples of {samples}: it names "
+                f"{next(iter(responses))}, they are {scored[0]['sample_id']} ({file_name(scored[0]['source'])}), …"
+            )
+        report_line(f"{name}: responses to {matched} of {len(scored)} samples")
+
+
+def _report_rubrics(rubrics: Collection[str], samples: str, splits: Sequence[str] | None) -> None:
+    """Report how many samples have one of the rubrics that are given."""
+    rows = read_rows(samples, columns=["sample_id", "split"])
+    scored = [row["sample_id"] for row in rows if splits is None or row["split"] in splits]
+    report_line(f"rubrics: of {sum(name in rubrics for name in scored)} of {len(scored)} samples")
 
 
 def _local(place: str, option: str) -> Path:
@@ -361,8 +373,8 @@ def _rubric_table(out: Path, samples: str, place: str) -> Path:
     """Table of rubrics: the one that is named, or one of the set that is."""
     if (Path(place) / MANIFEST).is_file():
         return Path(place)
-    write_rubrics(read_rubric_set(place, note=str), Path(samples), out / "rubrics", place)
-    return _finished(out / "rubrics")
+    write_rubrics(read_rubric_set(place, note=str), Path(samples), out / "rubric_set", place)
+    return _finished(out / "rubric_set")
 
 
 def _exam_table(out: Path, samples: str, place: str) -> Path:
@@ -374,11 +386,11 @@ def _official_exams(out: Path, samples: str, path: Path) -> Path:
     """Table of the exams that a benchmark's file holds for these samples."""
     exams = read_caption_qa(path)
     absent = write_exams(
-        exams.by_image, Path(samples), out / "exams", f"{path.name} {files_digest([path], path.parent)}"
+        exams.by_image, Path(samples), out / "exam_set", f"{path.name} {files_digest([path], path.parent)}"
     )
     if exams.unusable or absent:
         echo(f"{path}: {exams.unusable} questions cannot be used; {absent} samples have none", err=True)
-    return _finished(out / "exams")
+    return _finished(out / "exam_set")
 
 
 def _with_references(out: Path, samples: str, place: str) -> str:

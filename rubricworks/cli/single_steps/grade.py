@@ -73,7 +73,11 @@ def grade(
         (by_sample[row.sample_id], row.text) for row in given if row.sample_id in by_sample and row.text is not None
     ]
     if not gradable:
-        raise UserError(f"no sample_id of {responses} stands in {rubrics} with a text to grade")
+        names = (
+            f": {given[0].sample_id} is the first there, {next(iter(by_sample))} here" if given and by_sample else ""
+        )
+        raise UserError(f"no sample_id of {responses} is in {rubrics} with a text to grade{names}")
+    report_line(f"matched {len(gradable)} of {len(given)} responses with a rubric")
     failed: list[FailedCall] = []
 
     def stop_if_refused(error: ChatError, client: ChatClient) -> None:

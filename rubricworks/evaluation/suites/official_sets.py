@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rubricworks.data.manifest import read_manifest
 from rubricworks.data.rows import iter_rows
 from rubricworks.data.rubric_sets import RubricEntry
+from rubricworks.data.source_entries import file_name
 from rubricworks.data.tables import build_table, read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam, StoredQuestion
@@ -103,7 +104,7 @@ def write_exams(exams: Mapping[str, StoredExam], samples: Path, out: Path, origi
     """
     rows, absent = [], 0
     for row in read_rows(samples, columns=["sample_id", "source"]):
-        if (exam := exams.get(Path(row["source"]).name)) is None:
+        if (exam := exams.get(file_name(row["source"]))) is None:
             absent += 1
             continue
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
@@ -122,7 +123,7 @@ def write_referenced(references: Mapping[str, Sequence[str]], samples: Path, out
         UserError: no sample's image is among those of the references.
     """
     absent = total = 0
-    names = [Path(row["source"]).name for row in read_rows(samples, columns=["source"])]
+    names = [file_name(row["source"]) for row in read_rows(samples, columns=["source"])]
     if not references.keys() & set(names):
         raise UserError(f"{origin}: none of its images is among the samples; they are known by their file names")
 
@@ -130,7 +131,7 @@ def write_referenced(references: Mapping[str, Sequence[str]], samples: Path, out
         nonlocal absent, total
         for row in read_rows(samples):
             total += 1
-            captions = references.get(Path(row["source"]).name)
+            captions = references.get(file_name(row["source"]))
             absent += captions is None
             yield {**row, "references": list(captions or ())}
 

@@ -20,7 +20,7 @@ async def image_problem(sample: "Sample", response: Response) -> str:
 
     if response.image is None or response.media_type is None:
         raise UserError(
-            f"sample {sample.sample_id}: the response is an image of which only the digest is known "
+            f"sample {sample.label}: the response is an image of which only the digest is known "
             f"({response.digest[:12]}); add its bytes with Response.with_image"
         )
     try:

@@ -71,7 +71,7 @@ async def score_image(client: ChatClient, sample: "Sample", response: Response) 
         UserError: the response is a text, or the image's bytes are missing.
     """
     if not response.is_image:
-        raise UserError(f"sample {sample.sample_id}: {client.endpoint.model} scores images, and the response is a text")
+        raise UserError(f"sample {sample.label}: {client.endpoint.model} scores images, and the response is a text")
     if problem := await image_problem(sample, response):
         raise ChatError(ErrorClass.UNREADABLE, f"the response is no readable image: {problem}", attempts=0)
     assert response.image is not None

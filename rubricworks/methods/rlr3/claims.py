@@ -15,6 +15,7 @@ from pydantic import BaseModel, RootModel
 from rubricworks.claims import claim as claims
 from rubricworks.claims.claim import OWN, Claim, Observation, Paper
 from rubricworks.claims.settings import read_settings
+from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.summary import AuditSummary
@@ -74,7 +75,7 @@ class _Models(RootModel[dict[str, GenrmReport]]):
 
 def is_finished(run: Path) -> bool:
     """Return True if the run has all files that the claims need; its own report may still be missing."""
-    files = [run / name for name in (_GENRM, _AUDIT, _SCORES, f"{_SCORECARDS}/manifest.json")]
+    files = [run / name for name in (_GENRM, _AUDIT, _SCORES, f"{_SCORECARDS}/{MANIFEST}")]
     return all(path.is_file() for path in (*files, *(run / stage / "done.json" for stage in STAGES)))
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.response_images import IMAGES
 from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.identity import IDENTITY_FILE
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 PUSH_EVERY_S = 5.0
 _AT_ONCE = 4
 _ROUNDS = 20
-_COMMIT_FILES = ("trainer_state.json", "manifest.json", DONE)
+_COMMIT_FILES = ("trainer_state.json", MANIFEST, DONE)
 """Uploaded after everything else, in this order."""
 _SHARED_FILES = (ERROR_FILE, LEDGER_FILE, IDENTITY_FILE, "lock")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_columns
 from rubricworks.data.rows import iter_rows
+from rubricworks.data.source_entries import file_name
 from rubricworks.data.tables import Sample, build_table, read_rubrics
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import EvaluatedModel
@@ -144,7 +145,7 @@ class _Responder:
         if source.endpoint is not None:
             return await self._ask(model, samples)
         responses = self._read(str(source.responses), source.model, model.decoding)
-        return [responses.get(sample.sample_id) or responses.get(Path(sample.source).name) for sample in samples]
+        return [response_to(responses, sample.sample_id, sample.source) for sample in samples]
 
     async def _respond_here(
         self, folder: str, model: EvaluatedModel, samples: list[Sample]
@@ -271,12 +272,15 @@ class _Responder:
 def read_responses(path: str, model: str | None = None, decoding: str | None = None) -> dict[str, _Given]:
     """Read sample id or file name → response from JSON lines, Parquet or a `responses` table.
 
+    A row with a sample id and a place is known by its file name as well, unless two rows have the name.
+
     Args:
         model, decoding: those to take from a table of several.
     Raises:
         UserError: the file is missing or damaged, has no column of names or of texts, or a sample twice.
     """
     responses: dict[str, _Given] = {}
+    file_names: dict[str, list[_Given]] = {}
     for number, row in enumerate(iter_rows(path, [], optional=_COLUMNS)):
         if model is not None and (row.get("model"), row.get("decoding", decoding)) != (model, decoding):
             continue
@@ -287,11 +291,18 @@ def read_responses(path: str, model: str | None = None, decoding: str | None = N
         name = name if "sample_id" in row else Path(name).name
         if name in responses:
             raise UserError(f"{path}: two responses to {name}; keep one, or choose one of several models")
-        responses[name] = _Given(Response(text), row.get("tokens"))
+        responses[name] = given = _Given(Response(text), row.get("tokens"))
+        if isinstance(source := row.get("source"), str):
+            file_names.setdefault(file_name(source), []).append(given)
     if not responses:
         raise UserError(f"{path}: no responses" + (f" of {model}, {decoding}" if model else ""))
-    return responses
+    return {name: named[0] for name, named in file_names.items() if len(named) == 1} | responses
+
+
+def response_to(responses: dict[str, _Given], sample_id: str, source: str) -> _Given | None:
+    """Response to a sample, by its id or else by the name of its file."""
+    return responses.get(sample_id) or responses.get(file_name(source))
 
 
 _NAMES, _TEXTS = ("sample_id", "file_name"), ("response", "caption", "text")
-_COLUMNS = (*_NAMES, *_TEXTS, "model", "decoding", "tokens")
+_COLUMNS = (*_NAMES, *_TEXTS, "source", "model", "decoding", "tokens")

@@ -5,9 +5,10 @@ model directory or a model of the Hub. Without `sft` the student is passed on un
 captions. With `questions` it also learns to answer those, from their worked answers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
@@ -24,6 +25,9 @@ from rubricworks.tracking import stage_run
 from rubricworks.training.config import SftConfig, TinyConfig
 from rubricworks.training.model_card import Usage, only_prompt, write_card
 from rubricworks.training.processes import is_local_main, is_main, main_process_first
+
+if TYPE_CHECKING:
+    from rubricworks.training.progress import StepLog
 
 _IMAGES_FOR_BACKGROUND = 256
 _SPLITS = ("warm_up", "train")
@@ -77,7 +81,7 @@ def run(config: Config, job: Job) -> None:
             job.out,
             config.sft,
             seed=config.seed,
-            on_log=step_listener(job, log),
+            on_log=_loss_listener(job, step_listener(job, log)),
         )
     if is_main():
         write_card(
@@ -87,6 +91,17 @@ def run(config: Config, job: Job) -> None:
             data=job.made_by["inputs"],
             config=config.model_dump(mode="json"),
         )
+
+
+def _loss_listener(job: Job, listen: "Callable[[StepLog], None]") -> "Callable[[StepLog], None]":
+    """A trainer's `on_log` that keeps the last loss among the stage's figures."""
+
+    def keep_loss(line: "StepLog") -> None:
+        if (loss := line.metrics.get("loss")) is not None:
+            job.figures["loss"] = loss
+        listen(line)
+
+    return keep_loss
 
 
 def _build_tiny_student(config: Config, job: Job, answers: list[Example]) -> Path:

@@ -89,6 +89,16 @@ def test_a_folder_of_images_is_a_source(tell, captions, tmp_path):
     assert {row["response"] for row in read_rows(tmp_path / "out" / "score" / "responses")} == {*COLOURS.values()}
 
 
+def test_responses_to_other_samples_are_one_line_and_no_dash(tell, samples, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"sample_id": "elsewhere", "caption": "red"}')
+    scorers = ["--with", "own_scorers:word_count", "--out", tmp_path / "out"]
+    done = tell("evaluate", other, "--on", samples, *scorers)
+    assert (done.code, done.out) == (2, "")
+    assert "error: other: none of its responses is to one of the 3 samples of" in done.err
+    assert "it names elsewhere, they are a (" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

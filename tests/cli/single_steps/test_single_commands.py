@@ -2,11 +2,13 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from audited import write_stage_table
 from coloured_squares import SMALL
 from scripted_server import Said, fail, say
 
@@ -278,6 +280,28 @@ def test_caption_ends_in_one_line_when_every_answer_fails_and_asks_anew_when_men
     answers[0] = say("now it works")
     assert tell(*arguments).code == 0
     assert pq.read_table(tmp_path / "out" / "captions.parquet").num_rows == 4
+
+
+def test_pictures_captioned_by_another_prompt_have_the_rubrics_of_the_first(tell, tmp_path, images, serve):
+    def model(number: int, body: dict) -> Said:
+        return judge(number, body) if "<criteria>" in str(body["messages"]) else say("a red circle")
+
+    url = serve(model).url
+    for prompt in ("Describe the image.", "What is here?"):
+        tell("caption", images, "--model", f"m@{url}", "--prompt", prompt, "--out", f"by {prompt}")
+    more = {"writer": "w", "prompt_version": "1", "coverage": "full", "candidates": 5}
+    more |= {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0.0}
+    names = [row["sample_id"] for row in read_rows(tmp_path / "by Describe the image." / "prepare")]
+    rubrics = [{"sample_id": name, "rubric": RUBRIC.model_dump_json()} | more for name in names[:3]]
+    write_stage_table(tmp_path / "synthesize_rubrics", "rubrics", rubrics)
+    graded = tell("grade", "by What is here?", "synthesize_rubrics", "--judge", f"m@{url}")
+    assert graded.code == 0, graded.err
+    assert "matched 3 of 4 responses with a rubric" in graded.err
+    options = ["--on", images, "--with", "rubric", "--judge", f"m@{url}", "--rubrics", "synthesize_rubrics"]
+    scored = tell("evaluate", "theirs=by What is here?/captions.parquet", *options, "--out", "scored")
+    assert scored.code == 0, scored.err
+    assert "theirs: responses to 4 of 4 samples\nrubrics: of 3 of 4 samples\n" in scored.err
+    assert re.search(r"^theirs +greedy +1\.00", scored.out, re.MULTILINE), scored.out
 
 
 def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_path, images, serve):

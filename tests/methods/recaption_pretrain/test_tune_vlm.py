@@ -60,12 +60,12 @@ def test_table_of_questions_is_whole_before_the_processes_start(tune):
 
 def test_killed_table_of_questions_resumes_without_reading_its_first_pictures(tune, tmp_path):
     table = tune()
-    whole = {path.name: path.read_bytes() for path in table.iterdir() if path.is_file()}
-    for name in ("manifest.json", "part-00001.parquet"):
+    whole = {path.name: path.read_bytes() for path in table.rglob("*") if path.is_file()}
+    for name in (".manifest.json", "samples/part-00001.parquet"):
         (table / name).unlink()
     (tmp_path / "source" / "a" / "square.png").unlink()
     tune()
-    assert {path.name: path.read_bytes() for path in table.iterdir() if path.is_file()} == whole
+    assert {path.name: path.read_bytes() for path in table.rglob("*") if path.is_file()} == whole
 
 
 @pytest.mark.slow

@@ -291,7 +291,13 @@ def test_stopped_half_way_it_goes_on_and_ends_the_same(tmp_path, inputs, serve):
     draws: list[Sample] = []
     out = filtered(tmp_path / "run", inputs, server, lambda some: draws.extend(some) or draw(some))
     assert len(draws) == len(list(read_rows(out))) - 10
-    for name in ("part-00000.parquet", "part-00003.parquet", "manifest.json", "statistics.json", "done.json"):
+    for name in (
+        "filtered/part-00000.parquet",
+        "filtered/part-00003.parquet",
+        ".manifest.json",
+        "statistics.json",
+        "done.json",
+    ):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
@@ -319,7 +325,7 @@ def test_responses_are_drawn_while_the_judge_answers_but_two_shards_ahead_at_mos
     rows = [row["sample_id"] for row in read_rows(out)]
     assert drawn == rows[::3]
     again = filtered(tmp_path / "again", inputs, server, shard_size=3)
-    assert (again / "part-00002.parquet").read_bytes() == (out / "part-00002.parquet").read_bytes()
+    assert (again / "filtered/part-00002.parquet").read_bytes() == (out / "filtered/part-00002.parquet").read_bytes()
 
 
 def test_tiny_model_draws_different_rollouts_of_every_sample_and_the_same_ones_again(tmp_path, inputs, serve):

@@ -67,7 +67,7 @@ def test_a_stage_made_from_something_else_replaces_what_is_there_and_keeps_it_as
         key.partition("/")[2]: content for aside in asides for key, content in stored(f"{run}/replaced", aside).items()
     }
     assert {key.partition("/")[2] for key in before} == set(files)
-    assert json.loads(stored(run, "prepare")["prepare/manifest.json"])["rows"] == 12
+    assert json.loads(stored(run, "prepare")["prepare/.manifest.json"])["rows"] == 12
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_store_that_fails_at_every_other_request_loses_nothing(run, images, li
     launch("prepare", config(images), run, {})
     line.fault = lambda request: None
     local = Path(launch("prepare", config(images), str(tmp_path / "local"), {}))
-    assert stored(run, "prepare")["prepare/manifest.json"] == (local / "manifest.json").read_bytes()
+    assert stored(run, "prepare")["prepare/.manifest.json"] == (local / ".manifest.json").read_bytes()
     assert set(read_index(open_bucket(run), "prepare")) == set(stored(run, "prepare"))
 
 

@@ -237,7 +237,7 @@ def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, serve
     before = len(server.chats)
     run = tmp_path / "cut"
     arguments = ["score", settings(server.url), str(run), json.dumps(inputs)]
-    for part in ("responses/part-00005.parquet", "part-00005.parquet"):
+    for part in ("responses/responses/part-00005.parquet", "scores/part-00005.parquet"):
         process = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stderr=subprocess.DEVNULL)
         while not (run / "score" / part).exists():
             assert process.poll() is None, "it ended before it was killed"

@@ -307,7 +307,7 @@ def test_killed_half_way_and_run_again_it_ends_with_the_same_bytes(inputs, evalu
     whole, first = evaluated
     arguments = ["score", settings(first.url), str(tmp_path), json.dumps(inputs)]
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "score" / "part-00000.parquet").exists():
+    while not (tmp_path / "score" / "scores" / "part-00000.parquet").exists():
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)

@@ -220,7 +220,7 @@ def test_killed_recaptioning_goes_on_at_its_unit_and_ends_with_the_same_bytes(tm
     process = subprocess.Popen([*command, "--run-uri", str(tmp_path / "killed")])
     processes.append(process)
     assert process.wait() == -signal.SIGKILL
-    committed = sorted(path.name for path in (tmp_path / "killed" / "recaption").glob("part-*.parquet"))
+    committed = sorted(path.name for path in (tmp_path / "killed" / "recaption" / "captions").glob("part-*.parquet"))
     assert committed
     assert len(committed) < 4
     before = len(server.chats)

@@ -3,7 +3,9 @@
 import hashlib
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -62,17 +64,27 @@ def write_shard(
         pq.write_table(table_from_rows(table, of_table), folder / f"part-{number:05}.parquet")
 
 
-def write_run(folder: Path, name: str = "today-1", *, recipe: str = "quickstart") -> Path:
-    """A run of two samples and two steps, which trained and ended."""
+def write_run(
+    folder: Path,
+    name: str = "today-1",
+    *,
+    recipe: str = "quickstart",
+    sources: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    """A run of two samples and two steps, which trained and ended.
+
+    Args:
+        sources: sample → where its picture came from.
+    """
     run = folder / name
-    (run / "prepare").mkdir(parents=True)
+    (run / "prepare" / "samples").mkdir(parents=True)
     (run / "recipe.yaml").write_text(f"name: {recipe}\npipeline: rubicap\n")
     samples = [
         {"sample_id": sample, "split": "train", "image": image, "image_digest": None, "prompt": "?", "references": []}
-        | {"source": "here", "question": None, "answer": None, "task": None, "options": None}
+        | {"source": sources.get(sample, ""), "question": None, "answer": None, "task": None, "options": None}
         for sample, image in (("a", png()), ("b", None))
     ]
-    pq.write_table(table_from_rows("samples", samples), run / "prepare" / "part-00000.parquet")
+    pq.write_table(table_from_rows("samples", samples), run / "prepare" / "samples" / "part-00000.parquet")
     for stage in ("prepare", STAGE):
         (run / stage).mkdir(exist_ok=True)
         (run / stage / "made_from.json").write_text("{}")
@@ -108,7 +120,7 @@ def write_table(folder: Path, kind: str, rows: list[dict[str, Any]], *, shard: i
         pq.write_table(table_from_rows(kind, some), path)
         shards.append({"name": path.name, "rows": len(some), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
     manifest = {"table": kind, "schema_version": SCHEMA_VERSION, "rows": len(rows), "shards": shards, "made_by": {}}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / ".manifest.json").write_text(json.dumps(manifest))
 
 
 def rubric(*titles: str, rule: str = "Passes if it does.") -> dict[str, Any]:
@@ -131,13 +143,13 @@ def finish_tables(run: Path) -> None:
         shards = sorted((run / STAGE / table).glob("part-*"))
         listed = [{"name": shard.name, "rows": 6, "sha256": "0" * 63 + str(at)} for at, shard in enumerate(shards)]
         manifest = {"table": table, "schema_version": 3, "rows": 12, "shards": listed, "made_by": {}}
-        (run / STAGE / table / "manifest.json").write_text(json.dumps(manifest))
+        (run / STAGE / table / ".manifest.json").write_text(json.dumps(manifest))
 
 
-def write_letters(run: Path) -> None:
+def write_letters(run: Path, samples: Sequence[str] = ("0", "1", "2")) -> None:
     """A finished stage with three dead letters."""
     letters = [
-        {"sample_id": str(at), "stage": LETTERS_STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
+        {"sample_id": samples[at], "stage": LETTERS_STAGE, "purpose": "caption", "reason": reason, "attempts": 3}
         | {"message": f"<b>{at}</b> at https://me:pa55word@host/v1", "raw": "{", "request": "d"}
         for at, reason in enumerate(("timeout", "malformed", "timeout"))
     ]
@@ -145,6 +157,6 @@ def write_letters(run: Path) -> None:
     write_table(run / LETTERS_STAGE / "dead_letters", "dead_letters", letters)
     plan = json.dumps({"made_by": "m", "shard_size": 2})
     for table in (run / LETTERS_STAGE, run / LETTERS_STAGE / "dead_letters"):
-        (table / "plan.json").write_text(plan)
+        (table / ".plan.json").write_text(plan)
     (run / LETTERS_STAGE / "made_from.json").write_text("{}")
     (run / LETTERS_STAGE / "done.json").write_text("{}")

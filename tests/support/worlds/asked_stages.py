@@ -47,5 +47,5 @@ def count_requests(server: ScriptedServer) -> Counter[str]:
 
 def tables(folder: Path) -> dict[str, bytes]:
     """Files that must not depend on interruptions."""
-    files = [path for name in ("part-*.parquet", "manifest.json", "done.json") for path in folder.rglob(name)]
+    files = [path for name in ("part-*.parquet", ".manifest.json", "done.json") for path in folder.rglob(name)]
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files)}

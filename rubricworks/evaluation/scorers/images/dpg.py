@@ -76,7 +76,7 @@ class DpgScorer(Scorer):
             if entry is None:
                 return self._missing(item, "no questions about the prompt")
             if not item.response.is_image:
-                raise UserError(f"sample {item.sample.sample_id}: DPG-Bench scores images, and the response is a text")
+                raise UserError(f"sample {item.sample.label}: DPG-Bench scores images, and the response is a text")
             if problem := await image_problem(item.sample, item.response):
                 raise ChatError(ErrorClass.UNREADABLE, f"the response is no readable image: {problem}", attempts=0)
             answers = await gather_all(*(_ask(judge, item.response, text) for text in entry.questions.values()))

@@ -44,7 +44,7 @@ class GenevalScorer(ServedAddress, Scorer):
             metadata = _metadata(item)
             image = item.response.image
             if image is None:
-                raise UserError(f"sample {item.sample.sample_id}: GenEval scores images, and the response is a text")
+                raise UserError(f"sample {item.sample.label}: GenEval scores images, and the response is a text")
             try:
                 request = {"image": image_part(image)["image_url"]["url"]}
                 async with session.post(url, json=request, allow_redirects=False) as answer:
@@ -57,7 +57,7 @@ class GenevalScorer(ServedAddress, Scorer):
             try:
                 reasons = geneval_reasons(metadata, detections)
             except ValueError as error:
-                raise UserError(f"sample {item.sample.sample_id}: {error}; {_FIELD} {url}") from error
+                raise UserError(f"sample {item.sample.label}: {error}; {_FIELD} {url}") from error
             return self._scores(item, [float(not reasons)], json.dumps({"reasons": reasons}, ensure_ascii=False))
 
         return score
@@ -98,7 +98,7 @@ def _metadata(item: Item) -> dict[str, object]:
         metadata = None
     if not isinstance(metadata, dict) or "include" not in metadata:
         raise UserError(
-            f"sample {item.sample.sample_id}: its answer is not GenEval's metadata (tag, include, exclude); take the "
+            f"sample {item.sample.label}: its answer is not GenEval's metadata (tag, include, exclude); take the "
             "held-out prompts from an evaluation_metadata.jsonl"
         )
     return metadata

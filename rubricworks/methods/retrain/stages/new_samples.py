@@ -51,7 +51,7 @@ async def new_images(
 
     source = local_source(config.source)
     hosts = AllowedHosts(config.allowed_hosts)
-    splits, _ = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
+    splits = prepare.draw_splits(config, source, hosts.screen(image_entries(source), source))
     known_sources, known_ids = {key.source for key in known_samples}, {key.sample_id for key in known_samples}
     candidates = (
         entry
@@ -65,9 +65,7 @@ async def new_images(
         while batch := list(islice(candidates, _BATCH_SIZE)):
             items: list[Any] = await open_images(batch, fetch, max_side=config.max_side)
             usable = [item for item in items if not isinstance(item, RejectedEntry)]
-            new_ids |= {
-                prepare.image_sample_id(item.image_digest, prepare.image_prompt(config, item)) for item in usable
-            } - known_ids
+            new_ids |= {prepare.image_sample_id(item.image_digest) for item in usable} - known_ids
             if len(new_ids) >= enough:
                 break
     return len(new_ids)
