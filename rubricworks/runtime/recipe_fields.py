@@ -20,6 +20,7 @@ class Reach(StrEnum):
     """Name of an environment variable, whose value is sent to the addresses of its section."""
     HOST = "host"
     FUNCTION = "function"
+    """Code that the run executes: a function, or a program that it serves."""
     SOURCE = "source"
     """Files or a bucket's objects, or a data set of the Hugging Face Hub."""
     MODEL = "model"
@@ -32,7 +33,7 @@ _NAMES = {
     Reach.ADDRESS: ("url", "uri"),
     Reach.VARIABLE: ("api_key_env",),
     Reach.HOST: ("allowed_hosts",),
-    Reach.FUNCTION: ("function",),
+    Reach.FUNCTION: ("function", "command"),
     Reach.SOURCE: (
         *("source", "sources", "held_out_source", "pictures"),
         *("responses", "baselines", "questions", "agreement"),  # files of an evaluation
@@ -49,6 +50,8 @@ _NAMES = {
     ),
 }
 _KINDS = {name: reach for reach, names in _NAMES.items() for name in names}
+_OF_SERVED = {"model": Reach.MODEL, "image": Reach.FUNCTION}
+"""Kinds of fields of a model that the run serves; elsewhere their names mean something else."""
 BUILT_IN_MODELS = frozenset({"tiny", "tiny_text", "tiny_ar", "tiny_flow"})
 ADMISSION = "admit"
 """Section in which a recipe admits what another one reaches."""
@@ -61,8 +64,8 @@ def reach_of(path: Sequence[str]) -> Reach | None:
         return Reach.MODEL  # elsewhere a model that an endpoint serves, or that a file has answers of
     if names[-2:-1] == ["prompts"]:
         return Reach.SOURCE  # files of the user's own prompts
-    if names[-1:] == ["model"] and "serve" in names[-3:-1]:
-        return Reach.MODEL  # which the run serves
+    if "serve" in names[-3:-1] and names[-1] in _OF_SERVED:
+        return _OF_SERVED[names[-1]]
     return _KINDS.get(names[-1]) if names else None
 
 

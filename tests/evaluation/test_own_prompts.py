@@ -167,7 +167,7 @@ def test_a_rubrics_fields_are_those_of_the_kind_of_responses():
         assert {*fields_in(messages)} == {*RUBRIC_FIELDS[kind], *MORE_RUBRIC_FIELDS[kind]}
 
 
-def test_a_rubrics_prompt_is_filled_without_what_a_sample_lacks_and_never_for_a_checklist(tmp_path):
+def test_a_rubrics_prompt_leaves_out_what_a_sample_lacks_and_never_fits_a_checklist(tmp_path):
     (tmp_path / "rubric.txt").write_text("{prompt}|{reference_answer}|{criteria}|{response}")
     prompt = read_own_prompt("rubric", str(tmp_path / "rubric.txt"), "answers")
     bare = answer_judge_messages("x", RUBRIC.criteria, sample=Sample(sample_id="s", prompt="why?"))

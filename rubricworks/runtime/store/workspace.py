@@ -148,7 +148,7 @@ def fetch_records(run: str) -> Path:
         wanted = (f"{stage}/{DONE}" in index) and {
             path: entry
             for path, entry in index.items()
-            if path.endswith((".json", ".md")) or (stage == "score" and path.count("/") == 1)
+            if path.endswith((".json", ".md")) or path.startswith("score/scores/")
         }
         fetch_files(bucket, folder, wanted or {}, weights=False)
     return folder

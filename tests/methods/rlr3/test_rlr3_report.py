@@ -197,6 +197,7 @@ def test_last_lines_tell_the_averages_the_gains_and_what_is_not_distinguishable(
         f"RLVR over the base: +56.7 points [{percent(over.low)} to {percent(over.high)}]",
         "criteria that the GenRM executes right, in %: Base 50.0, SFT 90.0, RLVR 95.0",
         "undeserved credit in %: no final answer 20.0, irrelevant 30.0, wrong but plausible 40.0, adversarial 50.0",
+        summary["learnt_nothing"],
         "not promoted: the promote stage has not finished",
     ]
 
