@@ -85,11 +85,8 @@ class _EndStreamer(BaseStreamer):
 @contextmanager
 def ended_rows_of_generate(model: Any, end_ids: Collection[int], on_ended: OnEnded) -> Iterator[None]:
     """Report the rows of the one call of `model.generate` within the block."""
-    model.generate = partial(model.generate, streamer=_EndStreamer(end_ids, on_ended))
-    try:
+    with _replaced(model, "generate", partial(model.generate, streamer=_EndStreamer(end_ids, on_ended))):
         yield
-    finally:
-        del model.generate
 
 
 @contextmanager
@@ -105,8 +102,16 @@ def ended_rows_of_vllm(llm: Any, on_ended: OnEnded) -> Iterator[None]:
             on_ended(ended)
         return outputs
 
-    engine.step = step_and_report
+    with _replaced(engine, "step", step_and_report):
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Give an object a method of its own; one that it had, such as FSDP's `generate`, comes back afterwards."""
+    own = vars(owner).get(name)
+    setattr(owner, name, method)
     try:
         yield
     finally:
-        del engine.step
+        delattr(owner, name) if own is None else setattr(owner, name, own)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
 from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.training.policy import grpo
+from rubricworks.training.policy.ended_rows import ended_rows_of_generate
 
 RUBRIC = Rubric(
     criteria=(
@@ -107,3 +109,12 @@ def test_rollouts_rewards_and_weights_are_those_without(student, serve, tmp_path
     assert len(server.heard) == 2 * calls
     differing = [name for name, weight in without[2].items() if not torch.equal(weight, early[2][name])]
     assert differing == []
+
+
+def test_the_model_keeps_the_generate_of_its_own_that_sharding_gave_it():
+    model = SimpleNamespace(generate=lambda **options: options)
+    own = model.generate
+    with ended_rows_of_generate(model, [0], print):
+        assert model.generate is not own
+        assert set(model.generate()) == {"streamer"}
+    assert model.generate is own
