@@ -80,12 +80,13 @@ class SentenceEncoder:
 def _load(name: str, field: str, processor: str) -> tuple[Any, Any]:
     import torch
     import transformers
+    from safetensors import SafetensorError
 
     try:
         place = model_place(name)
         model = transformers.AutoModel.from_pretrained(place)
         other = getattr(transformers, processor).from_pretrained(place)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(
             f"{field}: {name} cannot be loaded: {str(error).splitlines()[0]}; give the directory of a copy"
         ) from error

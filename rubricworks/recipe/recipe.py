@@ -211,7 +211,19 @@ class Recipe(BaseModel):
         if self.cluster:
             self.cluster.check_stages(self.stage_names())
             self._check_served_placement(self.cluster)
+            self._check_parts(self.cluster)
         return self
+
+    def _check_parts(self, cluster: ClusterConfig) -> None:
+        """Check that the parts of a fan-out get no accelerators that they would leave idle."""
+        for stage, config in self.stage_configs().items():
+            placement, engine = cluster.placement(stage), getattr(config, "engine", None)
+            if placement.fan_out and engine and (placement.accelerators or 0) > engine.accelerators:
+                raise ValueError(
+                    f"cluster.stages.{stage}.accelerators is {placement.accelerators}, and each part of its fan_out "
+                    f"uses {engine.accelerators} (engine.tensor_parallel); give it {engine.accelerators}, or leave "
+                    "fan_out out: then one pod divides the work over its accelerators"
+                )
 
     def _check_served_placement(self, cluster: ClusterConfig) -> None:
         """Check the cluster's section `serve` against the recipe's."""

@@ -15,7 +15,7 @@ from rubricworks.data.tables import build_table, count_rows, read_rows
 from rubricworks.errors import UserError
 from rubricworks.llm import ChatClient, ChatError, Reply
 from rubricworks.runtime.job import Job
-from rubricworks.runtime.pods.fan_out import StageParts, fan_out_plan, part_from_environment
+from rubricworks.runtime.pods.fan_out import part_from_environment, stage_parts
 
 if TYPE_CHECKING:
     from rubricworks.grading import FailedCall
@@ -44,6 +44,7 @@ def ask_all(
     side_tables: Sequence[str] = (),
     place: str = "",
     load_drawing: Callable[[], Callable[[list[Any]], list[T]]] | None = None,
+    accelerators: int = 0,
     unit: str = "samples",
 ) -> Manifest:
     """Build the job's table, its dead letters and side tables from what `ask` returns for each item, in order.
@@ -56,6 +57,7 @@ def ask_all(
         place: folder of the table in the job's; the job's own by default.
         load_drawing: loads a model, where items are asked about, and returns what makes the items of a shard that
             `ask` gets of those of the table; it runs in a thread, some shards ahead of the calls.
+        accelerators: those that this model needs; where the stage has more, processes share the items.
         unit: plural noun for one item, for progress and messages.
     Raises:
         UserError: there were items and none produced a row.
@@ -65,8 +67,7 @@ def ask_all(
     part = part_from_environment()
     if part is not None:
         items, total = part.items(items, total, shard_size), part.size(total, shard_size)
-    plan = fan_out_plan(job)
-    parts = StageParts(job, plan, total, shard_size, place) if plan and total > shard_size else None
+    parts = stage_parts(job, total, shard_size, place=place, accelerators=accelerators)
     draw = load_drawing() if load_drawing and not parts else None
 
     async def make_rows(chunk: list[T]) -> dict[str, list[Row]]:

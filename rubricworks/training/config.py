@@ -237,6 +237,11 @@ class EngineOptions(_Options):
     max_model_length: int | None = Field(None, ge=1)
     """Longest prompt with its answer, in tokens, for vllm; None = the model's own, which may exceed the memory."""
 
+    @property
+    def accelerators(self) -> int:
+        """Accelerators that one engine takes."""
+        return self.tensor_parallel if self.kind == "vllm" else 1
+
 
 class AlarmConfig(_Options):
     """Thresholds of the reward-hacking alarm; see `rubricworks.training.policy.alarm`."""

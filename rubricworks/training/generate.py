@@ -3,8 +3,8 @@
 A vision-language model has a processor, a text model a tokenizer; `Processor` covers both.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.hub_layout import read_hub_layout
 from rubricworks.training.llava import freeze_unread_layers
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.processes import is_local_main, is_sharded
 from rubricworks.training.processing import Messages, encode_prompts, images_of, load_processor, tokenizer_of
 from rubricworks.training.progress import quiet_libraries
@@ -49,7 +50,7 @@ def load_model(
     path_or_name = model_place(str(path_or_name))
     processor = load_model_processor(path_or_name)
     kind = AutoModelForImageTextToText if isinstance(processor, ProcessorMixin) else AutoModelForCausalLM
-    with quiet_libraries(), _load_errors(str(path_or_name)):
+    with quiet_libraries(), load_errors(f"the model {path_or_name}"):
         elsewhere = not on_device and is_sharded() and not is_local_main()
         meta = {"device_map": "meta"} if elsewhere else {}
         loaded: Any = kind.from_pretrained(str(path_or_name), dtype=dtype, output_loading_info=True, **meta)
@@ -76,7 +77,7 @@ def load_model_processor(path_or_name: str | Path) -> Processor:
     name = model_place(str(path_or_name))
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name} is not a model directory (no config.json); give the folder that training wrote")
-    with quiet_libraries(), _load_errors(name):
+    with quiet_libraries(), load_errors(f"the model {name}"):
         reads_images = type(AutoConfig.from_pretrained(name)) in AutoModelForImageTextToText._model_mapping
         processor = load_processor(name) if reads_images else AutoTokenizer.from_pretrained(name)
     if reads_images and getattr(processor, "image_processor", None) is None:
@@ -96,15 +97,6 @@ def _require_weights(name: str, loading: dict[str, Any]) -> None:
             f"{name}: config.json names {len(missing)} weights that the folder does not hold, such as {missing[0]}; it "
             "holds another architecture: give the config and the weights of one model"
         )
-
-
-@contextmanager
-def _load_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UserError(f"cannot load the model {name}: {reason}") from error
 
 
 def _shard_by_own_layers(model: PreTrainedModel) -> None:

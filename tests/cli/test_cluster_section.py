@@ -189,3 +189,13 @@ def test_map_in_our_recipe_gives_stages_every_address_and_key(name, tmp_path):
         if endpoint.serve is None:  # else the run sets its address
             variables_of_keys |= set(names_in(endpoint.url))
     assert variables_of_keys | set(names_in(recipe.data.source)) <= variables
+
+
+def test_parts_of_a_fan_out_leave_no_accelerator_idle(tmp_path):
+    text = recipe_path("rlr3").read_text()
+    start = text.index("# cluster:")
+    section = re.sub(r"(?m)^# ?", "", text[start:]).replace(
+        "filter: {pool: h100, accelerators: 1", "filter: {pool: h100, accelerators: 8"
+    )
+    (mistake,) = mistakes(tmp_path, text[:start] + section)
+    assert "cluster.stages.offline_filter.accelerators is 8, and each part of its fan_out uses 1" in mistake

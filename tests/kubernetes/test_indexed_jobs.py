@@ -10,8 +10,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from asked_questions import prepare_questions, rubrics_table
-from coloured_squares import SMALL
+from drawing_stages import drawing_stage
 from kubernetes_api import CONFLICT, EVENTS, JOBS, NO_ACCOUNT, PODS, QUOTA, JobController, KubernetesApi, ended
 from PIL import Image
 from scripted_server import fail, say
@@ -23,7 +22,6 @@ from rubricworks.kubernetes.config import FanOutConfig, FanOutPlan, PodPlan
 from rubricworks.kubernetes.indexed_job import follow_indexed_job, indexed_job
 from rubricworks.llm import Budget, write_budget
 from rubricworks.llm.spending import read_spending
-from rubricworks.rubrics import Criterion, Rubric
 from rubricworks.runtime import launch as launching
 from rubricworks.runtime.pods.fan_out import Part
 
@@ -365,25 +363,9 @@ def test_recaptioning_spread_over_pods_writes_the_bytes_of_one_process(
 def test_stage_that_draws_responses_is_spread_over_pods_which_load_the_model(
     pods_are_processes, tmp_path, serve, monkeypatch, stage_name
 ):
-    from rubricworks.data.tables import read_samples
     from rubricworks.training import engine
-    from rubricworks.training.tiny.student import build_student
 
-    criterion = {"criterion": "It names a colour.", "rationale": "r", "credit": 1}
-    server = serve([say(json.dumps({"thought": "t", "essential": [criterion], "additional": []}))])
-    rubric = Rubric(criteria=(Criterion(criterion="It names a colour.", reference="red", weight=1),))
-    samples = prepare_questions(tmp_path / "questions", pictures=5, held_out=1)
-    rubrics = rubrics_table(tmp_path / "made", {sample.sample_id: rubric for sample in read_samples(samples, "train")})
-    student = tmp_path / "warm_up"
-    build_student(["how many 0 1 2 3 full none unclear ?"], student / "model", config=SMALL, seed=1)
-    (student / "done.json").write_text('{"digest": "untrained"}')
-    config = {"shard_size": 2, "max_new_tokens": 6, "batch_size": 4}
-    if stage_name == "offline_filter":
-        config |= {"judge": {"url": server.url, "model": "judge"}, "rollouts": 2, "keep": "all"}
-    else:
-        config |= {"teachers": [{"url": server.url, "model": name} for name in ("one", "two")], "responses_each": 2}
-        config |= {"test": 2, "balance": False}
-    inputs = {"samples": str(samples), "rubrics": str(rubrics), "model": str(student)}
+    config, inputs = drawing_stage(tmp_path, serve, stage_name)
     with monkeypatch.context() as patch:
         patch.delenv(FAN_OUT)
         expected = stage(tmp_path / "alone", stage_name, config, **inputs)

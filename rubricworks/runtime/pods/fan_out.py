@@ -1,14 +1,15 @@
-"""Fan-out of one stage over pods: each pod builds some of the shards, and the stage merges them.
+"""Fan-out of one stage over pods or over processes of one pod: each builds some of the shards, the stage merges them.
 
 A part is a run of its own below the stage's run, `parts/STAGE/NUMBER-of-PARTS`, in which the stage processes its own
 items alone; so it is stored, resumed and charged like any stage. A part holds whole shards, in order: the merged table
-is byte-identical to the one that a single pod would build. Each part may spend an equal share of the budget that other
-stages left.
+is byte-identical to the one that a single process would build. Each part may spend an equal share of the budget that
+other stages left.
 """
 
 import os
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,10 +20,11 @@ from rubricworks.data.manifest import read_manifest
 from rubricworks.data.tables import Row, read_shard
 from rubricworks.errors import UserError
 from rubricworks.kubernetes import FAN_OUT
-from rubricworks.kubernetes.work import log_line
+from rubricworks.kubernetes.work import StageWork, log_line
 from rubricworks.llm import Budget, read_budget, write_budget
 from rubricworks.llm.spending import COUNTERS, SPENDING_FILE, merge_spending, read_spending
 from rubricworks.runtime.job import Job
+from rubricworks.runtime.pods.part_processes import parts_here, run_parts
 from rubricworks.runtime.store.downloads import fetch_input
 from rubricworks.runtime.store.run_state import RunState
 from rubricworks.runtime.store.workspace import upload_run_files, workspace_path
@@ -95,46 +97,53 @@ def fan_out_plan(job: Job) -> "FanOutPlan | None":
     return plan
 
 
-class StageParts:
-    """The parts of one fanned-out stage: run them on pods, read their rows, delete them."""
+def stage_parts(
+    job: Job, total: int, shard_size: int, *, place: str = "", accelerators: int = 0
+) -> "StageParts | None":
+    """Return the parts into which this process divides its stage; None if it does all the work itself.
 
-    def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int, place: str = "") -> None:
-        """
-        Args:
-            place: folder of the stage's table in its own.
-        """
-        assert job.work is not None
+    Args:
+        total: number of items.
+        place: folder of the stage's table in its own.
+        accelerators: those that the stage's model needs here; 0 for a stage that loads none.
+    Raises:
+        UserError: the stage cannot be divided.
+    """
+    if total <= shard_size or part_from_environment() is not None:
+        return None
+    if plan := fan_out_plan(job):
+        return PodParts(job, plan, total, shard_size, place)
+    if job.work and accelerators and (count := parts_here(job.stage, accelerators)) > 1:
+        return ProcessParts(job, count, accelerators, total, shard_size, place)
+    return None
+
+
+class StageParts(ABC):
+    """The parts of one fanned-out stage: run them, read their rows, delete them."""
+
+    def __init__(self, job: Job, work: StageWork, count: int, total: int, shard_size: int, place: str) -> None:
         self._place = place
-        self._job, self._work, self._total, self._shard_size = job, job.work, total, shard_size
-        count = min(plan.fan_out.parts, -(-total // shard_size))
+        self._job, self._work, self._total, self._shard_size = job, work, total, shard_size
+        count = min(count, -(-total // shard_size))
         self.parts = [Part(index, count) for index in range(count)]
-        self._plan = plan
         self._done, self._start = 0, time.monotonic()
 
     def run(self) -> None:
-        """Run each part on a pod, then fetch the outputs and add up the spending.
+        """Run each part, then fetch the outputs and add up the spending.
 
         Raises:
             UserError: parts failed; the output of the others is kept.
         """
-        from rubricworks.kubernetes.connection import connect
-        from rubricworks.kubernetes.indexed_job import follow_indexed_job
-
         self._share_budget()
-        cluster = connect(self._plan.namespace)
-        count, self._start = len(self.parts), time.monotonic()
-        log_line(f"{self._job.stage}: {self._total} items in {count} parts, {self._plan.fan_out.at_once} at once")
-        follow_indexed_job(
-            cluster,
-            self._plan,
-            self._work,
-            count,
-            on_progress=self._report,
-            on_waiting=self._write_progress,
-        )
+        self._start = time.monotonic()
+        self._run_all()
         for part in self.parts:
             self._fetch(part)
         self._count_spending()
+
+    @abstractmethod
+    def _run_all(self) -> None:
+        """Run all parts and return when they are done."""
 
     def _report(self, parts: int) -> None:
         self._done = parts
@@ -198,6 +207,45 @@ class StageParts:
                     total[name] += row[name]
                 _add_counts(total["errors"], row["errors"])
         merge_spending(self._job.run / SPENDING_FILE, sums.values())
+
+
+class PodParts(StageParts):
+    """Parts in pods of their own, as the recipe's `fan_out` asks."""
+
+    def __init__(self, job: Job, plan: "FanOutPlan", total: int, shard_size: int, place: str) -> None:
+        assert job.work is not None
+        super().__init__(job, job.work, plan.fan_out.parts, total, shard_size, place)
+        self._plan = plan
+
+    def _run_all(self) -> None:
+        from rubricworks.kubernetes.connection import connect
+        from rubricworks.kubernetes.indexed_job import follow_indexed_job
+
+        cluster, count = connect(self._plan.namespace), len(self.parts)
+        log_line(f"{self._job.stage}: {self._total} items in {count} parts, {self._plan.fan_out.at_once} at once")
+        follow_indexed_job(
+            cluster,
+            self._plan,
+            self._work,
+            count,
+            on_progress=self._report,
+            on_waiting=self._write_progress,
+        )
+
+
+class ProcessParts(StageParts):
+    """Parts in processes here, one for each of the accelerators, or for each group of those that the model needs."""
+
+    def __init__(self, job: Job, count: int, accelerators: int, total: int, shard_size: int, place: str) -> None:
+        assert job.work is not None
+        inputs = {name: str(path) for name, path in job.inputs.items()}
+        super().__init__(job, job.work._replace(run=str(job.run), inputs=inputs), count, total, shard_size, place)
+        self._accelerators = accelerators
+
+    def _run_all(self) -> None:
+        count = len(self.parts)
+        log_line(f"{self._job.stage}: {self._total} items in {count} processes, {self._accelerators} accelerators each")
+        run_parts(count, self._accelerators, self._work, self._report)
 
 
 def _share(cap: float | None, others: Sequence[Row], names: Sequence[str], parts: int) -> Any:

@@ -22,7 +22,7 @@ from rubricworks.runtime.stage_table import STAGES
 LAST_WORDS = "RUBRICWORKS_LAST_WORDS"
 """Environment variable: file for the error of the first process that fails."""
 _MAX_STOP_S = 30.0
-"""Seconds for which torchrun may end its processes."""
+"""Seconds for which a process, such as torchrun with its own, may end."""
 
 
 def processes_here(stage: str) -> int:
@@ -49,13 +49,14 @@ def run_processes(count: int, work: StageWork) -> None:
         try:
             code = process.wait()
         except BaseException:
-            _stop(process)
+            stop(process)
             raise
         if code:
-            raise _failure(last_words, code)
+            raise failure_of(last_words, code)
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a process: by SIGTERM, and by SIGKILL if it does not end in time."""
     process.terminate()
     try:
         process.wait(_MAX_STOP_S)
@@ -64,11 +65,12 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _failure(last_words: Path, code: int) -> Exception:
+def failure_of(last_words: Path, code: int) -> Exception:
+    """Return the error that a process left in its file of last words, or one with its exit code."""
     try:
         report = json.loads(last_words.read_bytes())
     except (OSError, ValueError):
-        return RuntimeError(f"the training's processes ended with {code}, and none could say why; see the log above")
+        return RuntimeError(f"the stage's processes ended with {code}, and none could say why; see the log above")
     message = str(report["message"])
     if not report["ours"]:
         return RuntimeError(message)

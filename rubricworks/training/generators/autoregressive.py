@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from rubricworks.errors import UserError
 from rubricworks.training.generators.codecs import load_codec, save_codec
 from rubricworks.training.generators.image_tokenizer import ImageTokenizer, Pixels, StoredCodec
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.progress import quiet_libraries
 
 FIRST_CODE = "first_image_code"
@@ -226,12 +227,9 @@ class VocabularyGenerator(CodeGenerator):
         Raises:
             UserError: the folder holds none.
         """
-        try:
-            with quiet_libraries():
-                model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-                tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
+        with quiet_libraries(), load_errors(f"the generator {folder}"):
+            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
         return cls(model.eval(), tokenizer, load_codec(folder))
 
 

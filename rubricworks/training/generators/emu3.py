@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, Emu3ForConditionalGeneration, PreTrained
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.progress import quiet_libraries
 
 IMAGE_ROWS = "image_rows"
@@ -127,10 +128,7 @@ class Emu3Generator(CodeGenerator):
         Raises:
             UserError: it holds no Emu3 that writes images, or one without a tokenizer.
         """
-        try:
-            with quiet_libraries():
-                model = Emu3ForConditionalGeneration.from_pretrained(folder, dtype=dtype)
-                tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
+        with quiet_libraries(), load_errors(f"the generator {folder}"):
+            model = Emu3ForConditionalGeneration.from_pretrained(folder, dtype=dtype)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
         return cls(model.eval(), tokenizer)

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, JanusForConditionalGeneration, PreTraine
 from rubricworks.errors import UserError
 from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.progress import quiet_libraries
 
 
@@ -103,10 +104,7 @@ class JanusGenerator(CodeGenerator):
         Raises:
             UserError: it holds no Janus, or one without a tokenizer.
         """
-        try:
-            with quiet_libraries():
-                model = JanusForConditionalGeneration.from_pretrained(folder, dtype=dtype)
-                tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
+        with quiet_libraries(), load_errors(f"the generator {folder}"):
+            model = JanusForConditionalGeneration.from_pretrained(folder, dtype=dtype)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
         return cls(model.eval(), tokenizer)

@@ -16,6 +16,7 @@ from transformers.models.janus.modeling_janus import JanusVQVAE
 
 from rubricworks.errors import UserError
 from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.progress import quiet_libraries
 
 MODEL_TYPE = JanusVQVAEConfig.model_type
@@ -55,11 +56,8 @@ class LlamaGenVq:
         Raises:
             UserError: it is damaged, or lacks weights.
         """
-        try:
-            with quiet_libraries():
-                loaded: Any = JanusVQVAE.from_pretrained(folder, output_loading_info=True)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise UserError(f"cannot load the codec {folder}: {str(error).splitlines()[0]}") from error
+        with quiet_libraries(), load_errors(f"the codec {folder}"):
+            loaded: Any = JanusVQVAE.from_pretrained(folder, output_loading_info=True)
         network, report = loaded
         if missing := sorted(report["missing_keys"]):
             raise UserError(f"{folder} lacks {len(missing)} weights of LlamaGen's VQ model, such as {missing[0]}")

@@ -32,6 +32,7 @@ from transformers.models.llava_next.image_processing_pil_llava_next import Llava
 from rubricworks.data.hub import model_place
 from rubricworks.errors import UserError
 from rubricworks.training.config import TinyLlavaConfig
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.lora import save_plain_model
 from rubricworks.training.processing import ASSISTANT, IMAGE_TOKEN, USER
 from rubricworks.training.progress import quiet_libraries
@@ -77,13 +78,10 @@ def assemble_llava(
         UserError: one of them cannot be loaded, or the language model speaks another chat format than ChatML.
     """
     vision_tower, language_model = model_place(vision_tower), model_place(language_model)
-    try:
-        with quiet_libraries():
-            tower = CLIPVisionModel.from_pretrained(vision_tower, dtype="auto")
-            language: Any = AutoModelForCausalLM.from_pretrained(language_model, dtype="auto")
-            tokenizer = AutoTokenizer.from_pretrained(language_model)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load {vision_tower} and {language_model}: {str(error).splitlines()[0]}") from error
+    with quiet_libraries(), load_errors(f"{vision_tower} and {language_model}"):
+        tower = CLIPVisionModel.from_pretrained(vision_tower, dtype="auto")
+        language: Any = AutoModelForCausalLM.from_pretrained(language_model, dtype="auto")
+        tokenizer = AutoTokenizer.from_pretrained(language_model)
     if tokenizer.convert_tokens_to_ids("<|im_end|>") in (None, tokenizer.unk_token_id):
         raise UserError(f"{language_model} has no <|im_end|>; take a language model that speaks ChatML, such as Qwen2")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]}, replace_extra_special_tokens=False)

@@ -141,6 +141,7 @@ def _label(
         clients=teachers,
         place="labelled",
         load_drawing=partial(draw_ahead, load),
+        accelerators=config.engine.accelerators,
     )
 
 

@@ -190,6 +190,7 @@ def _build(
         clients=[judge],
         side_tables=("overlong", *([_AUDITED] if config.audit else [])),
         load_drawing=partial(draw_ahead, load),
+        accelerators=config.engine.accelerators,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from diffusers.utils.torch_utils import randn_tensor
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from rubricworks.errors import UserError
@@ -30,6 +30,7 @@ from rubricworks.training.generators.flow_matching.generator import (
 )
 from rubricworks.training.generators.flow_matching.patch_basis import PatchBasis
 from rubricworks.training.generators.image_tokenizer import Pixels
+from rubricworks.training.load_errors import load_errors
 from rubricworks.training.progress import quiet_libraries
 
 KIND = "pixel_flow"
@@ -181,15 +182,13 @@ class PixelFlow:
         from diffusers import QwenImageTransformer2DModel
         from transformers import AutoTokenizer, BertModel
 
-        try:
+        with load_errors(f"the generator {folder}"):
             shape = PixelFlowShape.model_validate_json((folder / CONFIG_FILE).read_text())
             with quiet_libraries():
                 transformer = QwenImageTransformer2DModel.from_pretrained(folder / "transformer")
                 text_encoder = BertModel.from_pretrained(folder / "text_encoder", add_pooling_layer=False)
                 tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
             basis = PatchBasis.load(folder) if shape.latent else None
-        except (OSError, ValueError, ValidationError) as error:
-            raise UserError(f"cannot load the generator {folder}: {str(error).splitlines()[0]}") from error
         if sampling is not None and sampling.side not in (None, shape.side):
             raise UserError(f"sampling.side is {sampling.side}; the generator {folder} draws {shape.side} pixels")
         steps = sampling.steps if sampling is not None else None
