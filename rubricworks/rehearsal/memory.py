@@ -4,20 +4,18 @@ The step runs on fake tensors, which have shapes and no content: model, trainer'
 pass are those of a real one. What is alive at once is counted; gradients are let go of as soon as they are complete, as
 FSDP reduces them. Parameters, gradients and Adam's moments are counted beside it, each process its share.
 
-A vision tower's activations are not part of it: a prompt's image tokens count as text.
+A prompt's image tokens count as text; a vision tower's activations are measured by `tower_memory`.
 """
 
 import copy
-import weakref
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from trl.trainer.utils import selective_log_softmax
 
+from rubricworks.rehearsal.live_bytes import LiveBytes
 from rubricworks.rehearsal.shapes import Shape
 
 _SHALLOW = (2, 4)
@@ -71,35 +69,6 @@ def step_memory(shape: Shape, step: StepShape, *, bytes_per_parameter: int, proc
     return StepMemory(parameters, parameters * bytes_per_parameter // processes, gathered, activations)
 
 
-class _LiveBytes(TorchDispatchMode):
-    """Count the bytes of the tensors that operations make, and the most that are alive at once."""
-
-    def __init__(self, ignored: set[int]) -> None:
-        super().__init__()
-        self._ignored = ignored
-        self._sizes: dict[int, int] = {}
-        self.live = self.most = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                self._add(leaf.untyped_storage())
-        self.most = max(self.most, self.live)
-        return result
-
-    def _add(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata
-        if key in self._ignored or key in self._sizes:
-            return
-        self._sizes[key] = storage.nbytes()
-        self.live += self._sizes[key]
-        weakref.finalize(storage, self._remove, key)
-
-    def _remove(self, key: int) -> None:
-        self.live -= self._sizes.pop(key, 0)
-
-
 def _activations(config: Any, layers: int, step: StepShape) -> int:
     """Most bytes alive beside parameters and finished gradients, at so many layers."""
     config = copy.deepcopy(config)
@@ -114,7 +83,7 @@ def _activations(config: Any, layers: int, step: StepShape) -> int:
         if step.checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         ids = torch.zeros(step.rows, step.tokens, dtype=torch.long)
-        counter = _LiveBytes({parameter.untyped_storage()._cdata for parameter in model.parameters()})
+        counter = LiveBytes({parameter.untyped_storage()._cdata for parameter in model.parameters()})
         with counter, torch.autocast("cpu", torch.bfloat16, enabled=step.autocast):
             logits = model(input_ids=ids, logits_to_keep=step.response + 1, use_cache=False).logits[:, :-1]
             loss = -selective_log_softmax(logits, ids[:, -step.response :]).mean()

@@ -9,6 +9,7 @@ from rubricworks.recipe.estimate import estimate_calls, planned_items
 from rubricworks.recipe.sizes import training_disk, trainings
 from rubricworks.rehearsal.memory import StepShape, step_memory
 from rubricworks.rehearsal.shapes import Shape
+from rubricworks.rehearsal.tower_memory import tower_activations
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.training.config import PolicyConfig, SupervisedConfig
@@ -19,6 +20,10 @@ _PROMPT = 1_500
 """Tokens of a prompt with an image of 1,024 pixels, where no setting bounds it."""
 _TEXT = 512
 """Tokens of a supervised example's text, where no setting bounds it."""
+_SIDE = 1024
+"""Side of an image, in pixels."""
+_TEXT_ONLY = ("train_genrm",)
+"""Stages whose examples have no images."""
 
 
 class TrainingNeeds(NamedTuple):
@@ -31,9 +36,11 @@ class TrainingNeeds(NamedTuple):
     parameters: int
     processes: int
     memory: int
-    """Bytes on each accelerator, without vLLM and without a vision tower's activations."""
+    """Bytes on each accelerator, without vLLM."""
     activations: int
     """Of these, what grows with rows and tokens."""
+    tower: int
+    """Of these, what a vision tower keeps of an image in each row."""
     disk: int
     """Bytes of its checkpoints and models."""
     rows: int
@@ -42,10 +49,11 @@ class TrainingNeeds(NamedTuple):
     @property
     def text(self) -> str:
         gib = 1 << 30
+        images = f" and {self.tower / gib:.0f} for their images of {_SIDE:,} pixels" if self.tower else ""
         return (
             f"{self.stage} ({self.kind}) of {self.parameters / 1e9:.1f}B parameters on {self.processes} accelerators: "
             f"{self.memory / gib:.0f} GiB each, of it {self.activations / gib:.0f} for {self.rows} rows of "
-            f"{self.tokens:,} tokens; {self.disk / gib:.0f} GiB of disk"
+            f"{self.tokens:,} tokens{images}; {self.disk / gib:.0f} GiB of disk"
         )
 
 
@@ -102,8 +110,12 @@ def _needs(
     adapters = optimizer.adapters is not None
     per_parameter = 2 if adapters else optimizer.bytes_per_parameter
     memory = step_memory(shape, step, bytes_per_parameter=per_parameter, processes=1 if adapters else processes)
+    tower = 0
+    if not adapters and stage not in _TEXT_ONLY:
+        pass_options = {"checkpointing": step.checkpointing, "autocast": step.autocast}
+        tower = tower_activations(shape, images=step.rows, side=_SIDE, **pass_options) or 0
     return TrainingNeeds(
-        stage, kind, model, memory.parameters, processes, memory.total, memory.activations,
+        stage, kind, model, memory.parameters, processes, memory.total + tower, memory.activations, tower,
         training_disk(options, memory.parameters), step.rows, step.tokens,
     )  # fmt: skip
 

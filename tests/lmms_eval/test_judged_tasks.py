@@ -2,16 +2,12 @@
 answers, and one that fails gives no number."""
 
 import asyncio
-import io
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import yaml
-from PIL import Image
+from benchmark_rows import write_data_sets
 from scripted_server import ScriptedServer, fail, say
 
 from rubricworks.evaluation.suites.lmms_eval import run_tasks
@@ -22,43 +18,7 @@ pytestmark = pytest.mark.lmms
 BENCHMARKS = {benchmark.task: benchmark for name in ("pretrain-9", "rlr3-15") for benchmark in TASK_SETS[name]}
 
 
-def image(colour: str) -> dict:
-    content = io.BytesIO()
-    Image.new("RGB", (28, 28), colour).save(content, "PNG")
-    return {"bytes": content.getvalue(), "path": f"{colour}.png"}
-
-
-def mmvet(number: int) -> dict:
-    return {"question_id": f"v{number}", "image": image("red"), "question": f"What is {number} + 1?",
-            "answer": str(number + 1), "capability": "math", "image_source": "x"}  # fmt: skip
-
-
-def mathvista(number: int) -> dict:
-    question = f"What is {number} + 1?"
-    metadata = {"split": "testmini", "language": "english", "source": "x", "category": "c", "task": "t",
-                "context": "k", "grade": "g", "skills": ["s"]}  # fmt: skip
-    return {"pid": str(number), "question": question, "decoded_image": image("red"), "choices": None, "unit": None,
-            "precision": None, "answer": str(number + 1), "question_type": "free_form", "answer_type": "integer",
-            "metadata": metadata, "query": question}  # fmt: skip
-
-
-def mmbench(number: int) -> dict:
-    return {"index": number, "question": f"What is {number} + 1?", "hint": "nan", "answer": "B", "A": "none",
-            "B": "the next one", "C": "two more", "D": "all", "category": "c", "L2-category": "l", "source": "s",
-            "split": "dev", "image": image("red")}  # fmt: skip
-
-
-def realworldqa(number: int) -> dict:
-    return {"image": image("red"), "question": f"What is {number} + 1?", "answer": str(number + 1),
-            "image_path": "x.png"}  # fmt: skip
-
-
-FORMS = {
-    "mmvet": (mmvet, "lmms-lab-encoder/MMVet", "test"),
-    "mathvista_testmini_cot": (mathvista, "AI4Math/MathVista", "testmini"),
-    "mmbench_en_dev": (mmbench, "lmms-lab-encoder/MMBench", "dev"),
-    "realworldqa_reasoning": (realworldqa, "lmms-lab-encoder/RealWorldQA", "test"),
-}
+TASKS = ("mmvet", "mathvista_testmini_cot", "mmbench_en_dev", "realworldqa_reasoning")
 COUNT = 3
 
 
@@ -67,15 +27,7 @@ def data(tmp_path, monkeypatch) -> Path:
     """The data sets of these tasks, found in the working folder by their names on the Hub."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    for row, name, split in FORMS.values():
-        folder = tmp_path / "hub" / name
-        folder.mkdir(parents=True)
-        table = pa.Table.from_pylist([row(number) for number in range(COUNT)])
-        images = {name: {"_type": "Image"} for name in ("image", "decoded_image") if name in table.column_names}
-        features = json.dumps({"info": {"features": images}})
-        configs = [{"config_name": "en", "data_files": [{"split": split, "path": f"{split}-0.parquet"}]}]
-        (folder / "README.md").write_text(f"---\n{yaml.safe_dump({'configs': configs})}---\n")
-        pq.write_table(table.replace_schema_metadata({"huggingface": features}), folder / f"{split}-0.parquet")
+    write_data_sets(tmp_path / "hub")
     monkeypatch.chdir(tmp_path / "hub")
     return tmp_path / "runs"
 
@@ -118,7 +70,7 @@ def right(task: str, asked: object) -> str:
     }[task]
 
 
-@pytest.mark.parametrize("task", FORMS)
+@pytest.mark.parametrize("task", TASKS)
 def test_its_judge_is_the_recipes(task, data):
     result, asked = measure(task, data, lambda text: say(right(task, text)))
     expected = 2 / 3 if task == "mmvet" else 1 / 3
@@ -127,7 +79,7 @@ def test_its_judge_is_the_recipes(task, data):
     assert sum("What is" in text for text in asked) >= COUNT
 
 
-@pytest.mark.parametrize("task", FORMS)
+@pytest.mark.parametrize("task", TASKS)
 def test_a_judge_that_fails_gives_no_number(task, data):
     result, _ = measure(task, data, lambda _: fail(400, "content filter"))
     assert result.value is None
