@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 VARIABLE_PREFIX = "RUBRICWORKS_SERVED_"
 """Beginning of the environment variables that hold the addresses of served models."""
 _NAME = r"[a-z][a-z0-9-]*"
+SLEEPING_ENV = "RUBRICWORKS_SLEEPING"
+"""Environment variable: addresses of the served models that a training may send to sleep, with spaces between."""
 EVENTS_FILE = "served_models.jsonl"
 """File of a run's folder: a line for each start, restart and end of a served model."""
 ServedName = Annotated[str, Field(pattern=rf"^{_NAME}$", max_length=40)]
@@ -37,6 +39,7 @@ _OWN_ARGUMENTS = {
     "revision": "write model: org/name@COMMIT",
     "tensor-parallel-size": "set `accelerators`",
     "max-model-len": "set `max_model_length`",
+    "enable-sleep-mode": "set `sleep`",
     "api-key": "only the run's own stages reach the server",
     **dict.fromkeys(_LOADS_CODE, "code that a recipe names is not run, and only safetensors are loaded"),
     **dict.fromkeys(("config", "allowed-local-media-path", "log-config-file"), "a recipe names no files of the server"),
@@ -81,6 +84,9 @@ class ServedDefinition(BaseModel):
     idle: float | None = Field(default=None, ge=0)
     """Seconds without a stage that calls it, after which a server on this machine stops until the next such stage; by
     default it keeps its accelerators until the last one."""
+    sleep: bool = False
+    """On this machine: frees the memory of the accelerators that it shares while a policy's weights are updated, by
+    vLLM's sleep mode."""
 
     @field_validator("model", mode="before")
     @classmethod
@@ -106,6 +112,14 @@ class ServedDefinition(BaseModel):
                 raise ValueError(f"{field}: a command has none; leave it out, or the command")
         if not any("{port}" in word for word in self.command):
             raise ValueError("command: no word holds {port}; the program must listen on the port that the run gives it")
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_shared_vllm_sleeps(self) -> Self:
+        if self.sleep and (self.command or self.engine == "generate"):
+            raise ValueError("sleep: only vLLM has a sleep mode; leave it out")
+        if self.sleep and self.accelerators:
+            raise ValueError("sleep: a model with accelerators of its own frees none; set accelerators: 0")
         return self
 
     @field_validator("arguments")

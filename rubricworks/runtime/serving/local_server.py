@@ -147,12 +147,15 @@ class LocalServer:
         source = model_source(self._place)
         model = [self._place] if source is None else [source.name, "--revision", source.revision]
         shards = ["--tensor-parallel-size", str(self._served.accelerators)] if self._served.accelerators > 1 else []
-        return [command, "serve", *model, *common, *shards, *options]
+        sleep = ["--enable-sleep-mode"] if self._served.sleep else []
+        return [command, "serve", *model, *common, *shards, *sleep, *options]
 
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ}
         if self._devices is not None:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(self._devices)
+        if self._served.sleep:
+            environment["VLLM_SERVER_DEV_MODE"] = "1"  # without it, it has no /sleep
         if self._identity.engine == "vllm" and (command := vllm_command()):
             folder = Path(command).parent
             environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', '')}"

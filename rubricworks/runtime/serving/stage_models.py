@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rubricworks.kubernetes import SERVE
 from rubricworks.kubernetes.config import ServePlan, plan_from_environment
 from rubricworks.kubernetes.work import StageWork
-from rubricworks.llm.served import ServedModel, mark_lost
+from rubricworks.llm.served import SLEEPING_ENV, ServedModel, mark_lost
 from rubricworks.runtime.config import StageConfig, canonical_json, served_in
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.serving.identity import (
@@ -88,7 +88,8 @@ def served_models(work: StageWork, run: Path, models: Mapping[str, StageModel]) 
     """
     waiting = [model for model in models.values() if not all(map(os.environ.get, model.served.variables))]
     if not waiting:
-        yield
+        with _sleeping(models):
+            yield
         return
     own, plan = None, plan_from_environment(SERVE, ServePlan)
     names = [_DEVICES, *(variable for model in waiting for variable in model.served.variables)]
@@ -107,11 +108,26 @@ def served_models(work: StageWork, run: Path, models: Mapping[str, StageModel]) 
                 os.environ |= dict(zip(served.variables, place.urls, strict=True))
                 if place.devices is not None:
                     os.environ[_DEVICES] = ",".join(place.devices)
-            yield
+            with _sleeping(models):
+                yield
         finally:
             for name in names:
                 os.environ.pop(name, None)
             os.environ |= before
+
+
+@contextmanager
+def _sleeping(models: Mapping[str, StageModel]) -> Iterator[None]:
+    """Context manager: a training finds the addresses of the models that sleep."""
+    variables = [name for model in models.values() if model.served.sleep for name in model.served.variables]
+    if not variables:
+        yield
+        return
+    os.environ[SLEEPING_ENV] = " ".join(os.environ[name].removesuffix("/v1") for name in variables)
+    try:
+        yield
+    finally:
+        del os.environ[SLEEPING_ENV]
 
 
 @contextmanager

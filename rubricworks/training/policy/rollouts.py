@@ -31,6 +31,7 @@ from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import load_renamed_weights
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
 from rubricworks.training.policy.ended_rows import EarlyCalls, Start, ended_rows_of_generate, ended_rows_of_vllm
+from rubricworks.training.policy.judge_sleep import SleepingJudges
 from rubricworks.training.policy.refill import (
     PASSES,
     Group,
@@ -47,6 +48,7 @@ from rubricworks.training.policy.vllm_rollouts import (
     count_out_of_bounds,
     mend_generation,
 )
+from rubricworks.training.processes import is_main
 from rubricworks.training.progress import StepTimes
 
 Penalty = Callable[..., Sequence[float]]
@@ -182,9 +184,12 @@ class PolicyTrainer(GRPOTrainer):
         """TRL's rows of the batch that is sampled."""
         self._scored: _Scored
         self._unjudged = UnjudgedSteps()
+        self._judges = SleepingJudges(is_main())
         self._sampler_options = sampler
         self._agreement = SamplerAgreement(None if sampler is None else sampler.max_logp_difference)
         super().__init__(*args, **kwargs)
+        if self._judges.exist:
+            self.callback_handler.callbacks.insert(0, self._judges)
         for reward in self.reward_funcs:
             if isinstance(reward, GroupReward):
                 reward.end_ids = self.eos_token_ids
@@ -266,6 +271,12 @@ class PolicyTrainer(GRPOTrainer):
         judged_N = ~rewards_NK.isnan().any(dim=1)
         self._scored = _Scored(gather_object(rows), rewards_NK, judged_N, penalties_N)
         return rewards_NK.masked_fill(~judged_N[:, None], torch.nan)
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        if self._judges.exist:
+            self._judges.sleep()
+            self.accelerator.wait_for_everyone()
+        return super().compute_loss(*args, **kwargs)
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         step = self.state.global_step + 1

@@ -141,9 +141,15 @@ def test_identity_changes_with_the_words_and_with_the_files_that_they_name(tmp_p
         ({"command": ["x", "{port}"], "engine": "vllm"}, "engine: a command has none"),
         ({"command": ["x", "{port}"], "arguments": {"seed": 1}}, "arguments: a command has none"),
         ({"model": "./m", "image": "i"}, r"image: it is that of a command"),
+        ({"model": "./m", "engine": "generate", "sleep": True}, "sleep: only vLLM has a sleep mode"),
+        ({"model": "./m", "accelerators": 1, "sleep": True}, "sleep: a model with accelerators of its own frees none"),
+        (
+            {"model": "./m", "arguments": {"enable-sleep-mode": True}},
+            "enable-sleep-mode cannot be set here: set `sleep`",
+        ),
     ],
 )
-def test_fields_of_models_and_of_programs_are_not_mixed(fields, message):
+def test_fields_that_do_not_go_together_are_refused(fields, message):
     with pytest.raises(ValidationError, match=message):
         ServedDefinition.model_validate(fields)
 

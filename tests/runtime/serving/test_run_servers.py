@@ -56,6 +56,15 @@ def events(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / EVENTS_FILE).read_text().splitlines()]
 
 
+def test_a_model_that_sleeps_is_started_with_the_routes_for_it(tmp_path, vllm, served):
+    model = served[0].model_copy(update={"sleep": True})
+    with LocalServers(tmp_path) as servers:
+        servers.serve(model, *served[1:])
+        [start] = vllm.starts
+        assert "--enable-sleep-mode" in start
+        assert psutil.Process(start[0]).environ()["VLLM_SERVER_DEV_MODE"] == "1"
+
+
 def test_two_stages_share_a_server_that_ends_with_the_last_of_them(tmp_path, vllm, served, monkeypatch):
     with RunServers(tmp_path, {"captioner": ["recap", "write_exams"]}) as servers:
         monkeypatch.setenv(SOCKET_ENV, servers.environment()[SOCKET_ENV])

@@ -11,7 +11,8 @@ _PROGRAM = """#!{python}
 import json, os, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-options = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+words = [word for word in sys.argv if word != "--enable-sleep-mode"]
+options = dict(zip(words[3::2], words[4::2]))
 misbehave = options.get("--misbehave")
 with open(os.environ["STARTS"], "a") as starts:
     starts.write(json.dumps([os.getpid(), *sys.argv[1:]]) + "\\n")
