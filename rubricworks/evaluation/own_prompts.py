@@ -58,6 +58,7 @@ MORE_RUBRIC_FIELDS: Mapping[Kind, tuple[str, ...]] = {"answers": ("prompt", "ref
 _DC_SCORE: tuple[OwnPromptName, ...] = ("dc_score_facts", "dc_score_matches", "dc_score_checks")
 PURPOSES: Mapping[str, tuple[OwnPromptName, ...]] = {
     **{"arena": ("arena",), "caparena": ("arena",), "tournament": ("arena",), "exam": ("caption_qa",)},
+    "benchmark_answers": ("answers",),
     **{"likert": ("likert",), "answers": ("answers",), "capture": ("capture",), "dpg": ("dpg",)},
     **{"assertions": ("b_capscore",), "facts": _DC_SCORE, "blind_ranking": ("blind_ranking",), "judge": ("rubric",)},
 }

@@ -88,11 +88,12 @@ def measure(tell, data, tmp_path):
     model = ScriptedServer(answer)
     judge = ScriptedServer(lambda *_: run.verdict)
 
-    def run(out="out", with_judge=True, **fields):
+    def run(out="out", with_judge=True, prompts=None, **fields):
         settings = {"set": "rlr3-15", "harness": "answers", "source": str(data), **fields}
         if with_judge:
             settings["judge"] = {"url": judge.url, "model": "judge"}
-        (tmp_path / "s.yaml").write_text(yaml.safe_dump({"scorers": {"benchmarks": [settings]}}))
+        evaluation = {"scorers": {"benchmarks": [settings]}, **({"prompts": prompts} if prompts else {})}
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump(evaluation))
         done = tell(
             "evaluate", f"mine=m@{model.url}", "--on", samples, "--with", tmp_path / "s.yaml", "--out", tmp_path / out
         )
@@ -124,6 +125,17 @@ def test_rules_decide_fixed_forms_and_the_judge_open_answers(measure):
     prompts = {text for chat in measure.model.chats for text in [json.dumps(chat.body["messages"][-1]["content"])]}
     assert not any("Please answer directly" in text for text in prompts)
     assert sum("boxed{}" in text for text in prompts) == len(values)
+
+
+def test_the_judge_of_open_answers_reads_the_users_words(measure, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("Q: {question} A: {answer} R: {reference}. Reply with JSON: reason, right.")
+    done, out = measure(prompts={"answers": str(words)})
+    assert done.code == 0, done.err
+    asked = [chat.body["messages"][-1]["content"][0]["text"] for chat in measure.judge.chats]
+    assert "Q: Who? A: a woman named Curie R: Marie Curie. Reply with JSON: reason, right." in asked
+    (version,) = {row["version"] for row in read_rows(out / "score") if row["scorer"] == "benchmark_rlr3-15"}
+    assert ", prompt " in version
 
 
 def test_images_stand_where_the_question_names_them(data):

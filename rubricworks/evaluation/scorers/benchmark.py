@@ -26,6 +26,7 @@ from rubricworks.data.sources import open_image
 from rubricworks.data.tables import Sample
 from rubricworks.environment import fill
 from rubricworks.errors import UserError
+from rubricworks.evaluation.own_prompts import OwnPromptName
 from rubricworks.evaluation.scorers.answers import check_by_rules, check_with_judge, is_open
 from rubricworks.evaluation.scorers.scorer import (
     BenchmarkSpeed,
@@ -171,7 +172,8 @@ class BenchmarkScorer(Scorer):
             questions = min(benchmark.questions, self.limit or benchmark.questions)
             share = _OPEN_SHARE if self.harness == "answers" else _JUDGED_SHARE.get(benchmark.judge or "", 0)
             calls += work.models * round(questions * share)
-        yield PlannedCalls("benchmark_judge", self.judge, calls, 500, 40)
+        purpose = "benchmark_answers" if self.harness == "answers" else "benchmark_judge"
+        yield PlannedCalls(purpose, self.judge, calls, 500, 40)
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         async def nothing(item: Item) -> list[Score]:
@@ -269,9 +271,13 @@ class BenchmarkScorer(Scorer):
                 scores.append(Score(sample_id=f"{benchmark.task}/{sample}", value=value, reason=reason))
         return scores
 
+    @property
+    def prompt_names(self) -> tuple[OwnPromptName, ...]:
+        return ("answers",) if self.harness == "answers" and self.judge else ()
+
     async def _ask_boxed(self, client: ChatClient, context: ScoringContext) -> list[Score]:
         """Scores by RLR³'s protocol. An answer that runs into its limit has no final answer, and is wrong."""
-        judge = await context.client(self.judge, "benchmark_judge") if self.judge else None
+        judge = await context.client(self.judge, "benchmark_answers") if self.judge else None
         source = local_path(fill(str(self.source), f"{_FIELD}.source"))
 
         async def score(asked: BoxedQuestion) -> list[Score]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, model_validator
 
 from rubricworks.data.tables import Sample
 from rubricworks.errors import UserError
-from rubricworks.evaluation.own_prompts import PURPOSES, OwnPrompt, OwnPromptClient, OwnPromptName
+from rubricworks.evaluation.own_prompts import PROMPTS_OF_SCORER, PURPOSES, OwnPrompt, OwnPromptClient, OwnPromptName
 from rubricworks.evaluation.scoreboard import figure_name
 from rubricworks.evaluation.scorers.caption_prompts import StoredExam
 from rubricworks.grading import FailedCall
@@ -225,6 +225,11 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     def variants(self, prompt: str) -> dict[str, str]:
         """Variant → prompt, of further prompts that every model responds to for this scorer."""
         return {}
+
+    @property
+    def prompt_names(self) -> tuple[OwnPromptName, ...]:
+        """Prompts that it sends, and that a file of the user's own may replace."""
+        return PROMPTS_OF_SCORER.get(self.name, ())
 
     def figure_parts(self) -> tuple[str, ...]:
         """Parts that it gives with these settings."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rubricworks.evaluation.models import Decoding, ModelSource
-from rubricworks.evaluation.own_prompts import PROMPTS_OF_SCORER, Kind, OwnPrompt, OwnPromptName, read_own_prompt
+from rubricworks.evaluation.own_prompts import Kind, OwnPrompt, OwnPromptName, read_own_prompt
 from rubricworks.evaluation.prompt_rewriting import REWRITING_VERSION
 from rubricworks.evaluation.scoreboard import BASE, POLICY
 from rubricworks.evaluation.scorers.rubric_reward import BestOfN
@@ -43,7 +43,7 @@ class Evaluation(StageConfig):
 
     @model_validator(mode="after")
     def _prompts_have_their_scorer(self) -> "Evaluation":
-        used = {name for scorer in self.scorers for name in PROMPTS_OF_SCORER.get(scorer.name, ())}
+        used = {name for scorer in self.scorers for name in scorer.prompt_names}
         if idle := [name for name in self.prompts if name not in used]:
             raise ValueError(f"prompts.{idle[0]}: no scorer sends it; configure the scorer, or leave it out")
         return self
@@ -62,7 +62,7 @@ class Evaluation(StageConfig):
         prompts = self.own_prompts()
         versions = {}
         for scorer in self.scorers:
-            own = [prompts[name].version for name in PROMPTS_OF_SCORER.get(scorer.name, ()) if name in prompts]
+            own = [prompts[name].version for name in scorer.prompt_names if name in prompts]
             unavailable = ["not available"] if scorer.unavailable() else []
             versions[scorer.name] = ", ".join([scorer.version, *own, *unavailable])
         return versions
