@@ -4,6 +4,7 @@ Greedy texts equal those of Transformers in the same precision, but for near tie
 are other ones.
 """
 
+import atexit
 import gc
 import importlib.util
 from collections.abc import Sequence
@@ -45,6 +46,9 @@ class VllmEngine:
     def _start(self, model: str | Path) -> None:
         import vllm
 
+        # At its end the interpreter waits for the engine's process, which vLLM may stop only afterwards. Handlers run
+        # in reverse order, and the import has registered the wait.
+        atexit.register(self.close)
         options = self._options
         self.processor: Processor = load_model_processor(model)
         model = model_place(str(model))
@@ -134,6 +138,7 @@ class VllmEngine:
     def close(self) -> None:
         if self._llm is None:  # another model could not be loaded
             return
+        atexit.unregister(self.close)
         self._llm.llm_engine.engine_core.shutdown()
         self._llm = None
         gc.collect()

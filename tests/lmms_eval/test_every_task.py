@@ -28,7 +28,6 @@ NUMBERS = {"chartqa": "102", "chartqa_reasoning": "102"}
 """Right answers to the first question that are no 1: within 5 % of 100."""
 EXPECTED = {
     "wemath_testmini_reasoning": 3 / 7,  # the two-step problem is right, the three-step one is wrong
-    "ocrbench": 1 / 1000,  # of its thousand questions
     "mmmu_pro_reasoning": 1 / 4,  # with a question that is in its image
     "charxiv_val_descriptive_cot": 1 / 4,
     "charxiv_val_reasoning_cot": 1 / 4,
@@ -57,7 +56,7 @@ def answer(task: str, asked: str) -> str:
     else:
         said = NUMBERS.get(task, "1") if right else "17"
     if "reasoning" in task or task.startswith("charxiv"):
-        return f"<think>One more.</think><answer>\\boxed{{{said}}}</answer>"
+        return f"<think>One more.</think><answer>{said}</answer>"
     return said
 
 

@@ -26,6 +26,8 @@ _TOLERANCE = 0.005
 """Largest difference between the mean of the samples and the reported figure, which may weigh them otherwise."""
 _RESULTS = "results"
 """Folder of a task's files once they count."""
+_OUT_OF = {"ocrbench": 1000}
+"""Task that divides by its number of questions, also where a limit has left fewer → that number."""
 _SUBMISSIONS = "submissions"
 """Folder of a task's own files, which MMBench names like the program's results."""
 
@@ -75,6 +77,8 @@ def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) ->
         reason = f"the endpoint did not answer {unanswered} of {len(samples)} requests"
         return TaskResult(None, samples if readable else {}, version, reason, tokens)
     reported = _reported(results, task, parts, metric, {part: len(rows) for part, rows in lines.items()}, path)
+    if reported is not None and task in _OUT_OF:
+        reported *= _OUT_OF[task] / len(samples)
     if readable:
         mean = sum(score for score in samples.values() if score is not None) / len(samples)
         # MathVista reports nothing in place of 0.

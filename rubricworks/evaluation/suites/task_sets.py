@@ -159,7 +159,12 @@ TASK_SETS: dict[str, tuple[Benchmark, ...]] = {
             "DocVQA", "docvqa_val_reasoning", "anls", _VALIDATION, answer_tokens=_REASONING_TOKENS, questions=5349
         ),
         _reasoning("ChartQA", "chartqa_reasoning", 2500, metric="relaxed_overall_acc_score"),
-        _reasoning("CharXiv (DQ)", "charxiv_val_descriptive_cot", 4000, note=_VALIDATION),
+        _reasoning(
+            "CharXiv (DQ)",
+            "charxiv_val_descriptive_cot",
+            4000,
+            note=f"{_VALIDATION}; lmms-eval 0.7.3 asks one of each chart's four questions, four times",
+        ),
         _reasoning("CharXiv (RQ)", "charxiv_val_reasoning_cot", 1000, note=_VALIDATION),
     ),
     # The scene world's own, exported by `rubricworks world export --benchmarks`
