@@ -76,6 +76,10 @@ _COMMANDS = {
 class _LazyGroup(click.Group):
     """Group whose commands are imported when they are used."""
 
+    def __init__(self, **options: Any) -> None:
+        # Click suggests one of these names for a mistyped one.
+        super().__init__(commands={name: click.Command(name) for name in _COMMANDS}, **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

@@ -220,6 +220,10 @@ def _needs(recipe: Recipe, material: _Material) -> Iterator[str]:
         yield calls
 
 
+_CACHE_GIB = "1"
+"""Cache of each vLLM on a CPU, in GiB."""
+
+
 @contextmanager
 def _environment(recipe: Recipe, processes: int, ask_endpoints: bool) -> Iterator[None]:
     """Variables of the stages' processes, for as long as the rehearsal runs."""
@@ -233,6 +237,8 @@ def _environment(recipe: Recipe, processes: int, ask_endpoints: bool) -> Iterato
     }
     if not gpus:
         variables["ACCELERATE_USE_CPU"] = "true"
+        # A share of the machine's memory would have to hold the training's process, too.
+        variables["VLLM_CPU_KVCACHE_SPACE"] = os.environ.get("VLLM_CPU_KVCACHE_SPACE") or _CACHE_GIB
     if not ask_endpoints:
         keys = {endpoint.api_key_env for _, endpoint in recipe.endpoints()}
         variables |= {key: "rehearsal" for key in keys if key and not os.environ.get(key)}

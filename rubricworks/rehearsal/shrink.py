@@ -60,8 +60,6 @@ _MOST: dict[str, int] = {
 """Field → its largest value."""
 _OWN_MODELS = frozenset({"capture", "specs"})
 """Scorers with a parser or an encoder."""
-_SHARE_OF_MEMORY = 0.05
-"""Of this machine's memory, for vLLM on its CPU."""
 _LONGER_TEXTS = 8
 """Tokens of a text for one of the model's own tokenizer, at most."""
 
@@ -191,8 +189,6 @@ def _without_vllm(small: dict[str, Any], path: tuple[str, ...], substitutions: l
 def _smaller(name: str, value: Any) -> Any:
     if name == "false_positives_at_most" and value is not None:
         return 1.0  # scripted verdicts have no quality to hold against it
-    if name == "gpu_memory" and not has_gpu():
-        return _SHARE_OF_MEMORY
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     if name == "max_prompt_tokens":

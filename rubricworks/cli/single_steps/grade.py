@@ -17,6 +17,7 @@ from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader, Subject
 from rubricworks.llm import ChatClient, ChatError, telemetry
+from rubricworks.reports.graded import Graded, graded_page, graded_text, verdict_rows
 from rubricworks.rewards import signed_reward
 from rubricworks.rubrics import Rubric, Scorecard
 from rubricworks.runtime.progress import Progress
@@ -51,14 +52,16 @@ def grade(
     api_key_env: str | None,
     out: Path,
 ) -> None:
-    """Grade RESPONSES (columns sample_id, and response, caption or text) by RUBRICS, in any format of rubric sets.
+    """Grade RESPONSES by RUBRICS, in any format of rubric sets.
 
-    Each is a Parquet file, JSON lines, a table's folder, or a data set of the Hub with its commit: org/name@COMMIT;
-    RUBRICS is any file that `rubricworks rubrics import` reads.
+    RESPONSES have the columns sample_id (or prompt_id) and response (or caption, or text). Each is a Parquet file,
+    JSON lines, a table's folder, or a data set of the Hub with its commit: org/name@COMMIT; RUBRICS is any file that
+    `rubricworks rubrics import` reads.
 
-    OUT is Parquet or, if it ends so, CSV. A response that could not be judged, or has no rubric, keeps an empty reward
-    with the reason beside it; it never becomes a zero. What the judges answered to it stands in OUT.dead_letters.jsonl.
-    Run again, only what is not answered yet is asked.
+    OUT is Parquet or, if it ends so, CSV. Beside it are OUT.criteria.csv, a row for each criterion of each response,
+    and OUT.html, a page with the criteria and the responses. A response that could not be judged, or has no rubric,
+    keeps an empty reward with the reason beside it; it never becomes a zero. What the judges answered to it is in
+    OUT.dead_letters.jsonl. Run again, only what is not answered yet is asked.
 
     \b
     rubricworks grade captions/ rubrics/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1
@@ -110,20 +113,25 @@ def grade(
             return cards
 
     cards = iter(asyncio.run(grade_all()))
-    rows = []
+    rows, graded = [], []
     for row in given:
         entry = by_sample.get(row.sample_id)
-        graded = _grade_columns(next(cards), entry.rubric) if entry and row.text is not None else _no_grade(entry)
-        rows.append({"sample_id": row.sample_id, given[0].column: row.text, **graded})
+        columns = _no_grade(entry)
+        if entry and row.text is not None:
+            card = next(cards)
+            columns = _grade_columns(card, entry.rubric)
+            graded.append(Graded(row.sample_id, row.text, entry.rubric, card, columns["reward"]))
+        rows.append({"sample_id": row.sample_id, given[0].column: row.text, **columns})
     write_rows(rows, out, _schema(given[0].column))
     _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
-    judged = [row["reward"] for row in rows if row["reward"] is not None]
-    if not judged:
+    if all(response.reward is None for response in graded):
         raise UserError(f"nothing could be judged: {failed[0].error}")
-    without = f", {len(given) - len(gradable)} without a rubric or text" if len(given) > len(gradable) else ""
-    echo(
-        f"mean reward {sum(judged) / len(judged):.3f}; {len(judged)} judged, {len(gradable) - len(judged)} not{without}"
-    )
+    write_rows(list(verdict_rows(graded)), out.with_suffix(".criteria.csv"))
+    judges, ungraded, page = " + ".join(judge), len(given) - len(gradable), out.with_suffix(".html")
+    write_atomic(page, graded_page(graded, title=out.stem, judges=judges, ungraded=ungraded).encode())
+    echo(f"{page}: criteria and responses")
+    without = f", {ungraded} without a rubric or text" if ungraded else ""
+    echo(f"{graded_text(graded)}{without}")
 
 
 def _schema(text_column: str) -> pa.Schema:
@@ -139,7 +147,7 @@ def _schema(text_column: str) -> pa.Schema:
     )
 
 
-def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, object]:
+def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
     errors = [f"{verdict.error.value}: {verdict.reasoning}" for verdict in card.verdicts if verdict.error is not None]
     return {
         "reward": signed_reward(card.credits, rubric.weights),

@@ -67,7 +67,7 @@ def test_grade_gives_weighted_shares_and_none_where_the_judge_wrote_prose(tell, 
     reasons = {row["sample_id"]: row["reason"] for row in rows}
     assert (reasons["a"], reasons["b"], reasons["d"]) == (None, None, "no rubric for this sample")
     assert reasons["c"].startswith("malformed: ")
-    assert "mean reward 0.800; 2 judged, 1 not, 1 without a rubric" in result.out
+    assert "; 2 judged, 1 not, 1 without a rubric" in result.out
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -115,6 +115,37 @@ def test_grade_writes_csv_by_name_and_refuses_other_endings(tell, tmp_path, tabl
         rows = {row["sample_id"]: row for row in csv.DictReader(file)}
     assert {name: row["reward"] for name, row in rows.items()} == {"a": "1", "b": "0.6", "c": "", "d": ""}
     assert json.loads(rows["a"]["scorecard"])["sample_id"] == "a"
+
+
+def test_grade_tells_mean_and_criteria_and_writes_them_as_a_page_and_rows(tell, tmp_path, tables, serve):
+    result = tell("grade", *tables, "--judge", f"j@{serve(judge).url}")
+    assert result.code == 0, result
+    lines = result.out.splitlines()
+    (mean,) = [line for line in lines if line.startswith("mean reward")]
+    assert re.fullmatch(r"mean reward 0\.800 \(.+ to .+\); 2 judged, 1 not, .*", mean)
+    (header,) = [
+        number for number, line in enumerate(lines) if line.split() == ["met", "judged", "weight", "criterion"]
+    ]
+    criteria = {line.split("  ")[-1]: line.split()[:2] for line in lines[header + 1 : lines.index(mean)]}
+    with (tmp_path / "scorecards.criteria.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name, (met, _) in criteria.items():
+        credits = [float(row["credit"]) for row in rows if row["criterion"] == name and row["credit"]]
+        assert f"{100 * sum(credits) / len(credits):.0f}" == met.rstrip("%")
+    assert {row["sample_id"] for row in rows} == {"a", "b", "c"}
+    assert {row["error"] for row in rows if not row["credit"]} == {"malformed"}
+    page = (tmp_path / "scorecards.html").read_text()
+    for text in ("mean reward", "not judged", *criteria):
+        assert text in page
+
+
+def test_grade_finds_the_rubric_by_prompt_id(tell, tmp_path, tables, serve):
+    rows = [{"prompt_id": "a", "response": "a cat"}, {"response": "nobody"}]
+    (tmp_path / "r.jsonl").write_text(json.dumps(rows[0]))
+    assert tell("grade", "r.jsonl", tables[1], "--judge", f"j@{serve(judge).url}").code == 0
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused = tell("grade", "r.jsonl", tables[1], "--judge", "j@http://127.0.0.1:9/v1")
+    assert "row 2 has no sample_id or prompt_id" in refused.err
 
 
 def test_grade_shows_the_judge_of_answers_the_prompts_of_a_set_in_its_own_format(tell, tmp_path, serve):
