@@ -131,8 +131,9 @@ class RunFolder:
 
     @cached_property
     def stage_records(self) -> list[StageRecord]:
-        """The finished stages, in order of completion."""
-        done = sorted(self.path.glob("*/done.json"), key=lambda path: (path.stat().st_mtime_ns, path))
+        """The finished stages, in order of completion, as the ledger has them."""
+        places = {str(entry["stage"]): number for number, entry in enumerate(self.ledger)}
+        done = sorted(self.path.glob("*/done.json"), key=lambda path: (places.get(path.parent.name, -1), path))
         return [record for path in done if (record := read_value(path, StageRecord))]
 
     @property

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -69,8 +70,9 @@ class Job:
         write_atomic(self.out / MADE_FROM, canonical_json({**self.made_by, "void": True}).encode())
 
     def write_ledger_line(self, figures: dict[str, object], seconds: float) -> None:
-        """Append the stage's line to the run's ledger."""
-        line = {"stage": self.stage, "seconds": round(seconds, 3), **figures}
+        """Append the stage's line to the run's ledger, with the time of its end, which a copy of the run keeps."""
+        ended = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"stage": self.stage, "seconds": round(seconds, 3), **figures, "ended": ended}
         with (self.run / "ledger.jsonl").open("a") as ledger:
             ledger.write(json.dumps(line) + "\n")
 

@@ -100,7 +100,9 @@ def judge_errors(run: RunFolder) -> Block | None:
         canary = read_value(run.path / stage / CANARY_FILE, CanaryRecord)
         if canary and canary.checks:
             parts.append(_canary(canary))
-    return Block("judge", "Errors of the judge", parts, name="Judge") if parts else None
+    measured = agreement or rates or any(isinstance(part, Text) and part.text not in texts for part in parts)
+    title = "Errors of the judge" if measured else "The judge"
+    return Block("judge", title, parts, name="Judge") if parts else None
 
 
 def _canary(canary: CanaryRecord) -> Text:
