@@ -27,6 +27,7 @@ from rubricworks.recipe.estimate import budget_warning, plan_text, promise_warni
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.recipe.sizes import colocate_warning
 from rubricworks.runs.bottlenecks import bottleneck_lines
+from rubricworks.runs.earlier_runs import spent_lines
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.recipe_checks import check_machine, check_models, check_recipe, check_sources
 from rubricworks.runs.records import OUTCOME
@@ -199,7 +200,7 @@ def _is_submitted(folder: Path) -> bool:
 
 def _dry_run(recipe: Recipe, runs: Path, gpu_hour: float | None) -> None:
     plan = plan_text(recipe, measured_speeds(runs, recipe), gpu_hour=gpu_hour)
-    echo("\n".join([plan, *bottleneck_lines(recipe, runs)]))
+    echo("\n".join([plan, *spent_lines(recipe, runs), *bottleneck_lines(recipe, runs)]))
     if recipe.world:
         echo("endpoints and images: the scene world, simulated, started with the run")
         return

@@ -215,7 +215,10 @@ def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float |
     calls = estimate_calls(recipe, items)
     held_out = min(recipe.held_out, items)
     lines = [f"{recipe.name}: {recipe.pipeline} on {items} {recipe.item_noun}s, {held_out} of them held out", ""]
-    lines.append(f"{'stage':<20} {'calls':>9}  {'for':<9} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}")
+    width = max((len(call.purpose) for call in calls), default=0)
+    lines.append(
+        f"{'stage':<20} {'calls':>9}  {'for':<{width}} {'model':<34} {'tokens in':>11} {'out':>11} {'dollars':>9}"
+    )
     for stage in recipe.stage_configs():
         kinds = [call for call in calls if call.stage == stage]
         if not kinds:
@@ -224,7 +227,7 @@ def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float |
             tokens = f"{call.count * call.tokens_in:>11,} {call.count * call.tokens_out:>11,}"
             dollars = f"{call.dollars:>9.2f}" if call.endpoint.is_priced else f"{'-':>9}"
             lines.append(
-                f"{stage:<20} {call.count:>9,}  {call.purpose:<9} {call.endpoint.model:<34} {tokens} {dollars}"
+                f"{stage:<20} {call.count:>9,}  {call.purpose:<{width}} {call.endpoint.model:<34} {tokens} {dollars}"
             )
     free = {call.endpoint.model for call in calls if not (call.endpoint.is_priced or call.endpoint.serve)}
     lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
@@ -233,7 +236,7 @@ def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float |
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
     lines += [f"warning: {promise}" for promise in promise_warnings(recipe)]
-    lines.append("calls are counted, tokens estimated; repeated requests come from the cache")
+    lines.append("calls are counted, tokens estimated; stages may end early, and repeated requests come from the cache")
     lines += benchmark_lines(recipe, items, speeds, gpu_hour)
     lines += plan_lines(recipe.serve, recipe.stage_configs())
     if recipe.base_model is not None:

@@ -7,8 +7,8 @@ from typing import Any
 from rubricworks.policy.policy import Policy
 from rubricworks.policy.training import STEP_SECONDS
 from rubricworks.recipe import Recipe
+from rubricworks.runs.earlier_runs import runs_of
 from rubricworks.storage.plain_json import plain_object
-from rubricworks.strict_yaml import parse_yaml
 
 _PARTS = {"sampler": "sampling", "judge": "waiting for the judge", "trainer": "the update"}
 
@@ -19,8 +19,7 @@ def bottleneck_lines(recipe: Recipe, runs: Path) -> Iterator[str]:
     Args:
         runs: folder of the earlier runs.
     """
-    newest_first = sorted(runs.glob("*/ledger.jsonl"), key=lambda ledger: ledger.stat().st_mtime, reverse=True)
-    ledgers = [ledger for ledger in newest_first if _is_of(recipe, ledger.parent)]
+    ledgers = [run / "ledger.jsonl" for run in runs_of(recipe, runs)]
     for stage, config in recipe.stage_configs().items():
         if not isinstance(config, Policy) or config.reward is None:
             continue
@@ -32,15 +31,6 @@ def bottleneck_lines(recipe: Recipe, runs: Path) -> Iterator[str]:
         slowest = max(seconds, key=lambda part: seconds[part])
         parts = ", ".join(f"{words} {seconds[part]:.2g} s" for part, words in _PARTS.items())
         yield f"bottleneck of {stage}: the {slowest}; of a step of {ledger.parent.name}, {parts}"
-
-
-def _is_of(recipe: Recipe, run: Path) -> bool:
-    """Return True if a run is one of this recipe, and of this arm."""
-    try:
-        stored = parse_yaml((run / "recipe.yaml").read_text()).value
-    except (OSError, ValueError):
-        return False
-    return isinstance(stored, dict) and (stored.get("name"), stored.get("arm")) == (recipe.name, recipe.arm)
 
 
 def _step_seconds(ledger: Path, stage: str) -> dict[str, float]:

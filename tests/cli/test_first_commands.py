@@ -10,6 +10,7 @@ from PIL import Image
 from policy_sections import rubric_policy
 from scripted_server import Said, say
 
+from rubricworks.evaluation.scorers.scorer_table import AnswerScorers, CaptionScorers, ImageScorers
 from rubricworks.recipe import METHODS
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
 from rubricworks.world.scene.export import export_scenes
@@ -27,6 +28,20 @@ def listing(*names: str) -> Said:
 
 def server_of(serve, *names: str) -> str:
     return serve(lambda _, body: say("a circle") if body else listing(*names)).url
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("gade", "grade"), ("evalute", "evaluate"), ("recipe", "recipes")])
+def test_a_mistyped_command_is_answered_by_the_nearest_one(tell, typed, meant):
+    result = tell(typed)
+    assert result.code == 2
+    assert f"Did you mean '{meant}'?" in result.err or f"'{meant}'" in result.err.splitlines()[-1]
+
+
+def test_the_help_of_evaluate_lists_every_scorer(tell):
+    text = " ".join(tell("evaluate", "--help").out.split())
+    for kind in (CaptionScorers, AnswerScorers, ImageScorers):
+        for name in kind.model_fields:
+            assert name in text or name in ("functions", "benchmarks"), name
 
 
 def test_help_names_every_command_and_every_command_has_help(tell):

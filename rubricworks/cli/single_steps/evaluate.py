@@ -4,6 +4,7 @@ It starts the same stages as a run, `prepare` and `score`, in a folder of its ow
 """
 
 import json
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -52,10 +53,26 @@ _TRAINED = "train_*/model"
 _RESPONSES = (".jsonl", ".parquet")
 
 
-@click.command()
+def _scorer_lines() -> str:
+    """Names of the scorers by kind of responses, for `--help`."""
+    lines = []
+    for kind, scorers in _KINDS.items():
+        names = ", ".join(name for name in scorers.model_fields if name not in ("functions", "benchmarks"))
+        lines.append(textwrap.fill(f"{kind}: {names}", width=78, subsequent_indent=" " * (len(kind) + 2)))
+    return "\b\n" + "\n".join(["Scorers (docs/evaluation.md says what each measures):", *lines])
+
+
+@click.command(epilog=_scorer_lines())
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option("--on", "source", required=True, metavar="SOURCE", help="A run, a samples table, or images or questions.")
-@click.option("--with", "scorers", multiple=True, required=True, metavar="SCORER", help="See below; give several.")
+@click.option(
+    "--with",
+    "scorers",
+    multiple=True,
+    required=True,
+    metavar="SCORER",
+    help="A scorer below, or a file; give several.",
+)
 @click.option("--judge", metavar="MODEL@URL", help="Judge of the scorers that are given by name.")
 @click.option("--against", metavar="NAME", help="Opponent of comparisons and gains; default: the first model.")
 @click.option("--decoding", "decodings", multiple=True, type=click.Choice(["greedy", "sampled"]), default=["greedy"])
