@@ -7,6 +7,7 @@ tiny student and for a small model directory. What such a run would lack is said
 import asyncio
 import json
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -67,7 +68,7 @@ def init(images: str, endpoint: str, model: str | None, api_key_env: str | None,
             'barn"} for each, or take a --student that can caption'
         )
     asked = _endpoint(endpoint, model or "?", api_key_env)
-    model = model or _only_model(asked)
+    model = _served_model(asked, model) if model else _only_model(asked)
     text = _recipe_for(student, captions)
     held_out = min(_MAX_HELD_OUT, max(2, len(entries) // 5, min(Gate().samples_at_least, len(entries) // 2)))
     text = (
@@ -142,6 +143,25 @@ def _endpoint(url: str, model: str, api_key_env: str | None) -> Endpoint:
         return Endpoint(url=url, model=model, api_key_env=api_key_env)
     except ValidationError as error:  # its own text would repeat a password in the URL
         raise UserError(f"--endpoint {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _served_model(endpoint: Endpoint, model: str) -> str:
+    """The model, if the endpoint lists it or tells nothing; `doctor` asks it.
+
+    Raises:
+        UserError: the endpoint lists others.
+    """
+    from rubricworks.llm import list_models
+
+    try:
+        served = asyncio.run(list_models(endpoint))
+    except UserError:
+        return model
+    if served and model not in served:
+        near = get_close_matches(model, served, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"{endpoint.urls[0]} does not serve {model}, but {', '.join(served[:8])}{hint}")
+    return model
 
 
 def _only_model(endpoint: Endpoint) -> str:

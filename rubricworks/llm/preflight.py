@@ -151,28 +151,40 @@ _BLIND = re.compile(
     re.IGNORECASE,
 )
 _REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
+_BUSY = 503
+"""Status of a server that is loading, or has too much to do."""
 _MAX_QUOTE = 120
 
 
 async def check_sees_images(endpoint: Endpoint) -> None:
-    """Send one request with a picture.
+    """Send one request with a picture, and again while the server fails.
 
     Raises:
-        UserError: the server refuses the picture, or the model answers without having seen it.
+        UserError: the server refuses the picture, fails at it, or the model answers without having seen it.
     """
     question = user_message([image_part(_picture()), text_part(QUESTION)])
     body = RequestFrame(endpoint, None).encode([question], 0).body
     connections = Connections(endpoint)
     try:
         pool = connections.pool()
-        payload = connections.hide_key(await connections.exchange(pool, "POST", pool.replicas[0].chat_url, body))
+        url = pool.replicas[0].chat_url
+        try:
+            answered = await connections.exchange(pool, "POST", url, body)
+        except RequestFailed as error:
+            if error.status < 500 or error.status == _BUSY or "image" in str(error):
+                raise
+            answered = await _ask_again(connections, pool, "POST", url, body)
+        payload = connections.hide_key(answered)
     except RequestFailed as error:
-        # A server that is busy or failing says nothing about its model; one that fails at images often names them.
         if error.status in _REFUSALS and (error.status < 500 or "image" in str(error)):
             raise UserError(
                 f"{endpoint.label} takes no images, and is shown some: {error}; give a model that sees"
             ) from None
-        return
+        if error.status >= 500 and error.status != _BUSY:
+            raise UserError(
+                f"{endpoint.label} answers texts and fails at a picture each time: {error}; look at its log"
+            ) from None
+        return  # one that is busy says nothing about its model
     finally:
         await connections.close()
     try:

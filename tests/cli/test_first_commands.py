@@ -164,6 +164,14 @@ def test_init_asks_for_the_model_and_for_images_where_needed(tell, tmp_path, ima
     assert not (tmp_path / "my-recipe.yaml").exists()
 
 
+def test_init_refuses_a_model_that_the_endpoint_does_not_list(tell, tmp_path, images, serve):
+    url = server_of(serve, "our-model", "another")
+    result = tell("init", "--images", images, "--endpoint", url, "--model", "our-modle")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "does not serve our-modle, but another, our-model; did you mean our-model?" in result.err
+    assert not (tmp_path / "my-recipe.yaml").exists()
+
+
 def test_init_where_nobody_serves_says_so(tell, images):
     result = tell("init", "--images", images, "--endpoint", "http://127.0.0.1:9/v1")
     assert (result.code, result.err.count("\n")) == (2, 1)

@@ -149,6 +149,22 @@ def test_who_sees_it_who_says_no_colour_and_who_is_busy_passes(serve, answer):
     asked(serve, answer)
 
 
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_server_that_fails_at_pictures_is_told_after_several_calls(serve, status):
+    server = serve(lambda number, body: fail(status, "CUDA error"))
+    with pytest.raises(UserError, match=rf"answers texts and fails at a picture each time: HTTP {status}"):
+        asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
+    assert len(server.chats) > 2
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_server_that_fails_at_a_picture_once_passes(serve):
+    server = serve(lambda number, body: say("Purple") if number else fail(500, "CUDA error"))
+    asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
+    assert len(server.chats) == 2
+
+
 def test_the_picture_has_the_colour_that_is_asked_for(serve):
     server = serve(lambda number, body: say("purple"))
     asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
