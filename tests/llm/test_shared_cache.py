@@ -76,7 +76,7 @@ def test_a_process_sees_what_another_commits_while_both_run(serve, tmp_path, bus
 def test_the_first_answer_to_a_question_stays_when_two_processes_asked_it_at_once(serve, tmp_path):
     def script(number, body):
         answer = say(f"answer {number}")
-        answer.delay = 0.3
+        answer.hold = lambda: len(server.chats) == 40
         return answer
 
     server, cache = serve(script), tmp_path / "answers.sqlite"
