@@ -54,6 +54,8 @@ def test_rubrics_that_reward_naming_everything_are_flagged_refused_and_shown(tel
     assert audit.readings == 2
     assert "in 20 gradings and 2 readings by j" in told.out
     page = (tmp_path / "rubric-audit" / "audit.html").read_text()
+    assert "What was graded" in page
+    assert "nothing at all" in page
     assert "&lt;b&gt;names&lt;/b&gt; the bird" in page
     again = tell(*arguments, "--refuse", "0.5")
     assert (again.code, len(server.chats)) == (1, asked)

@@ -106,6 +106,8 @@ class RubricFinding(BaseModel, extra="forbid", frozen=True):
     flags: tuple[CriterionFlag, ...]
     rewards: dict[str, float | None]
     """Reward of each kind of probe; for `response`, of the first one, which the changed ones are made of."""
+    texts: dict[str, str] = {}
+    """Text of each kind of probe that was graded; none of images."""
     claimed: float | None = None
     """Reward of the parroted text for acts alone: the claim that a fact holds states the fact."""
     criteria: int = 0
@@ -166,9 +168,11 @@ def examine(
     rewards: dict[str, float | None] = dict.fromkeys(
         ("response", "half", "padded", "shuffled", "everything", "other", "empty", "parroted")
     )
+    texts: dict[str, str] = {}
     for probe, credits in plain:
         if rewards[probe.kind] is None:
             rewards[probe.kind] = signed_reward(credits, rubric.weights)
+            texts |= {} if in_image else {probe.kind: probe.text}
     outcomes = [
         _text_flags(rubric.criteria, contents, own),
         _sign_flags(pitfalls),
@@ -184,6 +188,7 @@ def examine(
         sample_id=sample_id,
         flags=tuple(flags),
         rewards=rewards,
+        texts=texts,
         claimed=_claimed_reward(rubric, plain, acts, lone_credits),
         criteria=len(rubric.criteria) if best and turned else 0,
         order_changes=sum(a != b for a, b in zip(best, turned, strict=True)) if best and turned else 0,

@@ -80,6 +80,8 @@ def test_a_sound_rubric_has_no_flag():
     assert finding.rewards["response"] == 1
     assert finding.rewards["everything"] == pytest.approx(2 / 5)
     assert finding.gap == pytest.approx(3 / 5)
+    assert finding.texts.keys() == {kind for kind, reward in finding.rewards.items() if reward is not None}
+    assert finding.texts["empty"] == ""
     assert (finding.order_changes, finding.impossible_credited, finding.unjudged) == (0, False, 0)
 
 
