@@ -57,7 +57,7 @@ def _bounds(figure: "Interval | None", text: Callable[[float], str]) -> str:
 
 
 def whole(value: float | None) -> str:
-    return MISSING if value is None else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return MISSING if value is None else f"{value:,.0f}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

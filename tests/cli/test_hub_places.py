@@ -55,7 +55,7 @@ def test_rows_of_a_data_set_are_those_of_its_files_in_order(stored):
 
 def test_captions_and_rubrics_of_the_hub_are_graded(stored, tell, judge):
     done = tell("grade", f"{PLACE}/captions", f"{PLACE}/rubrics", "--judge", f"j@{judge.url}")
-    assert done.out.splitlines()[-1] == "mean reward 1.000; 2 judged, 0 not", done.err
+    assert done.out.splitlines()[-1] == "mean reward 1.000 (1.000 to 1.000); 2 judged, 0 not", done.err
     unpinned = tell("grade", "org/mine", "org/mine", "--judge", f"j@{judge.url}")
     assert (unpinned.code, f"pins its rows: org/mine@COMMIT, today {PLACE}" in unpinned.err) == (2, True)
     missing = tell("grade", "c.parquet", "r.parquet", "--judge", f"j@{judge.url}")

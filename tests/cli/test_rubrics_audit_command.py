@@ -149,8 +149,8 @@ def test_the_judges_identity_and_cost_are_told_and_kept(tell, tmp_path, serve):
     assert told.code == 0, told.err
     out = told.out.replace("\u202f", "")
     assert "j answers as j-2026-01 (fp_1), revision r7, prompt " in out
-    assert "cost: 22 calls, 2 of them answered by the cache, 20000 tokens in, 2000 out, $0.04, " in out
-    assert "of a rubric: 10.0 calls, 10000 tokens in, 1000 out, $0.02" in out
+    assert "cost: 22 calls, 2 of them answered by the cache, 20,000 tokens in, 2,000 out, $0.04, " in out
+    assert "of a rubric: 10.0 calls, 10,000 tokens in, 1,000 out, $0.02" in out
     audit = RubricAudit.model_validate_json((tmp_path / "rubric-audit" / "audit.json").read_text())
     (entry,) = audit.identities
     assert (entry.identity, entry.revision) == (("j-2026-01", "fp_1"), "r7")

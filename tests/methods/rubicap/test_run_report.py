@@ -128,7 +128,7 @@ def test_time_and_cost_are_summed_over_attempts(tmp_path: Path) -> None:
     html, summary = write_report(tmp_path)
     assert summary["seconds"] == {"total": 7.0, "prepare": 2.0, "score": 5.0}
     assert summary["cost"] == pytest.approx(0.5)
-    assert "score m judge 20 8 4 1 800 700 0" in text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "score m judge 20 8 4 1,800 700 0" in text_of(html).replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])

@@ -40,7 +40,8 @@ def rollouts_of(step: int) -> tuple[SimpleNamespace, list[Scorecard]]:
 
 
 def contents(folder) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "ledger.jsonl"]  # has times
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def write(folder, first: int, last: int, *, stop_at: int | None = None) -> None:
