@@ -33,7 +33,7 @@ from starlette.datastructures import State
 import rubricworks.reports
 from rubricworks import __version__
 from rubricworks.errors import UserError
-from rubricworks.platform_api.access import Access, is_open
+from rubricworks.platform_api.access import LOGIN_CALLBACK, Access, is_open
 from rubricworks.platform_api.db.engine import Database, open_probe
 from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.limits import BodyLimit, HeadRequests, SecurityHeaders
@@ -61,7 +61,9 @@ from rubricworks.platform_api.routers.pages import rubrics as rubric_pages
 from rubricworks.platform_api.routers.pages import runs as run_pages
 from rubricworks.platform_api.routers.pages import submissions as submission_pages
 from rubricworks.platform_api.routers.pages.drawing import problem_page
+from rubricworks.platform_api.services.access.identity_provider import IdentityProvider
 from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.access.token_review import TokenReviews
 from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress, Webhooks
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
@@ -153,6 +155,13 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state = app.state
     state.settings, state.dependencies, state.is_stopping = settings, [], False
     state.streams = Streams()
+    project = settings.project
+    state.provider = state.token_reviews = None
+    if project is not None and project.login is not None:
+        own_url = (settings.public_url or settings.own_url or "").rstrip("/")
+        state.provider = IdentityProvider(project.login, own_url + LOGIN_CALLBACK)
+    if project is not None and project.kubernetes is not None:
+        state.token_reviews = TokenReviews(project, project.kubernetes)
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.project import Project, load_project
 from rubricworks.storage import is_remote, local_path
 from rubricworks.storage.files import sqlite_url
 
@@ -44,6 +45,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
     public_url: str | None = None
     """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy is between: https://host, no path."""
+    project: Project | None = None
+    """RUBRICWORKS_PROJECT: file of who belongs to the project, how people log in, and what it may spend."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -78,6 +81,11 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
             "make one with `openssl rand -hex 32`"
         )
     database = _variable("RUBRICWORKS_DATABASE_URL")
+    project, public_url = load_project(_variable("RUBRICWORKS_PROJECT")), _public_url()
+    if project and project.login and public_url is None:
+        raise UserError(
+            "RUBRICWORKS_PUBLIC_URL is not set, and the identity provider sends browsers back to it: write https://host"
+        )
     return ApiSettings(
         database=SecretStr(database) if database else None,
         storage=_variable("RUBRICWORKS_STORAGE") or runs,
@@ -87,7 +95,8 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         requests_a_minute=_requests_a_minute(),
-        public_url=_public_url(),
+        public_url=public_url,
+        project=project,
         webhook_url=_webhook_url(),
         webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,

@@ -2,14 +2,22 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from rubricworks.platform_api.routers.dependencies import PROBLEMS, VIEWERS, Admin, PageOf, SessionOf, Viewer
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
-from rubricworks.platform_api.schemas.access import Caller, ChangeBody, NewToken, TokenBody, TokenRequest
+from rubricworks.platform_api.schemas.access import (
+    Caller,
+    ChangeBody,
+    EndedSessions,
+    NewToken,
+    SessionBody,
+    TokenBody,
+    TokenRequest,
+)
 from rubricworks.platform_api.schemas.bodies import Page
-from rubricworks.platform_api.services.access import audit_log, tokens
+from rubricworks.platform_api.services.access import audit_log, sessions, tokens
 
 router = APIRouter(
     prefix="/api/v1", tags=["access"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
@@ -18,8 +26,9 @@ TokenName = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 @router.get("/caller", summary="Show who the caller is")
-async def show_caller(viewer: Viewer) -> Caller:
-    return Caller.model_validate(viewer)
+async def show_caller(request: Request, viewer: Viewer) -> Caller:
+    project = request.app.state.settings.project
+    return Caller(name=viewer.name, scope=viewer.scope, project=project.name if project else None)
 
 
 @router.get("/tokens", summary="List tokens, the newest first")
@@ -37,6 +46,17 @@ async def create_token(asked: TokenRequest, response: Response, session: Session
 @router.delete("/tokens/{name}", summary="Revoke a token, and end its sessions")
 async def revoke_token(name: TokenName, session: SessionOf, admin: Admin) -> TokenBody:
     return TokenBody.model_validate(await tokens.revoke_token(session, admin, name))
+
+
+@router.get("/sessions", summary="List sessions of people, the last one to end first")
+async def list_sessions(session: SessionOf, admin: Admin, asked: PageOf) -> Page[SessionBody]:
+    return await sessions.list_sessions(session, asked)
+
+
+@router.delete("/sessions/{person}", summary="End all sessions of a person")
+async def end_sessions(person: TokenName, session: SessionOf, admin: Admin) -> EndedSessions:
+    ended = await sessions.end_persons_sessions(session, admin, person)
+    return EndedSessions(person=person, sessions=ended)
 
 
 @router.get("/changes", summary="List changes, the newest first")

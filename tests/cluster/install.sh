@@ -52,6 +52,13 @@ is_there prism 5.14.2 || {
   printf %s 5.14.2 > "$peers/prism.pins"
 }
 
+# The certified identity provider at which people log in (test_login_oidc_provider).
+is_there oidc-provider 9.13.3 || {
+  debian npm npm
+  npm install --silent --no-audit --no-fund --prefix "$peers/oidc-provider" oidc-provider@9.13.3 >/dev/null
+  printf %s 9.13.3 > "$peers/oidc-provider.pins"
+}
+
 # verl's own hands (test_verl_itself), with what it imports.
 peer verl "verl==0.9.1 ray==2.60.0 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 tensordict==0.10.0 codetiming==1.4.0 \
 hydra-core==1.3.2 pyvers==0.1.0 orjson==3.13.0 cloudpickle==3.1.3 torchdata==0.11.0 msgpack==1.2.4" --no-deps

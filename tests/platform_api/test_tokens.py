@@ -82,7 +82,10 @@ def test_a_revoked_token_and_its_sessions_end_at_once_and_both_changes_are_logge
         "secret"
     ]
     cookie = log_in(url, secret)
-    assert ask(f"{url}/api/v1/caller", **bearer(secret)) == (200, {"name": "brief", "scope": "viewer"})
+    assert ask(f"{url}/api/v1/caller", **bearer(secret)) == (
+        200,
+        {"name": "brief", "scope": "viewer", "project": None},
+    )
     assert exchange(f"{url}/api/v1/caller", Cookie=cookie)[0] == 200
     for _ in range(2):
         assert ask(f"{url}/api/v1/tokens/brief", method="DELETE", **bearer())[1]["revoked_at"]
