@@ -227,7 +227,8 @@ async def principal_of(scope: Scope) -> Principal | None:
         if is_environment_token(settings, secret.encode("latin-1")):
             return ENVIRONMENT
         if secret.count(".") == 2 and state.token_reviews is not None:  # a signed token, as service accounts have
-            return await state.token_reviews.principal(secret)  # type: ignore[no-any-return]
+            reviewed: Principal | None = await state.token_reviews.principal(secret)
+            return reviewed
         if not secret.startswith(tokens.PREFIX):
             return None
         async with state.database.session() as session:

@@ -39,7 +39,7 @@ from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.limits import BodyLimit, HeadRequests, SecurityHeaders
 from rubricworks.platform_api.openapi import describe_with_examples
 from rubricworks.platform_api.problems import add_problem_handlers
-from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
+from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access, refuse_other_project
 from rubricworks.platform_api.routers import (
     access,
     evaluations,
@@ -165,12 +165,13 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`
+    await asyncio.to_thread(refuse_other_project, settings)
     if state.database.is_sqlite and (problem := await _prepare_sqlite(settings, state.database)):
         stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database, problem)))
     if settings.database is not None or has_own_file(settings):
         probe = open_probe(state.database)
         stack.callback(probe.dispose)
-        state.dependencies.append(Dependency("database", partial(check_database, probe)))
+        state.dependencies.append(Dependency("database", partial(check_database, probe, settings.project_name)))
     state.storage = RunStorage(settings.storage) if settings.storage else None
     if settings.storage:
         # Requests to a bucket cost money, so it is checked less often.
@@ -190,7 +191,9 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     policy = load_policy(settings.submissions)
     state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
     folder = _runs_folder(settings) if settings.local_runs else None
-    state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)
+    state.submissions = Submissions(
+        state.database, policy, folder, state.kubeflow, own_url=settings.own_url, project=project
+    )
     stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
     state.run_index = None
     if state.storage is not None:
@@ -206,7 +209,7 @@ async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str =
     """
     try:
         make_database_folder(settings)
-        await migrate(database)
+        await migrate(database, settings.project_name)
     except NewerDatabase as error:  # migrations add before they remove, so this version still finds its tables
         _log.warning("%s; until then this version works on it", error)
     except UserError as error:

@@ -17,8 +17,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.faults import fault_of, reason_of
-from rubricworks.platform_api.db.migrate import REVISIONS, check_revision
+from rubricworks.platform_api.db.engine import Database, open_probe
+from rubricworks.platform_api.db.faults import database_file, fault_of, reason_of
+from rubricworks.platform_api.db.migrate import REVISIONS, check_owner, check_revision
+from rubricworks.platform_api.settings import ApiSettings
 
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
@@ -78,21 +80,39 @@ class Dependency:
             _log.log(logging.INFO if finding.ok else logging.WARNING, "%s: %s", self.name, finding.detail)
 
 
-def check_database(engine: Engine) -> str:
-    """Compare the database's revision with this version's.
+def check_database(engine: Engine, project: str | None = None) -> str:
+    """Compare the database's revision with this version's, and its project with the installation's.
 
     Raises:
-        UserError: the database does not answer, refuses, has not been migrated, or is another program's.
+        UserError: the database does not answer, refuses, has not been migrated, or is another program's or project's.
     """
     try:
         with engine.connect() as connection:
-            revision = check_revision(connection)
+            revision = check_revision(connection, project)
     except SQLAlchemyError as error:
         fault = fault_of(error)
         said = fault.line(reason_of(error)) if fault and fault.remedy else reason_of(error)
         raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {said}") from error
     newer = "" if revision == REVISIONS[-1] else f"; a newer version has migrated it to revision {revision}"
     return f"{engine.dialect.name} answers{newer}"
+
+
+def refuse_other_project(settings: ApiSettings) -> None:
+    """Do not start on another project's database; of one that does not answer, readiness tells later. Blocks.
+
+    Raises:
+        UserError: it belongs to another project.
+    """
+    path = database_file(settings.database_url)
+    database = Database(settings.database_url)
+    if database.is_sqlite and (path is None or not path.is_file()):
+        return
+    probe = open_probe(database)
+    try:
+        with suppress(SQLAlchemyError), probe.connect() as connection:
+            check_owner(connection, settings.project_name)
+    finally:
+        probe.dispose()
 
 
 def check_storage_access(uri: str) -> str:

@@ -26,6 +26,7 @@ from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
 from rubricworks.platform_api.db.faults import check_database_file, database_file
+from rubricworks.platform_api.readiness import refuse_other_project
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
 
@@ -98,6 +99,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
         make_database_folder(settings)
         if (path := database_file(settings.database_url)) is not None:
             check_database_file(path)
+        refuse_other_project(settings)
         return listen(host, port)
     except OSError as error:
         raise UserError(

@@ -57,6 +57,11 @@ class ApiSettings(BaseModel):
     """Pause between two looks for drift."""
 
     @property
+    def project_name(self) -> str | None:
+        """Name of the installation's project, if it has one."""
+        return self.project.name if self.project else None
+
+    @property
     def database_url(self) -> str:
         """The database's URL; by default a file in the folder of the runs, or else one that ends with the process."""
         if self.database is not None:

@@ -1,4 +1,4 @@
-"""Routes of tokens, the audit log and the caller."""
+"""Routes of tokens, sessions, the audit log, the caller and its project."""
 
 from typing import Annotated
 
@@ -17,7 +17,9 @@ from rubricworks.platform_api.schemas.access import (
     TokenRequest,
 )
 from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.project import ProjectUse
 from rubricworks.platform_api.services.access import audit_log, sessions, tokens
+from rubricworks.platform_api.services.project_use import project_use
 
 router = APIRouter(
     prefix="/api/v1", tags=["access"], responses=PROBLEMS, route_class=KeyedRoute, dependencies=[VIEWERS]
@@ -29,6 +31,11 @@ TokenName = Annotated[str, Path(min_length=1, max_length=100)]
 async def show_caller(request: Request, viewer: Viewer) -> Caller:
     project = request.app.state.settings.project
     return Caller(name=viewer.name, scope=viewer.scope, project=project.name if project else None)
+
+
+@router.get("/project", summary="Show what the project uses of its budget and quotas")
+async def show_project(request: Request, session: SessionOf) -> ProjectUse:
+    return await project_use(session, request.app.state.settings.project)
 
 
 @router.get("/tokens", summary="List tokens, the newest first")

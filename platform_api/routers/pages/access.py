@@ -1,4 +1,4 @@
-"""Pages of tokens, the audit log, and logging in and out."""
+"""Pages of tokens and sessions, the project, the audit log, and logging in and out."""
 
 import hmac
 import logging
@@ -33,6 +33,7 @@ from rubricworks.platform_api.services.access.identity_provider import (
     LoginRefused,
     ProviderAway,
 )
+from rubricworks.platform_api.services.project_use import project_use
 from rubricworks.redaction import redact
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
@@ -60,6 +61,12 @@ async def tokens_page(
 async def end_sessions(person: TokenName, session: SessionOf, admin: Admin) -> Response:
     await sessions.end_persons_sessions(session, admin, person)
     return RedirectResponse("/tokens", status_code=303)
+
+
+@router.get("/project")
+async def project_page(request: Request, session: SessionOf, viewer: Viewer) -> Response:
+    use = await project_use(session, request.app.state.settings.project)
+    return draw_page(request, viewer, "project.html", use=use)
 
 
 @router.get("/changes")

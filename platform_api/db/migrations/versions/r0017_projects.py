@@ -12,8 +12,7 @@ down_revision = "0016"
 
 
 def upgrade() -> None:
-    """Add the columns and the table; sessions end with the upgrade, and browsers log in again."""
-    op.execute(sa.text("DELETE FROM sessions"))
+    """Add the columns and the table; the version before writes rows without the new columns meanwhile."""
     with op.batch_alter_table("sessions") as sessions:
         sessions.alter_column("token_id", existing_type=sa.Integer(), nullable=True)
         sessions.add_column(sa.Column("person", sa.String(100)))
@@ -22,8 +21,6 @@ def upgrade() -> None:
             sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
         )
         sessions.create_index(op.f("ix_sessions_person"), ["person"])
-    with op.batch_alter_table("sessions") as sessions:
-        sessions.alter_column("opened_at", existing_type=sa.DateTime(timezone=True), server_default=None)
     with op.batch_alter_table("runs") as runs:
         runs.add_column(sa.Column("dollars", sa.Double(), nullable=False, server_default="0"))
     op.create_table(
