@@ -33,6 +33,7 @@ from rubricworks.platform_api.problems import Problem, database_fault, problem_r
 from rubricworks.platform_api.services.access import sessions, tokens
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal, Right
+from rubricworks.platform_api.services.metrics import BREAK_GLASS
 from rubricworks.platform_api.settings import ApiSettings
 
 _MINUTE = 60
@@ -41,8 +42,6 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths of the kubelet's probes, which have no token."""
 LOGIN, LOGOUT = "/login", "/logout"
 LOGIN_START, LOGIN_CALLBACK = "/login/start", "/login/callback"
-BREAK_GLASS = "break_glass"
-"""Action of the audit log: a use of the environment's token where people log in."""
 _BREAK_GLASS_SECONDS = 900.0
 LONGEST_RETURN = 2_000
 """Characters of the address that a login leads back to; of a longer one the query is left out."""

@@ -64,6 +64,7 @@ from rubricworks.platform_api.routers.pages.drawing import problem_page
 from rubricworks.platform_api.services.access.identity_provider import IdentityProvider
 from rubricworks.platform_api.services.access.principals import Right
 from rubricworks.platform_api.services.access.token_review import TokenReviews
+from rubricworks.platform_api.services.metrics import RequestTimes, request_histogram
 from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress, Webhooks
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
@@ -132,6 +133,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         lifespan=lifespan,
     )
     app.openapi = describe_with_examples(app)  # type: ignore[method-assign]  # as FastAPI's own pages tell
+    app.state.request_seconds = request_histogram()
     app.state.routers, app.state.problem_page = ROUTERS, problem_page
     add_problem_handlers(app)
     for router in ROUTERS:
@@ -144,6 +146,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadRequests)
+    app.add_middleware(RequestTimes)
     _require_rights()
     _require_keys()
     return app

@@ -160,6 +160,4 @@ def load_project(path: str | None) -> Project | None:
         raise UserError(f"{_SETTING}: {path}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
     if (project.login or project.kubernetes) and not any(project.roles.values()):
         raise UserError(f"{_SETTING}: {path}: roles: no group has a role, so nobody could log in; name one")
-    if project.login is not None:
-        project.login.client_secret()
     return project

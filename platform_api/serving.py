@@ -28,7 +28,7 @@ from rubricworks.platform_api.db.engine import open_engine
 from rubricworks.platform_api.db.faults import check_database_file, database_file
 from rubricworks.platform_api.readiness import refuse_other_project
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
-from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
+from rubricworks.platform_api.settings import check_login, make_database_folder, settings_from_environment
 
 _REQUEST_SECONDS = 30.0
 """Time of a request, from the connection's begin or its first byte: two megabytes at 70 kB a second."""
@@ -89,6 +89,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
     """
     settings = settings_from_environment(runs)
     load_policy(settings.submissions)
+    check_login(settings)
     open_engine(settings.database_url)  # its URL is checked, and nothing connects
     try:
         if settings.token is None and not binds_to_loopback(host):

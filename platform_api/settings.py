@@ -86,11 +86,6 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
             "make one with `openssl rand -hex 32`"
         )
     database = _variable("RUBRICWORKS_DATABASE_URL")
-    project, public_url = load_project(_variable("RUBRICWORKS_PROJECT")), _public_url()
-    if project and project.login and public_url is None:
-        raise UserError(
-            "RUBRICWORKS_PUBLIC_URL is not set, and the identity provider sends browsers back to it: write https://host"
-        )
     return ApiSettings(
         database=SecretStr(database) if database else None,
         storage=_variable("RUBRICWORKS_STORAGE") or runs,
@@ -100,12 +95,27 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         submissions=_variable("RUBRICWORKS_SUBMISSIONS"),
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         requests_a_minute=_requests_a_minute(),
-        public_url=public_url,
-        project=project,
+        public_url=_public_url(),
+        project=load_project(_variable("RUBRICWORKS_PROJECT")),
         webhook_url=_webhook_url(),
         webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
     )
+
+
+def check_login(settings: ApiSettings) -> None:
+    """Check that people can log in where the project says so.
+
+    Raises:
+        UserError: the client's secret or this service's address is missing.
+    """
+    if settings.project is None or settings.project.login is None:
+        return
+    settings.project.login.client_secret()
+    if settings.public_url is None:
+        raise UserError(
+            "RUBRICWORKS_PUBLIC_URL is not set, and the identity provider sends browsers back to it: write https://host"
+        )
 
 
 def has_own_file(settings: ApiSettings) -> bool:
