@@ -25,6 +25,9 @@ debian docker-registry docker-registry
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
 
+# Checks the alert rules, scrapes the service and answers the dashboard's queries (test_monitoring); its service stays off.
+debian promtool prometheus
+
 # What stands between the service and its database, or its browsers (test_api_pgbouncer, test_api_nginx).
 debian pgbouncer pgbouncer
 debian nginx nginx-light
