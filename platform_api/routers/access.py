@@ -3,9 +3,17 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
-from rubricworks.platform_api.routers.dependencies import PROBLEMS, VIEWERS, Admin, PageOf, SessionOf, Viewer
+from rubricworks.platform_api.routers.dependencies import (
+    PROBLEMS,
+    VIEWERS,
+    Admin,
+    DatabaseOf,
+    PageOf,
+    SessionOf,
+    Viewer,
+)
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.access import (
     Caller,
@@ -74,3 +82,23 @@ async def list_changes(
     subject: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Page[ChangeBody]:
     return await audit_log.list_changes(session, asked, action=action, subject=subject)
+
+
+@router.get(
+    "/changes/export",
+    summary="Export the audit log as lines of JSON, the oldest change first",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string", "examples": ['{"id": 17, "who": "ada"}\n']}}
+            },
+            "description": "A change, as `/changes` has it, each line",
+        }
+    },
+)
+async def export_changes(
+    database: DatabaseOf,
+    after: Annotated[int, Query(ge=0, lt=1 << 53, description="`id` of the last change that is known")] = 0,
+) -> StreamingResponse:
+    return StreamingResponse(audit_log.export_changes(database, after), media_type="application/x-ndjson")
