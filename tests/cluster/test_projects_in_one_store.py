@@ -79,7 +79,7 @@ WORK = {
 
 @pytest.mark.parametrize("work", WORK)
 def test_the_store_refuses_what_is_below_the_other_projects_prefix(captions, work: str) -> None:
-    with pytest.raises(UserError, match="AccessDenied|may not|refuses") as refused:
+    with pytest.raises(UserError, match=r"AccessDenied|may not|refuses") as refused:
         WORK[work]()
     assert "\n" not in str(refused.value)
 
