@@ -1,9 +1,10 @@
-"""Administration of an installation on its own machine: migrations and tokens, in the database that the server uses."""
+"""Administration of an installation on its own machine: migrations, tokens, deletions, in the server's database."""
 
 import contextlib
 import getpass
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from sqlalchemy.exc import DatabaseError
 
@@ -16,7 +17,10 @@ from rubricworks.platform_api.problems import Problem
 from rubricworks.platform_api.schemas.access import TokenBody
 from rubricworks.platform_api.services.access import tokens
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.run_rows import prune_rows
+from rubricworks.platform_api.services.source_removal import remove_source
 from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
+from rubricworks.runs.store import open_run_store
 
 _ALL = PageRequest(limit=1_000_000)
 
@@ -66,6 +70,27 @@ async def revoke_token(runs: str, name: str) -> None:
         await _migrate_sqlite(database, project)
         async with database.session() as session:
             await tokens.revoke_token(session, _operator(), name)
+
+
+async def prune_tables(runs: str, older_than: timedelta, *, dry_run: bool) -> dict[str, int]:
+    """Delete old rows that nothing needs; return their number by table."""
+    async with _database(runs, has_deadline=False) as (database, project):
+        await _migrate_sqlite(database, project)
+        async with database.session() as session:
+            return dict(await prune_rows(session, older_than, dry_run=dry_run))
+
+
+async def forget_source(runs: str, source: str, *, dry_run: bool) -> AsyncIterator[str]:
+    """Delete one source's data everywhere; yield the report line by line.
+
+    Raises:
+        UserError: something is in the way, or a server does not answer; what the report has is deleted.
+    """
+    async with _database(runs, has_deadline=False) as (database, project):
+        await _migrate_sqlite(database, project)
+        storage = settings_from_environment(runs).storage or runs
+        async for line in remove_source(open_run_store(storage), database, source, dry_run=dry_run):
+            yield line
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ def old_database(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     return url
 
 
-def test_an_upgrade_of_a_hundred_thousand_runs_loses_none_while_the_version_before_goes_on(old_database: str) -> None:
+def test_an_upgrade_of_100_000_runs_loses_none_and_the_version_before_goes_on(old_database: str) -> None:
     assert migrate(old_database, "captions") == migration.REVISIONS[-1]
     with psycopg.connect(old_database) as connection:
         assert connection.execute("SELECT count(*), sum(bytes), sum(dollars) FROM runs").fetchone() == (

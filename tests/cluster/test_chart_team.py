@@ -52,7 +52,7 @@ def test_a_project_of_tokens_alone_has_no_bounds_and_no_login(tmp_path: Path) ->
     assert not of_kind(objects, "ClusterRoleBinding")
 
 
-def test_api_and_migration_are_of_the_project_and_only_the_api_has_the_clients_secret() -> None:
+def test_api_and_migration_have_the_project_and_only_the_api_the_clients_secret() -> None:
     objects = rendered(TEAM)
     pods = {
         "api": the(objects, "Deployment", "-api")["spec"]["template"],

@@ -189,7 +189,7 @@ def test_a_rotated_key_is_fetched_when_a_token_names_it(url, provider):
         provider.keys["first"] = retired
 
 
-def test_groups_come_from_userinfo_where_the_id_token_has_none_but_of_the_same_person(url, provider):
+def test_groups_come_from_userinfo_of_the_same_person_where_the_token_has_none(url, provider):
     provider.user_info = {"sub": "1", "groups": ["platform"]}
     _, headers, _ = log_in(url, provider, groups=None)
     assert ask(f"{url}/api/v1/caller", Cookie=session_of(headers))[1]["scope"] == "admin"

@@ -106,7 +106,7 @@ def test_an_account_whose_groups_map_to_nothing_is_told_so(cluster):
     assert (status, body["detail"].partition(" is in no group")[0]) == (403, "system:serviceaccount:others:default")
 
 
-def test_a_cluster_that_is_away_or_refuses_the_service_is_told_and_other_tokens_go_on(cluster):
+def test_a_cluster_that_is_away_or_refuses_is_told_and_other_tokens_go_on(cluster):
     cluster, url = cluster
     cluster.status = 403
     status, body = ask(f"{url}/api/v1/caller", **bearer("a.runner.x"))
