@@ -168,7 +168,7 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`
-    await asyncio.to_thread(refuse_other_project, settings)
+    await refuse_other_project(settings)
     if state.database.is_sqlite and (problem := await _prepare_sqlite(settings, state.database)):
         stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database, problem)))
     if settings.database is not None or has_own_file(settings):

@@ -17,13 +17,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.engine import Database, open_probe
+from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import database_file, fault_of, reason_of
 from rubricworks.platform_api.db.migrate import REVISIONS, check_owner, check_revision
 from rubricworks.platform_api.settings import ApiSettings
 
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
+_OWNER_SECONDS = 5.0
+"""Time that a start waits for the database to say whose it is."""
 _log = logging.getLogger(__name__)
 
 
@@ -97,8 +99,8 @@ def check_database(engine: Engine, project: str | None = None) -> str:
     return f"{engine.dialect.name} answers{newer}"
 
 
-def refuse_other_project(settings: ApiSettings) -> None:
-    """Do not start on another project's database; of one that does not answer, readiness tells later. Blocks.
+async def refuse_other_project(settings: ApiSettings) -> None:
+    """Do not start on another project's database; of one that does not answer soon, readiness tells later.
 
     Raises:
         UserError: it belongs to another project.
@@ -107,12 +109,12 @@ def refuse_other_project(settings: ApiSettings) -> None:
     database = Database(settings.database_url)
     if database.is_sqlite and (path is None or not path.is_file()):
         return
-    probe = open_probe(database)
     try:
-        with suppress(SQLAlchemyError), probe.connect() as connection:
-            check_owner(connection, settings.project_name)
+        with suppress(SQLAlchemyError, TimeoutError):
+            async with asyncio.timeout(_OWNER_SECONDS), database.engine.connect() as connection:
+                await connection.run_sync(check_owner, settings.project_name)
     finally:
-        probe.dispose()
+        await database.close()
 
 
 def check_storage_access(uri: str) -> str:

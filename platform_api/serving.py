@@ -100,7 +100,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
         make_database_folder(settings)
         if (path := database_file(settings.database_url)) is not None:
             check_database_file(path)
-        refuse_other_project(settings)
+        asyncio.run(refuse_other_project(settings))
         return listen(host, port)
     except OSError as error:
         raise UserError(

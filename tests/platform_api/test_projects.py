@@ -1,5 +1,6 @@
 """Projects: each installation is one, with its own callers, database, budget and quotas."""
 
+import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -83,7 +84,7 @@ def test_a_database_serves_the_project_that_made_it_and_no_other(tmp_path):
         pass
     for other in (settings(tmp_path, "images"), settings(tmp_path).model_copy(update={"project": None})):
         with pytest.raises(UserError, match="the database belongs to the project captions"):
-            refuse_other_project(other)
+            asyncio.run(refuse_other_project(other))
 
 
 def spend(run: Path, dollars: float) -> None:
