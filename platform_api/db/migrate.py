@@ -124,4 +124,6 @@ def _run_migrations(connection: Connection, now: str | None) -> None:
     config.set_main_option("path_separator", "os")
     attributes: dict[str, Any] = config.attributes
     attributes["connection"] = connection
+    if connection.dialect.name == "sqlite":  # its driver begins none for DDL, and half a migration is never mended
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
     command.upgrade(config, "head")

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urljoin
 
 import jwt
 import pytest
+from browser import chromium
 from object_store import free_port
 from peer_folders import PEERS
 from pydantic import SecretStr
@@ -62,9 +63,14 @@ class Browser:
         return status, address, page
 
 
+def issuer(port: int) -> str:
+    """Another site than the service, which is at 127.0.0.1: its browser's navigations come from elsewhere."""
+    return f"http://localhost:{port}"
+
+
 @contextmanager
 def provider(port: int, url: str) -> Iterator[None]:
-    command = ["node", str(SCRIPT), str(PACKAGE), str(port), f"{url}/login/callback", f"{url}/login"]
+    command = ["node", str(SCRIPT), str(PACKAGE), issuer(port), f"{url}/login/callback", f"{url}/login"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout.readline() == "ready\n"
@@ -82,9 +88,7 @@ def ports() -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def url(ports, tmp_path_factory) -> Iterator[str]:
-    login = Login(
-        issuer=f"http://127.0.0.1:{ports[0]}", client_id="rubricworks-captions", client_secret_env="RW_TEST_OIDC_SECRET"
-    )
+    login = Login(issuer=issuer(ports[0]), client_id="rubricworks-captions", client_secret_env="RW_TEST_OIDC_SECRET")
     project = Project(name="captions", roles={"viewer": ("readers",), "admin": ("platform",)}, login=login)
     listening = listen("127.0.0.1", ports[1])
     folder = str(tmp_path_factory.mktemp("runs"))
@@ -146,3 +150,23 @@ def test_an_id_token_that_expired_on_its_way_is_refused(ports, url, monkeypatch)
     with provider(ports[0], url):
         status, _, page = Browser().log_in(url, "ada.platform")
     assert (status, "ID token has expired" in page) == (403, True), page
+
+
+def test_a_real_browser_is_logged_in_on_the_page_that_it_asked_for(ports, url) -> None:
+    """The session's cookie is strict, and the provider's page is of another site."""
+    with provider(ports[0], url), chromium() as browser:
+        page = browser.new_context().new_page()
+        page.goto(f"{url}/tokens")
+        page.get_by_role("link", name="Log in", exact=True).first.click()
+        page.fill("input[name=login]", "ada.platform")
+        page.fill("input[name=password]", "any")
+        page.click("button[type=submit]")
+        page.click("button[type=submit]")  # the client may know who it is
+        page.wait_for_url(f"{url}/tokens")
+        assert page.locator("h1").inner_text() == "Tokens"
+        assert "ada@example.org (admin)" in page.locator("header").inner_text()
+        page.get_by_role("button", name="Log out").click()
+        page.wait_for_url(f"{url}/login?ended=true")
+        page.goto(f"{url}/tokens")
+        assert page.url == f"{url}/login?next=/tokens"
+        page.context.close()

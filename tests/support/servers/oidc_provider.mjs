@@ -1,17 +1,17 @@
 // The certified provider `oidc-provider` with one client and one person, whose groups its name tells: NAME.GROUP.GROUP.
 //
-//   node oidc_provider.mjs PACKAGE PORT REDIRECT_URI LOGGED_OUT_URI
+//   node oidc_provider.mjs PACKAGE ISSUER REDIRECT_URI LOGGED_OUT_URI
 //
 // Prints `ready`. Each start signs by new keys, as a provider that rotates them does.
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { pathToFileURL } from "node:url";
 
-const [folder, port, redirect, loggedOut] = process.argv.slice(2);
+const [folder, issuer, redirect, loggedOut] = process.argv.slice(2);
 const { Provider } = await import(pathToFileURL(`${folder}/lib/index.js`));
 const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 const key = { ...privateKey.export({ format: "jwk" }), kid: randomUUID(), use: "sig", alg: "RS256" };
 
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const provider = new Provider(issuer, {
   clients: [
     {
       client_id: "rubricworks-captions",
@@ -33,4 +33,4 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     },
   }),
 });
-provider.listen(Number(port), "127.0.0.1", () => console.log("ready"));
+provider.listen(Number(new URL(issuer).port), "127.0.0.1", () => console.log("ready"));
