@@ -15,7 +15,6 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from urllib.parse import urlencode, urljoin
 
-import jwt
 import pytest
 from browser import chromium
 from object_store import free_port
@@ -30,6 +29,7 @@ from rubricworks.platform_api.serving import server_of
 from rubricworks.platform_api.settings import ApiSettings
 
 pytestmark = pytest.mark.cluster
+jwt = pytest.importorskip("jwt")
 
 PACKAGE = PEERS / "oidc-provider" / "node_modules" / "oidc-provider"
 SCRIPT = Path(__file__).parents[1] / "support" / "servers" / "oidc_provider.mjs"
