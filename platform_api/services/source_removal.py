@@ -22,7 +22,7 @@ from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.tracking.connection import Connection
 from rubricworks.tracking.traces import Traces, delete_traces, find_traces
 
-_TABLE = re.compile(r"(?:.*/)?(?P<kind>samples|instructions)/(?:.*/)?part-\d+\.parquet")
+_TABLE = re.compile(r"(?:.*/)?(?P<kind>samples|instructions|rejected)/(?:.*/)?part-\d+\.parquet")
 
 
 class HeldRun(NamedTuple):
@@ -96,13 +96,14 @@ def _held_runs(store: RunStore, source: str) -> Sequence[HeldRun]:
 def _reason(store: RunStore, run: str, source: str) -> str:
     """Why a run holds the source; empty if it does not. One that cannot be read is none that is safe to keep."""
     try:
-        if source in (store.read(run, "recipe.yaml") or b"").decode(errors="replace"):
+        names_it = _pattern(source)
+        if names_it.search((store.read(run, "recipe.yaml") or b"").decode(errors="replace")):
             return "its recipe names the source"
         for path, file in store.files(run).items():
             if match := _TABLE.fullmatch(path):
                 table = TableFile(store, run, path, file, file.size, match["kind"])
                 places = table.columns(["source"])["source"].to_pylist()
-                count = sum(isinstance(place, str) and _is_below(place, source) for place in places)
+                count = sum(isinstance(place, str) and bool(names_it.match(place)) for place in places)
                 if count:
                     return f"{count} of its {match['kind']} come from the source"
     except UnreadableFile as error:
@@ -110,10 +111,9 @@ def _reason(store: RunStore, run: str, source: str) -> str:
     return ""
 
 
-def _is_below(place: str, source: str) -> bool:
-    """Return True for the source itself, and for what lies in it."""
-    rest = place.removeprefix(source.rstrip("/"))
-    return place.startswith(source.rstrip("/")) and (not rest or source.endswith("/") or not rest[0].isalnum())
+def _pattern(source: str) -> re.Pattern[str]:
+    """Matches the source itself and what lies in it, but nothing whose name only begins alike."""
+    return re.compile(re.escape(source) if source.endswith("/") else f"{re.escape(source)}(?![\\w.-])")
 
 
 def _problems(run: HeldRun) -> list[str]:

@@ -44,7 +44,10 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "runs"
     write_run(folder, "of-it", sources={"a": f"{SOURCE}/brick.jpg", "b": "s3://datasets/others/b.jpg"})
-    write_run(folder, "beside-it", sources={"a": "s3://datasets/customer-70/brick.jpg"})
+    others = {"a": f"{SOURCE}0/brick.jpg", "b": f"{SOURCE}.old/brick.jpg"}
+    beside = write_run(folder, "beside-it", sources=others)
+    with (beside / "recipe.yaml").open("a") as recipe:
+        recipe.write(f"data: {{source: {SOURCE}-b}}\n")
     write_run(folder, "reusing-it")
     (folder / "reusing-it" / "reuse.json").write_text(json.dumps({"runs": ["/elsewhere/of-it"]}))
     return folder
@@ -149,3 +152,11 @@ def test_old_rows_that_nothing_needs_go_and_what_people_made_stays(tmp_path, cap
         names = {row[0] for row in database.execute("SELECT run FROM submissions UNION SELECT name FROM tokens")}
         assert names == {"there", "young", "run:there:1", "ci"}
         assert database.execute("SELECT count(*) FROM labels").fetchone() == (1,)
+
+
+def test_a_run_whose_recipe_alone_names_the_source_goes_too(folder, capsys):
+    run = write_run(folder, "began")
+    (run / "recipe.yaml").write_text(f"name: began\ndata: {{source: '{SOURCE}/may'}}\n")
+    code, printed = forget(folder, f"{SOURCE}/may", "--dry-run", capsys=capsys)
+    assert (code, "would delete began: its recipe names the source" in printed.out) == (0, True), printed
+    assert "would delete 1 runs" in printed.out
