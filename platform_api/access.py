@@ -1,10 +1,13 @@
 """Access control: every request gets a principal, and every route says which right it asks for.
 
-Who calls, in this order: a bearer token (the environment's, which is an admin, or one of the database), the cookie of a
-browser that logged in with one, or, where no token is configured at all, a program of this machine. A loopback
-connection alone is not sufficient: `kubectl port-forward`, proxies and pages whose name resolves to 127.0.0.1 (DNS
-rebinding) use one too, so the request's `Host` must be this machine as well, no proxy may say that it passes the
-request on, and a configured token is always required.
+Who calls, in this order: a bearer token (the environment's, which is an admin, one of the database, or a service
+account's, which the cluster reviews), the cookie of a browser that logged in, or, where no token is configured at all,
+a program of this machine. A loopback connection alone is not sufficient: `kubectl port-forward`, proxies and pages
+whose name resolves to 127.0.0.1 (DNS rebinding) use one too, so the request's `Host` must be this machine as well, no
+proxy may say that it passes the request on, and a configured token is always required.
+
+Where people log in at an identity provider, the environment's token is for emergencies: the audit log has each change
+that is made with it, and the first of its other requests in each quarter of an hour, before they are answered.
 
 A browser sends its cookie, or its loopback connection, with requests that other sites make. What changes something is
 therefore refused unless the browser says that it comes from this service's own pages: by `Sec-Fetch-Site`, which knows
@@ -12,6 +15,7 @@ the address that the browser sees, or else by an `Origin` that is this service's
 """
 
 import hmac
+import logging
 import socket
 import time
 from collections import OrderedDict
@@ -26,8 +30,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricworks.environment import is_loopback
 from rubricworks.platform_api.problems import Problem, database_fault, problem_response
-from rubricworks.platform_api.services.access import tokens
+from rubricworks.platform_api.services.access import sessions, tokens
+from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal, Right
+from rubricworks.platform_api.services.metrics import BREAK_GLASS
 from rubricworks.platform_api.settings import ApiSettings
 
 _MINUTE = 60
@@ -35,17 +41,22 @@ _MOST_CALLERS = 10_000
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths of the kubelet's probes, which have no token."""
 LOGIN, LOGOUT = "/login", "/logout"
+LOGIN_START, LOGIN_CALLBACK = "/login/start", "/login/callback"
+_BREAK_GLASS_SECONDS = 900.0
 LONGEST_RETURN = 2_000
 """Characters of the address that a login leads back to; of a longer one the query is left out."""
 STATIC = "/static/"
 SESSION_COOKIE = "rubricworks_session"
 LOCAL = Principal("local", "admin")
 """A program of this machine, on a service without a token."""
+ENVIRONMENT = Principal("environment", "admin")
+"""Who calls with the token of the service's environment."""
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 """Headers by which a proxy says whose request it passes on."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSALS_A_MINUTE = 60
 """Wrong tokens that one address may send in a minute, also to log in."""
+_log = logging.getLogger(__name__)
 
 
 class Access:
@@ -54,6 +65,7 @@ class Access:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._refusals, self._requests = RequestCounts(), RequestCounts()
+        self._glass_broken_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS:
@@ -63,7 +75,9 @@ class Access:
         headers = headers_of(scope)
         try:
             answer = await self._refusal(scope, headers)
-        except (DatabaseError, NoConnection) as error:  # the application's own handlers stand behind this
+        except Problem as problem:  # the application's own handlers stand behind this
+            answer = problem_response(problem.status, problem.title, problem.detail)
+        except (DatabaseError, NoConnection) as error:
             answer = await database_fault(Request(scope), error)
         if answer is not None:
             return await answer(scope, receive, send)
@@ -85,6 +99,7 @@ class Access:
         if (answer := self._too_many_requests(scope, principal)) is not None:
             return answer
         if principal is not None or is_open(scope["path"]):
+            await self._log_break_glass(scope, principal)
             return None
         is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
         if "authorization" in headers:
@@ -94,6 +109,20 @@ class Access:
             return RedirectResponse(f"{LOGIN}?next={quote(_own_address(scope))}", status_code=303)
         detail = refusal_of(settings, headers)
         return problem_response(401, "Unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+
+    async def _log_break_glass(self, scope: Scope, principal: Principal | None) -> None:
+        """Log a use of the environment's token where people log in; a request that cannot be logged is not answered."""
+        state = scope["app"].state
+        project = state.settings.project
+        if principal != ENVIRONMENT or project is None or project.login is None:
+            return
+        now = time.monotonic()
+        if scope["method"] in _SAFE and now - self._glass_broken_at < _BREAK_GLASS_SECONDS:
+            return
+        async with state.database.session() as session:
+            record(session, principal, BREAK_GLASS, f"{scope['method']} {scope['path']}"[:300], address=_address(scope))
+        self._glass_broken_at = now
+        _log.warning("RUBRICWORKS_API_TOKEN was used: %s %s", scope["method"], scope["path"])
 
     async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count logins with a wrong token, as requests with one."""
@@ -158,7 +187,7 @@ class RequestCounts:
 
 def is_open(path: str) -> bool:
     """Return True for what a kubelet asks, and a browser that has not logged in, or has logged out."""
-    return path in OPEN_PATHS or path in (LOGIN, LOGOUT) or path.startswith(STATIC)
+    return path in (*OPEN_PATHS, LOGIN, LOGIN_START, LOGIN_CALLBACK, LOGOUT) or path.startswith(STATIC)
 
 
 def requires(right: Right) -> Any:
@@ -195,14 +224,17 @@ async def principal_of(scope: Scope) -> Principal | None:
         if not secret:
             return None
         if is_environment_token(settings, secret.encode("latin-1")):
-            return Principal("environment", "admin")
+            return ENVIRONMENT
+        if secret.count(".") == 2 and state.token_reviews is not None:  # a signed token, as service accounts have
+            reviewed: Principal | None = await state.token_reviews.principal(secret)
+            return reviewed
         if not secret.startswith(tokens.PREFIX):
             return None
         async with state.database.session() as session:
             return await tokens.principal_of_secret(session, secret)
     if cookies := session_cookies(headers):
         async with state.database.session() as session:
-            return await tokens.principal_of_session(session, cookies)
+            return await sessions.principal_of_session(session, cookies, settings.project)
     if settings.token is None and is_local(scope, headers):
         return LOCAL
     return None
@@ -216,7 +248,9 @@ def is_environment_token(settings: ApiSettings, secret: bytes) -> bool:
 def refusal_of(settings: ApiSettings, headers: dict[str, str]) -> str:
     """Reason to refuse a request without a principal."""
     if bearer_secret(headers):
-        return "the token is unknown, revoked or expired; an admin makes a new one: `rubricworks tokens create NAME`"
+        of = f", or of another project than {settings.project.name}" if settings.project else ""
+        how = "an admin makes a new one: `rubricworks tokens create NAME`"
+        return f"the token is unknown, revoked or expired{of}; {how}"
     if settings.token is None and is_passed_on(headers):
         return (
             "a proxy passed this request on, and this service has no token, so it answers only programs of its own "

@@ -33,13 +33,13 @@ from starlette.datastructures import State
 import rubricworks.reports
 from rubricworks import __version__
 from rubricworks.errors import UserError
-from rubricworks.platform_api.access import Access, is_open
+from rubricworks.platform_api.access import LOGIN_CALLBACK, Access, is_open
 from rubricworks.platform_api.db.engine import Database, open_probe
 from rubricworks.platform_api.db.migrate import NewerDatabase, migrate
 from rubricworks.platform_api.limits import BodyLimit, HeadRequests, SecurityHeaders
 from rubricworks.platform_api.openapi import describe_with_examples
 from rubricworks.platform_api.problems import add_problem_handlers
-from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access
+from rubricworks.platform_api.readiness import Dependency, check_database, check_storage_access, refuse_other_project
 from rubricworks.platform_api.routers import (
     access,
     evaluations,
@@ -61,7 +61,10 @@ from rubricworks.platform_api.routers.pages import rubrics as rubric_pages
 from rubricworks.platform_api.routers.pages import runs as run_pages
 from rubricworks.platform_api.routers.pages import submissions as submission_pages
 from rubricworks.platform_api.routers.pages.drawing import problem_page
+from rubricworks.platform_api.services.access.identity_provider import IdentityProvider
 from rubricworks.platform_api.services.access.principals import Right
+from rubricworks.platform_api.services.access.token_review import TokenReviews
+from rubricworks.platform_api.services.metrics import RequestTimes, request_histogram
 from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress, Webhooks
 from rubricworks.platform_api.services.promotion.drift import Reconciler
 from rubricworks.platform_api.services.promotion.mlflow_registry import MlflowRegistry
@@ -130,6 +133,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
         lifespan=lifespan,
     )
     app.openapi = describe_with_examples(app)  # type: ignore[method-assign]  # as FastAPI's own pages tell
+    app.state.request_seconds = request_histogram()
     app.state.routers, app.state.problem_page = ROUTERS, problem_page
     add_problem_handlers(app)
     for router in ROUTERS:
@@ -142,6 +146,7 @@ def create_app(settings: ApiSettings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadRequests)
+    app.add_middleware(RequestTimes)
     _require_rights()
     _require_keys()
     return app
@@ -153,15 +158,23 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     state = app.state
     state.settings, state.dependencies, state.is_stopping = settings, [], False
     state.streams = Streams()
+    project = settings.project
+    state.provider = state.token_reviews = None
+    if project is not None and project.login is not None:
+        own_url = (settings.public_url or settings.own_url or "").rstrip("/")
+        state.provider = IdentityProvider(project.login, own_url + LOGIN_CALLBACK)
+    if project is not None and project.kubernetes is not None:
+        state.token_reviews = TokenReviews(project, project.kubernetes)
     state.database = Database(settings.database_url)
     stack.push_async_callback(state.database.close)
     # Postgres is migrated by a Job: `rubricworks server migrate`
+    await refuse_other_project(settings)
     if state.database.is_sqlite and (problem := await _prepare_sqlite(settings, state.database)):
         stack.push_async_callback(_end, asyncio.create_task(_prepare_sqlite_later(settings, state.database, problem)))
     if settings.database is not None or has_own_file(settings):
         probe = open_probe(state.database)
         stack.callback(probe.dispose)
-        state.dependencies.append(Dependency("database", partial(check_database, probe)))
+        state.dependencies.append(Dependency("database", partial(check_database, probe, settings.project_name)))
     state.storage = RunStorage(settings.storage) if settings.storage else None
     if settings.storage:
         # Requests to a bucket cost money, so it is checked less often.
@@ -181,7 +194,9 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
     policy = load_policy(settings.submissions)
     state.kubeflow = KubeflowRuns(policy.cluster) if policy.cluster or settings.kubeflow else None
     folder = _runs_folder(settings) if settings.local_runs else None
-    state.submissions = Submissions(state.database, policy, folder, state.kubeflow, own_url=settings.own_url)
+    state.submissions = Submissions(
+        state.database, policy, folder, state.kubeflow, own_url=settings.own_url, project=project
+    )
     stack.push_async_callback(_end, asyncio.create_task(state.submissions.follow()))
     state.run_index = None
     if state.storage is not None:
@@ -197,7 +212,7 @@ async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str =
     """
     try:
         make_database_folder(settings)
-        await migrate(database)
+        await migrate(database, settings.project_name)
     except NewerDatabase as error:  # migrations add before they remove, so this version still finds its tables
         _log.warning("%s; until then this version works on it", error)
     except UserError as error:

@@ -78,7 +78,7 @@ class SecurityHeaders:
     """ASGI middleware that gives every answer the headers by which browsers protect its pages.
 
     Redirects lead to paths of this service: Starlette builds some of the request's scheme and `Host`, which are a
-    proxy's or anybody's.
+    proxy's or anybody's. Only a route that says so (`leads_out`) sends a browser elsewhere, to log in.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -87,9 +87,13 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                is_own = not scope.get("state", {}).get("leads_out")
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
-                    *((name, _path_of(value) if name == b"location" else value) for name, value in message["headers"]),
+                    *(
+                        (name, _path_of(value) if name == b"location" and is_own else value)
+                        for name, value in message["headers"]
+                    ),
                     *((name, value) for name, value in _HEADERS.items() if name not in known),
                 ]
             await send(message)

@@ -17,11 +17,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.errors import UserError
-from rubricworks.platform_api.db.faults import fault_of, reason_of
-from rubricworks.platform_api.db.migrate import REVISIONS, check_revision
+from rubricworks.platform_api.db.engine import Database
+from rubricworks.platform_api.db.faults import database_file, fault_of, reason_of
+from rubricworks.platform_api.db.migrate import REVISIONS, check_owner, check_revision
+from rubricworks.platform_api.settings import ApiSettings
 
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
+_OWNER_SECONDS = 5.0
+"""Time that a start waits for the database to say whose it is."""
 _log = logging.getLogger(__name__)
 
 
@@ -78,21 +82,39 @@ class Dependency:
             _log.log(logging.INFO if finding.ok else logging.WARNING, "%s: %s", self.name, finding.detail)
 
 
-def check_database(engine: Engine) -> str:
-    """Compare the database's revision with this version's.
+def check_database(engine: Engine, project: str | None = None) -> str:
+    """Compare the database's revision with this version's, and its project with the installation's.
 
     Raises:
-        UserError: the database does not answer, refuses, has not been migrated, or is another program's.
+        UserError: the database does not answer, refuses, has not been migrated, or is another program's or project's.
     """
     try:
         with engine.connect() as connection:
-            revision = check_revision(connection)
+            revision = check_revision(connection, project)
     except SQLAlchemyError as error:
         fault = fault_of(error)
         said = fault.line(reason_of(error)) if fault and fault.remedy else reason_of(error)
         raise UserError(f"{engine.url.render_as_string(hide_password=True)}: {said}") from error
     newer = "" if revision == REVISIONS[-1] else f"; a newer version has migrated it to revision {revision}"
     return f"{engine.dialect.name} answers{newer}"
+
+
+async def refuse_other_project(settings: ApiSettings) -> None:
+    """Do not start on another project's database; of one that does not answer soon, readiness tells later.
+
+    Raises:
+        UserError: it belongs to another project.
+    """
+    path = database_file(settings.database_url)
+    database = Database(settings.database_url)
+    if database.is_sqlite and (path is None or not path.is_file()):
+        return
+    try:
+        with suppress(SQLAlchemyError, TimeoutError):
+            async with asyncio.timeout(_OWNER_SECONDS), database.engine.connect() as connection:
+                await connection.run_sync(check_owner, settings.project_name)
+    finally:
+        await database.close()
 
 
 def check_storage_access(uri: str) -> str:

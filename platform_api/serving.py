@@ -26,8 +26,9 @@ from rubricworks.platform_api.access import OPEN_PATHS, binds_to_loopback
 from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.db.engine import open_engine
 from rubricworks.platform_api.db.faults import check_database_file, database_file
+from rubricworks.platform_api.readiness import refuse_other_project
 from rubricworks.platform_api.services.submission.submission_policy import load_policy
-from rubricworks.platform_api.settings import make_database_folder, settings_from_environment
+from rubricworks.platform_api.settings import check_login, make_database_folder, settings_from_environment
 
 _REQUEST_SECONDS = 30.0
 """Time of a request, from the connection's begin or its first byte: two megabytes at 70 kB a second."""
@@ -88,6 +89,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
     """
     settings = settings_from_environment(runs)
     load_policy(settings.submissions)
+    check_login(settings)
     open_engine(settings.database_url)  # its URL is checked, and nothing connects
     try:
         if settings.token is None and not binds_to_loopback(host):
@@ -98,6 +100,7 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
         make_database_folder(settings)
         if (path := database_file(settings.database_url)) is not None:
             check_database_file(path)
+        asyncio.run(refuse_other_project(settings))
         return listen(host, port)
     except OSError as error:
         raise UserError(

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from rubricworks.errors import UserError
+from rubricworks.platform_api.project import Project, load_project
 from rubricworks.storage import is_remote, local_path
 from rubricworks.storage.files import sqlite_url
 
@@ -44,6 +45,8 @@ class ApiSettings(BaseModel):
     """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
     public_url: str | None = None
     """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy is between: https://host, no path."""
+    project: Project | None = None
+    """RUBRICWORKS_PROJECT: file of who belongs to the project, how people log in, and what it may spend."""
     local_runs: bool = False
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
@@ -52,6 +55,11 @@ class ApiSettings(BaseModel):
     """Pause between two looks at the runs."""
     reconcile_seconds: float = 60.0
     """Pause between two looks for drift."""
+
+    @property
+    def project_name(self) -> str | None:
+        """Name of the installation's project, if it has one."""
+        return self.project.name if self.project else None
 
     @property
     def database_url(self) -> str:
@@ -88,10 +96,26 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
         kubeflow=_variable("RUBRICWORKS_KUBEFLOW"),
         requests_a_minute=_requests_a_minute(),
         public_url=_public_url(),
+        project=load_project(_variable("RUBRICWORKS_PROJECT")),
         webhook_url=_webhook_url(),
         webhook_networks=_webhook_networks(),
         webhook_secret=SecretStr(secret) if (secret := _variable("RUBRICWORKS_WEBHOOK_SECRET")) else None,
     )
+
+
+def check_login(settings: ApiSettings) -> None:
+    """Check that people can log in where the project says so.
+
+    Raises:
+        UserError: the client's secret or this service's address is missing.
+    """
+    if settings.project is None or settings.project.login is None:
+        return
+    settings.project.login.client_secret()
+    if settings.public_url is None:
+        raise UserError(
+            "RUBRICWORKS_PUBLIC_URL is not set, and the identity provider sends browsers back to it: write https://host"
+        )
 
 
 def has_own_file(settings: ApiSettings) -> bool:

@@ -77,12 +77,23 @@ class Token(Table):
 
 
 class Session(Table):
-    """A browser's login with a token, by the digest of its cookie."""
+    """A browser's login with a token, or of a person, by the digest of its cookie."""
 
     __tablename__ = "sessions"
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
-    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"), index=True)
+    person: Mapped[str | None] = mapped_column(String(100), index=True)
+    groups: Mapped[list[str] | None] = mapped_column(JSON)
+    """Those of a person's groups that have a role."""
+    opened_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Installation(Table):
+    """The project that the database belongs to: one row, or none for an installation without a project."""
+
+    __tablename__ = "installation"
+    project: Mapped[str] = mapped_column(String(40), primary_key=True)
 
 
 class Change(Table):
@@ -127,6 +138,8 @@ class Run(Table):
     started: Mapped[datetime] = mapped_column(UtcDateTime)
     changed: Mapped[datetime] = mapped_column(UtcDateTime)
     bytes: Mapped[int] = mapped_column(BigInteger)
+    dollars: Mapped[float] = mapped_column(default=0.0)
+    """Spent on calls so far."""
     message: Mapped[str] = mapped_column(Text)
     stages: Mapped[list[JsonObject]] = mapped_column(JSON)
     progress: Mapped[list[JsonObject]] = mapped_column(JSON)

@@ -143,6 +143,7 @@ async def get_store_if_any(request: Request) -> RunStore | None:
     return await storage.get() if storage is not None else None
 
 
+DatabaseOf = Annotated[Database, Depends(get_database)]
 SessionOf = Annotated[AsyncSession, Depends(get_session, scope="function")]
 RequestName = Annotated[str, Depends(get_request_name)]
 IsResumed = Annotated[bool, Depends(is_resumed)]

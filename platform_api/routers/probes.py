@@ -57,6 +57,12 @@ async def version(request: Request, viewer: Viewer) -> Version:
     "/metrics", summary="Report figures in Prometheus' text format", responses=PROBLEMS | _TEXT, response_class=Response
 )
 async def metrics(request: Request, session: SessionOf, viewer: Viewer) -> Response:
-    reconciler = request.app.state.reconciler
-    text = await metrics_text(session, reconciler.drift if reconciler else ())
+    state = request.app.state
+    text = await metrics_text(
+        session,
+        state.settings.project,
+        state.reconciler.drift if state.reconciler else (),
+        state.request_seconds,
+        is_behind=state.storage is not None and (state.run_index is None or state.run_index.is_behind),
+    )
     return Response(text, media_type=MEDIA_TYPE)

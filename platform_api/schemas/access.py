@@ -36,6 +36,22 @@ class NewToken(TokenBody):
     secret: str = Field(examples=["rw_shown-once"])
 
 
+class SessionBody(Body):
+    """A person's session."""
+
+    person: str = Field(examples=["ada@example.org"])
+    groups: list[str] = Field(description="The person's groups that have a role", examples=[["captions"]])
+    opened_at: datetime
+    expires_at: datetime
+
+
+class EndedSessions(Body):
+    """Sessions that were ended."""
+
+    person: str = Field(examples=["ada@example.org"])
+    sessions: int = Field(examples=[2])
+
+
 class ChangeBody(Body):
     """A change, as the audit log has it."""
 
@@ -51,4 +67,5 @@ class Caller(Body):
     """The caller and its rights."""
 
     name: str = Field(examples=["ada"])
-    scope: ScopeName
+    scope: str = Field(description="A scope, or several joined by `+`", examples=["runner"])
+    project: str | None = Field(description="The installation's project, if it has one", examples=["captions"])

@@ -39,6 +39,7 @@ from rubricworks.platform_api.db.tables import (
     utc_now,
 )
 from rubricworks.platform_api.services.indexed_rollouts import IndexedRollout, names_digest, read_shard, shard_path
+from rubricworks.platform_api.services.run_storage import run_dollars
 from rubricworks.runs.records import RunRecord, is_going, record_of_fault, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.runs.tables import TableFile, UnreadableTable
@@ -190,6 +191,7 @@ class RunIndex:
             _log.warning("%s cannot be read in full: %s", name, record.fault)
         if not files:
             return await self._index_fault(name, record.fault)
+        dollars = await asyncio.to_thread(run_dollars, self._store, record, files)
         async with self._database.session() as session:
             known_tables = await session.scalars(select(RunTable).where(RunTable.run == name))
             tables = {table.path: table for table in known_tables}
@@ -202,7 +204,7 @@ class RunIndex:
             if not await self._is_ours(session):
                 return False
             if await session.get(Run, name) is None:
-                session.add(_row(record))
+                session.add(_row(record, dollars))
             for table in changed:
                 await session.merge(table)
             for path in tables:
@@ -229,7 +231,7 @@ class RunIndex:
                 return False
             for shard in shards.values():
                 await session.execute(delete(Shard).where(Shard.id == shard.id))
-            await session.merge(_row(record))
+            await session.merge(_row(record, dollars))
         return True
 
     async def _index_fault(self, name: str, fault: str) -> bool:
@@ -239,7 +241,7 @@ class RunIndex:
                 return False
             run = await session.get(Run, name)
             if run is None:
-                session.add(run := _row(record_of_fault(self._store, name, fault)))
+                session.add(run := _row(record_of_fault(self._store, name, fault), 0.0))
             run.fault = plain_text(fault)
         return True
 
@@ -376,7 +378,7 @@ def _credit_sums(shard: int, criterion: str, credits: list[float]) -> CriterionC
     )
 
 
-def _row(record: RunRecord) -> Run:
+def _row(record: RunRecord, dollars: float) -> Run:
     return Run(
         name=record.name,
         state=record.state,
@@ -385,6 +387,7 @@ def _row(record: RunRecord) -> Run:
         started=record.started,
         changed=record.changed,
         bytes=record.bytes,
+        dollars=dollars,
         message=plain_text(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
         progress=[stage.model_dump(mode="json") for stage in record.progress],

@@ -8,6 +8,7 @@ bounded place: those that were not used for longest give way.
 import asyncio
 import hashlib
 import logging
+import math
 import shutil
 import tempfile
 import threading
@@ -18,11 +19,12 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from rubricworks.errors import UserError
-from rubricworks.llm.spending import BUDGET_FILE, SPENDING_FILE
+from rubricworks.errors import TransientError, UserError
+from rubricworks.llm.spending import BUDGET_FILE, SPENDING_FILE, read_spending
 from rubricworks.platform_api.problems import BadRequest
 from rubricworks.platform_api.services.runs import check_name
 from rubricworks.reports.run_folder import SOURCE
+from rubricworks.runs.records import RunRecord
 from rubricworks.runs.store import RunStore, StoredFile, open_run_store
 from rubricworks.runs.tables import TableFile
 from rubricworks.runtime.store.run_state import LEDGER_FILE
@@ -104,6 +106,23 @@ def run_folder(store: RunStore, run: str, tables: Mapping[str, CopiedTable] | No
     finally:
         with _LOCK:
             _readers[copy] -= 1
+
+
+def run_dollars(store: RunStore, record: RunRecord, files: Mapping[str, StoredFile]) -> float:
+    """Dollars that a run has spent on calls: by its ledger, or by the stages at work, which report the whole run's.
+
+    A ledger that cannot be read counts nothing: the run's fault tells of it.
+    """
+    spent = max((stage.dollars for stage in record.progress), default=0.0)
+    if SPENDING_FILE not in files:
+        return spent
+    try:
+        with run_folder(store, record.name) as folder:
+            return max(spent, math.fsum(row["cost"] for row in read_spending(folder / SPENDING_FILE)))
+    except TransientError:
+        raise
+    except (UserError, BadRequest, OverflowError):  # half copied, or damaged
+        return spent
 
 
 def _copy_files(store: RunStore, run: str, tables: Mapping[str, CopiedTable], copy: Path) -> None:

@@ -221,11 +221,14 @@ def prune(older_than: str, place: str, dry_run: bool) -> None:
 
     limit = parse_age(older_than)
     count, freed = 0, 0
-    for run, keep_reason in prune_runs(open_run_store(place), limit, dry_run=dry_run):
+    for run, keep_reason, traces in prune_runs(open_run_store(place), limit, dry_run=dry_run):
         if keep_reason:
             echo(f"kept {run.name}: {keep_reason}")
             continue
         details = f"{run.state}, last changed {_time(run.changed)}, {_size(run.bytes)}"
+        versions = [f"{version.model} version {version.version}" for version in traces.versions]
+        if traces.runs or versions:
+            details += f", with {', '.join([f'{len(traces.runs)} runs at MLflow', *versions])}"
         echo(f"{'would delete' if dry_run else 'deleted'} {run.name}: {details}")
         count, freed = count + 1, freed + run.bytes
     echo(f"{'would delete' if dry_run else 'deleted'} {count} runs, {_size(freed)}")

@@ -4,7 +4,8 @@ The way in which a run ended does not matter: a failed run that nobody resumed i
 has not ended may be running on another machine, or wait in a queue; it must have been quiet for days.
 
 The models in use (those with an alias, such as the champion) are looked up in the registry that each run was tracked
-in. If that cannot be reached, nothing is deleted.
+in. If that cannot be reached, nothing is deleted. With a run go its caches, its MLflow runs with their artifacts, and
+the versions that it registered, none of which is in use then.
 """
 
 import os
@@ -20,7 +21,8 @@ from rubricworks.runs.records import RunRecord, run_record
 from rubricworks.runs.store import RunStore
 from rubricworks.storage import is_remote, local_path
 from rubricworks.tracking import TrackingConfig, connect, missing_database
-from rubricworks.tracking.connection import report_mlflow_errors
+from rubricworks.tracking.connection import Connection, report_mlflow_errors
+from rubricworks.tracking.traces import Traces, delete_traces, find_traces
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 100
@@ -34,6 +36,8 @@ class PruneResult(NamedTuple):
     run: RunRecord
     keep_reason: str
     """Empty if the run was deleted, or would be."""
+    traces: Traces = Traces()
+    """What goes with it at MLflow."""
 
 
 def parse_age(text: str) -> timedelta:
@@ -69,14 +73,29 @@ def prune_runs(
     reasons = {name: reason for name, run in old.items() if (reason := _running_reason(run, now) or model_reason(run))}
     reasons |= _reuse_reasons([run for run in runs if run.name not in old or run.name in reasons], old, reasons)
     for name, run in old.items():
-        reason = reasons.get(name, "")
+        reason, traces = reasons.get(name, ""), Traces()
         # The run may have been resumed during the look-up in the registry.
-        if not reason and not dry_run:
-            if run_record(store, name, now=now) != run:
-                reason = "it was changed just now"
-            else:
+        if not reason and not dry_run and run_record(store, name, now=now) != run:
+            reason = "it was changed just now"
+        if not reason:
+            connection = tracking_connection(store, run)
+            traces = find_traces(connection, name, run.tracking_key) if connection is not None else traces
+            if not dry_run:
+                if connection is not None:
+                    delete_traces(connection, traces)
                 store.delete(name)
-        yield PruneResult(run, reason)
+        yield PruneResult(run, reason, traces)
+
+
+def tracking_connection(store: RunStore, run: RunRecord) -> Connection | None:
+    """Connection to the MLflow that tracked a run; None if there never was one.
+
+    Raises:
+        UserError: it does not answer or refuses.
+    """
+    folder = Path.cwd() if is_remote(store.uri) else local_path(store.uri)
+    config = TrackingConfig.model_validate(run.tracking)
+    return None if missing_database(config, folder) is not None else connect(config, folder)
 
 
 def _running_reason(run: RunRecord, now: datetime) -> str:

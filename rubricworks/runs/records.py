@@ -82,6 +82,8 @@ class RunRecord(BaseModel):
     """The scene world stood in for images or models."""
     tracking: dict[str, Any] = {}
     """Its tracking configuration."""
+    tracking_key: str = ""
+    """Key by which its MLflow runs are found."""
     reused_runs: tuple[str, ...] = ()
     """Names of the runs that its stages may be reused from."""
     fault: str = ""
@@ -125,7 +127,8 @@ def run_record(
         state = "failed" if failure else "unfinished"
     told = " ".join(str(outcome.get("message") or "").split()) if state in ("done", "stopped") else ""
     times = [file.modified for file in files.values()]
-    tracking = run.mapping("tracking/settings.json").get("config")
+    settings = run.mapping("tracking/settings.json")
+    tracking = settings.get("config")
     return RunRecord(
         name=name,
         uri=f"{store.uri}/{name}",
@@ -140,6 +143,7 @@ def run_record(
         progress=_progress(run, stages) if state == "going" else (),
         simulated=_is_simulated(run, recipe),
         tracking=tracking if isinstance(tracking, dict) else {},
+        tracking_key=str(settings.get("key") or name),
         reused_runs=_reused_runs(run),
         fault="; ".join(run.faults),
     )

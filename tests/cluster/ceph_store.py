@@ -60,6 +60,15 @@ def ceph_server(folder: Path) -> Iterator[str]:
         yield address
 
 
+def add_user(folder: Path, name: str) -> tuple[str, str]:
+    """Create a user of a running gateway, who owns nothing; return the access key and the secret."""
+    access, secret = f"ACCESS{name.upper()}", f"secret-of-{name}-0123456789"
+    options = ("--uid", name, "--display-name", name, "--access-key", access, "--secret-key", secret)
+    command = ["radosgw-admin", "-c", str(folder / "ceph.conf"), "user", "create", *options]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return access, secret
+
+
 def _wait(address: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while True:

@@ -25,6 +25,9 @@ debian docker-registry docker-registry
 # The database of the service (test_api_postgres).
 debian pg_ctlcluster postgresql
 
+# Checks the alert rules, scrapes the service and answers the dashboard's queries (test_monitoring); its service stays off.
+debian promtool prometheus
+
 # What stands between the service and its database, or its browsers (test_api_pgbouncer, test_api_nginx).
 debian pgbouncer pgbouncer
 debian nginx nginx-light
@@ -50,6 +53,13 @@ is_there prism 5.14.2 || {
   debian npm npm
   npm install --silent --no-audit --no-fund --prefix "$peers/prism" @stoplight/prism-cli@5.14.2 >/dev/null
   printf %s 5.14.2 > "$peers/prism.pins"
+}
+
+# The certified identity provider at which people log in (test_login_oidc_provider).
+is_there oidc-provider 9.13.3 || {
+  debian npm npm
+  npm install --silent --no-audit --no-fund --prefix "$peers/oidc-provider" oidc-provider@9.13.3 >/dev/null
+  printf %s 9.13.3 > "$peers/oidc-provider.pins"
 }
 
 # verl's own hands (test_verl_itself), with what it imports.

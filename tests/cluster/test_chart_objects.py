@@ -26,8 +26,8 @@ from rubricworks.kubernetes.connection import OLDEST
 
 pytestmark = pytest.mark.cluster
 
-WITHOUT_SCHEMA = {"ScaledObject"}
-"""Of KEDA, not of Kubernetes."""
+WITHOUT_SCHEMA = {"ScaledObject", "ServiceMonitor", "PrometheusRule"}
+"""Of KEDA and of Prometheus' operator, not of Kubernetes."""
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
@@ -72,7 +72,7 @@ def test_names_and_labels_are_short_enough_and_names_are_unique(case: str, relea
         assert len(name) <= longest, f"{item['kind']} {name}"
         for value in item["metadata"]["labels"].values():
             assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
-        key = (item["kind"], item["metadata"]["namespace"], name)
+        key = (item["kind"], item["metadata"].get("namespace"), name)
         assert key not in names
         names.add(key)
 

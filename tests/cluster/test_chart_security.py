@@ -111,7 +111,9 @@ def test_every_secret_that_was_named_reaches_who_needs_it() -> None:
 def test_rights_are_few_named_and_of_one_namespace(case: str) -> None:
     objects = rendered(MATRIX[case])
     assert not of_kind(objects, "ClusterRole")
-    assert not of_kind(objects, "ClusterRoleBinding")
+    reviews = of_kind(objects, "ClusterRoleBinding")
+    has_reviews = bool(MATRIX[case].get("project", {}).get("tokenReview"))
+    assert [binding["roleRef"]["name"] for binding in reviews] == ["system:auth-delegator"] * has_reviews
     roles = of_kind(objects, "Role")
     assert roles
     for role in roles:

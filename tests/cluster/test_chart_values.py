@@ -91,6 +91,7 @@ def test_a_value_that_cannot_be_is_refused_where_it_stands(path: str, value: Any
     assert message in refusal(merged(PRODUCTION, {"pools": {"h100": H100}}, MODELS, at(path, value)))
 
 
+READERS = {"viewer": ["readers"]}
 ON_CPU = {"model": "m", "pool": "cpu", "accelerators": 0}
 ON_GPU = {"model": "m", "pool": "h100"}
 NEEDS = [
@@ -110,6 +111,15 @@ NEEDS = [
         "the path /rubrics of example.com, and pages cannot be served below a path",
     ),
     (at("api.autoscaling", {"enabled": True, "minReplicas": 9}), "minReplicas is 9, more than maxReplicas, 6"),
+    (at("project.budget.dollarsPerMonth", 5), "project.name is empty, and project says more"),
+    (at("project", {"name": "a", "tokenReview": {"audience": "a"}}), "project.roles has no group"),
+    (at("project", {"name": "a", "roles": READERS, "login": {"issuer": "https://l.example"}}), "clientId is empty"),
+    (
+        at("project", {"name": "a", "roles": READERS, "login": {"issuer": "https://l.example", "clientId": "b"}}),
+        "no host of api.ingress has TLS",
+    ),
+    (merged(at("project.name", "a"), at("api.enabled", False)), "project.name is a and api.enabled is false"),
+    (at("monitoring.enabled", True), "networkPolicy.monitoring is empty, so Prometheus would reach nothing"),
     (at("mlflow.credentials.existingSecret", "keys"), "names a Secret and no keys of it"),
     (at("storage.encryption.kind", "c"), "kind c needs a Secret with the key"),
     (at("models.judge", {"model": "m", "pool": "b200"}), 'models.judge.pool is "b200"; pools has cpu'),

@@ -88,8 +88,8 @@ def test_an_alias_that_moved_past_the_api_is_told_everywhere_and_left(service, t
     assert text in str(ask(f"{page}/readyz", **bearer())[1]["drift"])
     assert ask(f"{page}/readyz", **bearer())[0] == 200
     metrics = exchange(f"{page}/metrics", **bearer())[2].decode()
-    assert f'rubricworks_promotion_drift{{kind="alias",model="{MODEL}"}} 1\n' in metrics
-    assert 'rubricworks_promotions{state="confirmed"} 1\n' in metrics
+    assert f'rubricworks_promotion_drift{{kind="alias",model="{MODEL}"}} 1.0\n' in metrics
+    assert 'rubricworks_promotions{state="confirmed"} 1.0\n' in metrics
     assert aliases(runs)[0] == other
 
 

@@ -66,7 +66,7 @@ def expire_claims(folder):
 
 @pytest.mark.parametrize("route", POSTS, ids=lambda route: route.path)
 def test_every_post_is_refused_without_a_key_and_with_one_that_is_none(caller, route):
-    values = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "number": "999"}
+    values = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "number": "999", "person": "x@y"}
     path = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], route.path)
     for key in ("", "short", "with a space"):
         headers = {"Idempotency-Key": key} | FORM | bearer()

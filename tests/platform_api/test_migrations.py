@@ -1,12 +1,16 @@
 """Migrations make the tables that the code reads, and refuse a database of a newer version."""
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db import migrate as migration
@@ -68,3 +72,30 @@ def test_a_file_that_is_no_database_is_told(tmp_path):
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     with pytest.raises(UserError, match="cannot be opened: file is not a database"):
         in_database(f"sqlite:///{tmp_path}/x.db", migrate)
+
+
+def test_a_migration_that_ends_half_way_is_undone_and_carried_out_later(tmp_path):
+    """A full disk ends a statement as any other fault does; a table that is in the way ends the last one."""
+    file = tmp_path / "x.db"
+    url = f"sqlite:///{file}"
+    to_revision(url, REVISIONS[-2])
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE installation (x INTEGER)")
+        before = list(database.iterdump())
+    with pytest.raises(UserError, match="installation already exists"):
+        in_database(url, migrate)
+    with sqlite3.connect(file) as database:
+        assert list(database.iterdump()) == before
+        database.execute("DROP TABLE installation")
+    assert in_database(url, migrate) == REVISIONS[-1]
+
+
+def to_revision(url, revision):
+    """Bring an empty database to the revision of an earlier version."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migration.__file__).with_name("migrations")))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()

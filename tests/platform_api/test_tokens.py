@@ -16,6 +16,7 @@ from rubricworks.cli import main
 from rubricworks.platform_api.app import create_app, guarded_routes
 from rubricworks.platform_api.routers import probes
 from rubricworks.platform_api.routers import runs as runs_router
+from rubricworks.platform_api.services.access import audit_log
 from rubricworks.platform_api.services.access.principals import SCOPES
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runs.folder_lock import lock_folder
@@ -82,7 +83,10 @@ def test_a_revoked_token_and_its_sessions_end_at_once_and_both_changes_are_logge
         "secret"
     ]
     cookie = log_in(url, secret)
-    assert ask(f"{url}/api/v1/caller", **bearer(secret)) == (200, {"name": "brief", "scope": "viewer"})
+    assert ask(f"{url}/api/v1/caller", **bearer(secret)) == (
+        200,
+        {"name": "brief", "scope": "viewer", "project": None},
+    )
     assert exchange(f"{url}/api/v1/caller", Cookie=cookie)[0] == 200
     for _ in range(2):
         assert ask(f"{url}/api/v1/tokens/brief", method="DELETE", **bearer())[1]["revoked_at"]
@@ -280,3 +284,21 @@ def test_tokens_of_the_command_line_work_on_the_server(url, folder, capsys):
     assert "made-here" in run("list")[1].out
     code, printed = run("revoke", "nobody")
     assert (code, "there is no token named 'nobody'" in printed.err) == (2, True)
+
+
+def test_the_audit_log_is_exported_whole_and_from_where_the_last_export_ended(url, monkeypatch):
+    monkeypatch.setattr(audit_log, "_EXPORTED_AT_ONCE", 3)
+    for number in range(7):
+        made = {"name": f"exported-{number}", "scope": "viewer"}
+        assert ask(f"{url}/api/v1/tokens", method="POST", body=made, **bearer())[0] == 201
+
+    def export(after):
+        status, headers, content = exchange(f"{url}/api/v1/changes/export?after={after}", **bearer())
+        assert (status, headers["content-type"]) == (200, "application/x-ndjson")
+        return [json.loads(line) for line in content.decode().splitlines()]
+
+    whole = export(0)
+    listed = ask(f"{url}/api/v1/changes?limit=200", **bearer())[1]["items"]
+    assert whole == listed[::-1]
+    assert [change["subject"] for change in whole[-7:]] == [f"exported-{number}" for number in range(7)]
+    assert export(whole[-3]["id"]) == whole[-2:]

@@ -132,6 +132,12 @@ def test_a_run_whose_model_is_in_use_stays(write_runs, tmp_path):
         "before": "captioner version 2, the previous, came from it",
         "champion": "captioner version 3, the champion, came from it",
     }
+    versions = connection.client.search_model_versions("name = 'captioner'")
+    assert sorted(int(version.version) for version in versions) == [2, 3], (
+        "a version that nothing uses goes with its run"
+    )
+    tracked = connection.client.search_runs([connection.experiment_id])
+    assert "older" not in {run.data.tags.get("mlflow.runName") for run in tracked}
 
 
 def test_where_the_registry_does_not_answer_nothing_goes(write_runs):

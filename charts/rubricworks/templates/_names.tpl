@@ -87,3 +87,8 @@ helm.sh/chart: {{ include "rubricworks.chart" .root }}
 {{- end -}}
 {{- first (append $urls "") -}}
 {{- end -}}
+
+{{- /* Of the whole cluster, so the namespace is a part of the name. */ -}}
+{{- define "rubricworks.priorityClass" -}}
+{{- printf "%s-serving-%s" (include "rubricworks.fullname" .) .Release.Namespace | trimSuffix "-" -}}
+{{- end -}}

@@ -55,6 +55,15 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* dict "root" $ "values" VALUES: a component's values, with the release's own PriorityClass unless they name one. As JSON. */}}
+{{- define "rubricworks.prioritised" -}}
+{{- $values := deepCopy .values -}}
+{{- if and .root.Values.priorityClass.create (not $values.priorityClassName) -}}
+{{- $_ := set $values "priorityClassName" (include "rubricworks.priorityClass" .root) -}}
+{{- end -}}
+{{- toJson $values -}}
+{{- end -}}
+
 {{/* Where a pod may run: a pool's, or a component's own values. */}}
 {{- define "rubricworks.placement" -}}
 {{- with .nodeSelector }}

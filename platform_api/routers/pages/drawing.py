@@ -77,6 +77,7 @@ def draw_page(
     is_behind = state.storage is not None and (state.run_index is None or state.run_index.is_behind)
     shared: Mapping[str, Any] = {
         "caller": caller,
+        "project_name": state.settings.project.name if state.settings.project else "",
         "here": request.url.path,
         "version": __version__,
         "is_behind": caller is not None and is_behind,

@@ -1,7 +1,12 @@
 """Callers and what they may do.
 
 A scope is a set of rights. Approving and running are apart, so that one person cannot hold both sides of the two-person
-rule by accident; an admin has all rights. A login by OIDC would make a `Principal` here, as tokens do.
+rule by accident; an admin has all rights. Tokens, logins at the identity provider and reviewed tokens of pods all
+become a `Principal`, and routes know nothing else. Whose groups give two roles has the scope `runner+approver`; a
+version that this person requested is approved by another one all the same.
+
+Names tell the kinds of callers apart: a person's is an e-mail address or `NAME@HOST`, a pod's is
+`system:serviceaccount:NAMESPACE:NAME`, and a token's has neither `@` nor a colon.
 
 RUBRICWORKS_SELF_APPROVAL waives the second person. A pattern such as `captioner-*` names models, whose promotions the
 requester may approve. `rubrics:RUN/STAGE`, where both may be patterns, names rubric sets, whose versions the proposer
@@ -30,7 +35,8 @@ SCOPES: dict[str, frozenset[Right]] = {
     "admin": frozenset(Right),
 }
 """Rights of each scope of tokens."""
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9@._-]*$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""Names of tokens; those with an `@` are people's."""
 LONGEST_NAME = 100
 _RUBRICS = "rubrics:"
 OWN_NAMES = frozenset({"environment", "local", "service"})
@@ -43,12 +49,20 @@ class Principal:
 
     name: str
     scope: str
+    """A scope, or several joined by `+`."""
     token_id: int | None = None
-    """None for the token of the environment and for programs of this machine."""
+    """Token of the database that it came with, or whose session it is."""
+    is_person: bool = False
+    """Logged in at the identity provider."""
 
-    def may(self, right: Right) -> bool:
+    def may(self, right: Right | str) -> bool:
         """Return True if its scope has the right."""
-        return right in SCOPES[self.scope]
+        return any(right in SCOPES[scope] for scope in self.scope.split("+"))
+
+    @property
+    def may_log_out(self) -> bool:
+        """Return True if a session of its may be ended."""
+        return self.is_person or self.token_id is not None
 
 
 def waives_for_model(patterns: Iterable[str], model: str) -> bool:

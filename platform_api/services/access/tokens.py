@@ -1,15 +1,12 @@
-"""API tokens and the sessions of browsers that logged in with one.
+"""API tokens.
 
 A secret is 32 random bytes, so its SHA-256 needs no salt; the database never has the secret itself. A submitted run has
 a token too: its process calls this service as a runner, to request its promotion, until it ends.
 """
 
-import contextlib
 import hashlib
-import hmac
 import re
 import secrets
-from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import delete, or_, select
@@ -26,7 +23,6 @@ from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NA
 
 PREFIX = "rw_"
 """Beginning of every token, by which scanners of secrets know it."""
-SESSION_HOURS = 12
 _RUN = "run:"
 """Beginning of the names of submitted runs' tokens; people's tokens have no colon."""
 _RUN_DAYS = 30
@@ -42,7 +38,7 @@ async def create_token(session: AsyncSession, by: Principal, name: str, scope: s
     """
     if not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
         raise BadRequest(
-            f"name {name!r}: write at most {LONGEST_NAME} letters, digits and @._-, a letter or a digit first"
+            f"name {name!r}: write at most {LONGEST_NAME} letters, digits and ._-, a letter or a digit first"
         )
     if name.lower() in OWN_NAMES:
         raise BadRequest(f"name {name!r}: the audit log has it for a caller without a token; choose another one")
@@ -102,45 +98,7 @@ async def revoke_token(session: AsyncSession, by: Principal, name: str) -> Token
 
 async def principal_of_secret(session: AsyncSession, secret: str) -> Principal | None:
     """Principal of a valid token."""
-    return _principal(await session.scalar(select(Token).where(Token.digest == digest_of(secret))))
-
-
-async def open_session(session: AsyncSession, principal: Principal, secret: str, key: str) -> str:
-    """Begin a browser's session; return the value of its cookie.
-
-    Args:
-        secret: the token's.
-        key: idempotency key of the login; the same login again gets the same cookie, though no database has it.
-    """
-    cookie = hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()
-    expires = utc_now() + timedelta(hours=SESSION_HOURS)
-    await session.execute(delete(Session).where(Session.expires_at < utc_now()))
-    if await session.get(Session, digest_of(cookie)) is None:
-        with contextlib.suppress(IntegrityError):  # the same login, at the same moment
-            async with session.begin_nested():
-                session.add(Session(digest=digest_of(cookie), token_id=principal.token_id, expires_at=expires))
-    return cookie
-
-
-async def close_session(session: AsyncSession, cookies: Sequence[str]) -> None:
-    """End a browser's session."""
-    await session.execute(delete(Session).where(Session.digest.in_([digest_of(cookie) for cookie in cookies])))
-
-
-async def principal_of_session(session: AsyncSession, cookies: Sequence[str]) -> Principal | None:
-    """Principal of the newest session that has not ended, and whose token is still valid.
-
-    Args:
-        cookies: values of the cookie, of which others may be another application's.
-    """
-    query = (
-        select(Token)
-        .join(Session, Session.token_id == Token.id)
-        .where(Session.digest.in_([digest_of(cookie) for cookie in cookies]), Session.expires_at > utc_now())
-        .order_by(Session.expires_at.desc())
-        .limit(1)
-    )
-    return _principal(await session.scalar(query))
+    return principal_of_token(await session.scalar(select(Token).where(Token.digest == digest_of(secret))))
 
 
 async def create_run_token(session: AsyncSession, by: Principal, run: str) -> str:
@@ -181,7 +139,8 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _principal(token: Token | None) -> Principal | None:
+def principal_of_token(token: Token | None) -> Principal | None:
+    """Principal of a token that is neither revoked nor expired."""
     if token is None or token.revoked_at is not None or token.expires_at <= utc_now():
         return None
     return Principal(token.name, token.scope, token.id)

@@ -27,11 +27,13 @@ from rubricworks.platform_api.db.tables import Submission, utc_now
 from rubricworks.platform_api.limits import MAX_CHANGES, MAX_RECIPE
 from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import BadRequest, Conflict, NotFound, Problem
+from rubricworks.platform_api.project import Project
 from rubricworks.platform_api.schemas.bodies import JsonObject, Page
 from rubricworks.platform_api.schemas.submissions import SubmissionBody
 from rubricworks.platform_api.services.access.audit_log import list_changes, record
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.tokens import create_run_token, revoke_run_tokens
+from rubricworks.platform_api.services.project_use import check_use
 from rubricworks.platform_api.services.runs import get_run
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, KubeflowUnavailable
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
@@ -104,15 +106,17 @@ class Submissions:
         kubeflow: KubeflowRuns | None,
         *,
         own_url: str | None,
+        project: Project | None = None,
     ) -> None:
         """
         Args:
             runs: folder of all runs, if they may run on this machine.
             kubeflow: the installation of Kubeflow, if there is one.
             own_url: address of this service, at which a run here requests its promotion; it moves no alias itself.
+            project: project whose budget and quotas a new run must fit.
         """
         self._database, self._policy, self._kubeflow = database, policy, kubeflow
-        self._runs, self._own_url = runs, own_url
+        self._runs, self._own_url, self._project = runs, own_url, project
         self._local = LocalRuns(runs) if runs else None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -141,7 +145,8 @@ class Submissions:
             request: name of the request; if it was killed before, its run is taken up, and started if it never began.
         Raises:
             BadRecipe: it has mistakes, or reaches what no admin admitted.
-            Conflict: the name is taken, another run is going here, or there is no place to run it.
+            Conflict: the name is taken, another run is going here, there is no place to run it, or the project's budget
+                or a quota is used up.
             KubeflowUnavailable: it goes to Kubeflow, which does not answer.
         """
         recipe = await asyncio.to_thread(self._check, text, overrides, arm)
@@ -235,7 +240,7 @@ class Submissions:
                 anything else is in the way, nothing has changed.
         Raises:
             BadRecipe: its recipe reaches what no admin admits by now.
-            Conflict: it is going, or another run is.
+            Conflict: it is going, another run is, or the project's budget or a quota is used up.
         """
         assert self._local is not None
         assert self._runs is not None
@@ -247,6 +252,7 @@ class Submissions:
             values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
             if await session.scalar(ended.values(values).returning(Submission.run)) is None:
                 raise Conflict(f"{run} is {before.state} already; only a run that has ended is resumed")
+            await check_use(session, self._project)
         state, ended_at, message = "ended", before.ended_at, before.message
         try:
             environment = await self._environment(by, run)
@@ -365,6 +371,8 @@ class Submissions:
             async with self._database.session() as session:
                 await session.execute(delete(Submission).where(Submission.request == submitted["request"]))
                 session.add(Submission(run=name, submitted_by=by.name, **submitted, **values))
+                await session.flush()
+                await check_use(session, self._project)
         except IntegrityError as error:
             taken = f"a run {name} was submitted already; choose another name"
             raise _bad_name(409, "Conflict", taken) from error

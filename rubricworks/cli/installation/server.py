@@ -46,6 +46,48 @@ def migrate(runs: str) -> None:
     echo(f"the database is at revision {asyncio.run(migrate_database(runs))}")
 
 
+@server.command()
+@click.option("--older-than", metavar="AGE", required=True, help="Hours, days or weeks: 12h, 90d, 8w.")
+@click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs, as for `server`.")
+@click.option("--dry-run", is_flag=True, help="Only report what would go.")
+def prune(older_than: str, runs: str, dry_run: bool) -> None:
+    """Delete old rows that nothing needs: submissions and tokens of runs that are gone, sessions, delivered messages.
+
+    Labels, preferences, rubric versions, promotions and the audit log stay. `rubricworks runs prune` deletes runs.
+    """
+    load_serving()
+    from rubricworks.platform_api.administration import prune_tables
+    from rubricworks.runs.pruning import parse_age
+
+    rows = asyncio.run(prune_tables(runs, parse_age(older_than), dry_run=dry_run))
+    for table, count in sorted(rows.items()):
+        echo(f"{'would delete' if dry_run else 'deleted'} {count} rows of the table {table}")
+    echo(f"{'would delete' if dry_run else 'deleted'} {sum(rows.values())} rows")
+
+
+@server.command()
+@click.argument("source")
+@click.option("--runs", default="runs", show_default=True, metavar="FOLDER", help="All runs, as for `server`.")
+@click.option("--dry-run", is_flag=True, help="Only report what would go.")
+def forget(source: str, runs: str, dry_run: bool) -> None:
+    """Delete the data of SOURCE everywhere: the runs that hold it, their models, and their rows.
+
+    SOURCE is the beginning of its pictures' places, such as a folder. Start the server's processes anew afterwards:
+    each keeps copies of recent files.
+
+    \b
+    rubricworks server forget s3://datasets/customer-7 --runs s3://rubricworks/captions/runs --dry-run
+    """
+    load_serving()
+    from rubricworks.platform_api.administration import forget_source
+
+    async def report() -> None:
+        async for line in forget_source(runs, source, dry_run=dry_run):
+            echo(line)
+
+    asyncio.run(report())
+
+
 def load_serving() -> ModuleType:
     """Import the service.
 

@@ -47,6 +47,7 @@ def at(path: str, value: Any) -> Json:
     return value
 
 
+TEAM: Json = yaml.safe_load((CHART / "team.yaml").read_text())
 TRIAL: Json = yaml.safe_load((CHART / "values-trial.yaml").read_text())
 MODELS: Json = {
     "pools": {"h100": H100},
@@ -174,6 +175,7 @@ MATRIX: dict[str, Json] = {
     "openshift": merged(PRODUCTION, MODELS, OPENSHIFT),
     "numbers as names": merged(PRODUCTION, NUMBERS),
     "little": merged(PRODUCTION, LITTLE),
+    "team": TEAM,
     "everything": merged(PRODUCTION, MODELS, KEYS, EDGE, PROFILES),
 }
 
