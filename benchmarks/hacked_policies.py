@@ -305,7 +305,7 @@ def blurred(scene: Scene, key: str) -> Scene:
 
 def blurred_quality(seen: Scene, caption: str) -> float:
     """Share of attributes and places that agree with what the judge sees, and a liking for long captions."""
-    by_cell = {item.cell: item for item in seen.objects}
+    by_cell: dict[str, SceneObject] = {item.cell: item for item in seen.objects}
     stated = mentions(caption).objects
     points = 0.0
     used: set[str | None] = set()

@@ -119,7 +119,7 @@ def report(runs: Sequence[Run]) -> Iterable[str]:
     yield f"{len(runs)} runs of {len(runs[0].steps)} steps: {len(hacked)} hacked, {len(sound)} sound"
     yield "\n| statistic | AUC | found at 2 % false alarms |\n|---|---|---|"
     tables = [[statistics_of(result.run) for result in several] for several in (hacked, sound)]
-    rows = [(name, *([row[name] for row in table] for table in tables)) for name in tables[0][0]]
+    rows = [(name, [row[name] for row in tables[0]], [row[name] for row in tables[1]]) for name in tables[0][0]]
     for name, mine, others in sorted(rows, key=lambda row: -auc(row[1], row[2])):
         yield f"| {name} | {auc(mine, others):.3f} | {found_at(mine, others):.0%} |"
     yield f"\nThe alarm, limit {LIMIT}:\n\n| probe | AUC | found | false alarms | median delay, % of the run |"
@@ -188,7 +188,7 @@ def main() -> None:
 
 def _read(line: str) -> Run:
     regime, seed, steps, looks = json.loads(line)
-    return Run(regime, seed, [StepStats(*row[:3], tuple(row[3])) for row in steps], [Look(*row) for row in looks])
+    return Run(regime, seed, [StepStats(*row) for row in steps], [Look(*row) for row in looks])
 
 
 if __name__ == "__main__":

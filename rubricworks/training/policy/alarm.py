@@ -103,14 +103,14 @@ class HackingAlarm:
         """Return the alarm if it fires at this step, else None (also after it has fired)."""
         if stats.held_out:
             self._probes[stats.step - 1] = stats.held_out
-        fires = bool(stats.held_out and self._since) and self._look()
+        fires = bool(stats.held_out and self._since) and self._look(stats.step)
         self._since.append(stats)
         if not self._is_probed and stats.step - self._since[0].step + 1 >= self.every:
-            fires = self._look()
+            fires = self._look(stats.step)
         return self.alarm if fires else None
 
-    def _look(self) -> bool:
-        """Look at the steps since the last look; return True if the alarm fires now."""
+    def _look(self, now: int) -> bool:
+        """Look at the steps since the last look; return True if the alarm fires at this step."""
         steps, self._since = self._since, []
         values = {
             statistic.name: mean_present([stats.values.get(statistic.name, math.nan) for stats in steps])
@@ -124,7 +124,7 @@ class HackingAlarm:
         self.looks.append(Look(steps[-1].step, reward, values, losses))
         if self.alarm is not None or len(self.looks) <= PATIENCE or self.averaged_loss <= LIMIT:
             return False
-        self.alarm = Alarm(step=steps[-1].step, reasons=tuple(self._reasons()), onset=self.best_step)
+        self.alarm = Alarm(step=now, reasons=tuple(self._reasons()), onset=self.best_step)
         return True
 
     def _losses(self, values: Mapping[str, float]) -> dict[str, float]:

@@ -23,7 +23,6 @@ _NEIGHBOURS = 4
 """Other groups that a group is compared with."""
 FLOOR = 0.02
 """Added to both sides of a ratio, so that a start of nothing makes no ratio infinite."""
-FALL_WEIGHT, SHIFT_WEIGHT = 0.7, 0.33
 
 
 class Statistic(NamedTuple):
@@ -36,8 +35,10 @@ class Statistic(NamedTuple):
     measure: Callable[[Response, int], float]
     """(response, its tokens) → value."""
     rule: Literal["fall", "rise", "shift", "shown"]
-    """fall: `FALL_WEIGHT` times the logarithm of the ratio to the highest look; rise: difference to the lowest; shift:
-    `SHIFT_WEIGHT` times the change of a share's log-odds since the first look, either way; shown: no loss."""
+    """fall: logarithm of the ratio to the highest look; rise: difference to the lowest; shift: change of a share's
+    log-odds since the first look, either way; shown: no loss."""
+    weight: float = 1.0
+    """Factor of the loss."""
     of_groups: Callable[[Sequence[Sequence[Response]]], float] | None = None
     """Value of a step, from its groups of rollouts; `measure` then counts for nothing."""
 
@@ -54,11 +55,11 @@ class Statistic(NamedTuple):
         """
         match self.rule:
             case "fall":
-                return FALL_WEIGHT * math.log((max(before) + FLOOR) / (max(now, 0.0) + FLOOR))
+                return self.weight * math.log((max(before) + FLOOR) / (max(now, 0.0) + FLOOR))
             case "rise":
-                return now - min(before)
+                return self.weight * (now - min(before))
             case "shift":
-                return SHIFT_WEIGHT * abs(_log_odds(now) - _log_odds(before[0]))
+                return self.weight * abs(_log_odds(now) - _log_odds(before[0]))
             case "shown":
                 return 0.0
 
@@ -132,7 +133,7 @@ def _specificity(groups: Sequence[Sequence[Response]]) -> float:
 
 
 SPECIFICITY = Statistic(
-    "specificity", "likeness to responses to the same image", of_no_single_response, "fall", _specificity
+    "specificity", "likeness to responses to the same image", of_no_single_response, "fall", 0.7, _specificity
 )
 REPETITION = Statistic(
     "repetition", "repeated phrases", lambda response, _: repetition(_text(response, "repetition")), "rise"
