@@ -234,10 +234,17 @@ def _step_table(steps: Sequence["Step"], statistics: Mapping[str, Statistic]) ->
 
 
 def _measured(stage: Path, name: str) -> list[tuple[float, float]]:
-    """A field of the records that a training wrote for its steps."""
+    """A field of the records that a training wrote for its steps; of scores of several samples, their mean."""
     file = stage / "steps.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    return [(float(record["step"]), record[name]) for record in records if record.get(name) is not None]
+    values = {record["step"]: record.get(name) for record in records}
+    values |= {step: _mean_present(scores) for step, scores in values.items() if isinstance(scores, list)}
+    return [(float(step), value) for step, value in values.items() if value is not None]
+
+
+def _mean_present(scores: Sequence[float | None]) -> float | None:
+    present = [score for score in scores if score is not None]
+    return sum(present) / len(present) if present else None
 
 
 def losses(run: RunFolder, charts: Mapping[str, Mapping[str, tuple[str, str]]] | None = None, note: str = "") -> Block:

@@ -196,7 +196,7 @@ def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp
 def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
     config = grpo_config(steps=1, **FEW)
     monkeypatch.setattr(
-        "rubricworks.training.policy.grpo.train_from",
+        "rubricworks.training.policy.run.train_from",
         lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
     )
 
@@ -269,7 +269,8 @@ def test_alarm_is_returned_and_stops_training_when_told_to(warmed, tmp_path, cap
     with caplog.at_level(logging.WARNING):
         result = train_policy(warmed, policy_rows(), reward, tmp_path, config, probe=probe)
     assert (result.alarm.step, result.alarm.onset, result.steps) == (7, 2, 7)
-    assert "reward hacking suspected at step 7, best at step 2: the held-out judge fell from 0.90" in caplog.text
+    assert "reward hacking suspected at step 7, best at step 2: " in caplog.text
+    assert "the held-out judge fell from 0.90 to 0.10" in result.alarm.reasons
     expected = weights(result.model_dir)
     shutil.rmtree(result.model_dir)
     again = train_policy(warmed, policy_rows(), reward, tmp_path, config, probe=probe)
