@@ -14,6 +14,7 @@ SMALL = {
     "behavioural_policy": ["--seeds", "2", "--steps", "4"],
     "diffusion_step": ["--steps", "2"],
     "grading": ["--quick", "--rounds", "1"],
+    "hacking_alarm": ["1", "1", "--jobs", "1"],
     "hostile": ["--threads", "2", "--number", "8"],
     "image_grading": ["--quick", "--rounds", "1"],
     "judge_overlap": ["--steps", "24", "--delay", "0.01"],

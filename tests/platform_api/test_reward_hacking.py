@@ -37,7 +37,10 @@ def url(tmp_path_factory):
 
 def test_signals_are_reward_held_out_judge_and_an_unseen_score(url):
     signals = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]
-    assert (len(signals["rewards"]), signals["held_out"]) == (60, [*([step, 0.55] for step in (0, 10, 20, 30)), [40, 0.2], [50, 0.2]])
+    assert (len(signals["rewards"]), signals["held_out"]) == (
+        60,
+        [*([step, 0.55] for step in (0, 10, 20, 30)), [40, 0.2], [50, 0.2]],
+    )
     assert signals["measure"] == {"scorer": "oracle", "part": "f1", "points": [[0, 0.7], [60, 0.4]]}
     assert (signals["alarm"]["step"], signals["alarm"]["onset"]) == (52, 30)
     assert (signals["every"], signals["least_steps"]) == (10, 30)
