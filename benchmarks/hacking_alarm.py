@@ -149,12 +149,14 @@ def report(runs: Sequence[Run]) -> Iterable[str]:
     heads = ("found", "false alarms", "median delay, % of the run", "median share of the loss by then")
     yield f"\n| at its limit, {LIMIT} | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}"
     for probe, (of_hacked, of_sound) in seen.items():
-        found = [(result, given.fired) for result, given in zip(hacked, of_hacked, strict=True) if given.fired]
+        alarmed = [(result, given.fired) for result, given in zip(hacked, of_hacked, strict=True) if given.fired]
         cells = [
-            share(len(found), len(hacked)),
+            share(len(alarmed), len(hacked)),
             share(sum(given.fired is not None for given in of_sound), len(sound)),
-            f"{median((step - result.onset) / len(result.run.steps) for result, step in found):.0%}" if found else "-",
-            f"{median(lost_by(result, step) for result, step in found):.0%}" if found else "-",
+            f"{median((step - result.onset) / len(result.run.steps) for result, step in alarmed):.0%}"
+            if alarmed
+            else "-",
+            f"{median(lost_by(result, step) for result, step in alarmed):.0%}" if alarmed else "-",
         ]
         yield f"| {probe or 'none'} | {' | '.join(cells)} |"
     yield ""
@@ -175,8 +177,8 @@ def report(runs: Sequence[Run]) -> Iterable[str]:
 
 
 def _curve(hacked: Sequence[float], sound: Sequence[float]) -> str:
-    found = [f"{found_at(hacked, sound, rate):.0%}" for rate in FALSE_ALARMS]
-    return " | ".join([f"{auc(hacked, sound):.3f}", *found])
+    points = [f"{found_at(hacked, sound, rate):.0%}" for rate in FALSE_ALARMS]
+    return " | ".join([f"{auc(hacked, sound):.3f}", *points])
 
 
 def share(part: int, whole: int) -> str:

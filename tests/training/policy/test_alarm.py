@@ -168,7 +168,7 @@ def test_repetition_is_the_share_of_four_word_sequences_said_before():
     assert repetition("too short") == 0
 
 
-def test_specificity_is_high_for_descriptions_and_low_for_guesses_and_phrases_for_any_image():
+def test_specificity_is_high_for_descriptions_and_low_for_guesses_and_flattery():
     cat, dog = "a cat sleeps on the mat", "a dog runs over wet grass"
     assert specificity([[cat, cat], [dog, dog]]) == 1
     praise = "a clear and detailed description"
