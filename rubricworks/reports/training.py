@@ -106,7 +106,7 @@ def training(
     marks = [
         (float(alarm.step), f"alarm{f' in {name}' if name else ''}, step {alarm.step}")
         for stage, name in names.items()
-        if (alarm := run.alarm(stage))
+        if (alarm := run.alarm(stage)) and alarm.step is not None
     ]
     kinds = {stage: (stage.removeprefix("train_") if name else "policy", name) for stage, name in names.items()}
 

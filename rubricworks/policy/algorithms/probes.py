@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 
 class CaptionProbe:
-    """Pairwise comparison of the policy's captions with those of step 0, stored next to the checkpoints.
+    """Pairwise comparison of the policy's greedy captions with those of step 0, stored next to the checkpoints.
 
-    Captions are drawn at temperature 1, as in training: what a policy says when it says what is likeliest changes late
-    and at once. Every sample scores one half at the start.
+    Every sample scores one half at the start.
     """
 
     def __init__(self, options: ProbeOptions, job: Job, seed: int) -> None:
@@ -41,8 +40,7 @@ class CaptionProbe:
     def __call__(self, step: int, generate: "Generate") -> list[float | None]:
         """Return the win over the base on each sample; None where the judge failed."""
         images = [sample.require_image("the policy captions it") for sample in self.samples]
-        prompts = [sample.prompt for sample in self.samples]
-        outputs = generate(images, prompts, temperature=1.0, seed=self.seed)
+        outputs = generate(images, [sample.prompt for sample in self.samples])
         captions = [caption for caption, _ in outputs]
         if step == 0:
             write_atomic(self._base_file, json.dumps(captions).encode())
