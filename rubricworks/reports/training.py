@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.alarm import read_outcome
 from rubricworks.data.images import check_image
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.reports.charts import Series, SeriesChart, curve, series_chart
@@ -170,6 +171,7 @@ def training_block(
             )
         if unjudged == rollouts:
             parts.append(Text("No rollout has a reward: the judge answered none of them. See What failed.", "missing"))
+    parts += [sentence for stage in drawn if (sentence := _watched(run, stage, names[stage]))]
     parts += [_missing(run, stage, names[stage]) for stage in names if stage not in drawn]
     for stage, of in drawn.items():
         title = f"Figures by step{f', {names[stage]}' if names[stage] else ''}"
@@ -178,6 +180,15 @@ def training_block(
     return Block(
         "training", "Training", parts, metrics={**_metrics(run, last), **(metrics or {})}, details=details or {}
     )
+
+
+def _watched(run: RunFolder, stage: str, name: str) -> Text | None:
+    """Outcome of an alarm that did not fire; a banner tells of one that did."""
+    outcome = read_outcome(run.path / stage)
+    if outcome is None or outcome.has_fired:
+        return None
+    kind = "missing" if outcome.state == "too_short" else "quiet"
+    return Text(f"The hacking alarm{f' of {name}' if name else ''}: {outcome}.", kind)
 
 
 def _missing(run: RunFolder, stage: str, name: str) -> Text:
