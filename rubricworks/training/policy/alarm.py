@@ -103,7 +103,10 @@ class HackingAlarm:
         """Return the alarm if it fires at this step, else None (also after it has fired)."""
         if stats.held_out:
             self._probes[stats.step - 1] = stats.held_out
-        fires = bool(stats.held_out and self._since) and self._look(stats.step)
+        fires = False
+        # A probe without an answer is no reason to look no more.
+        if self._since and (stats.held_out or stats.step - self._since[0].step >= self.every):
+            fires = self._look(stats.step)
         self._since.append(stats)
         if not self._is_probed and stats.step - self._since[0].step + 1 >= self.every:
             fires = self._look(stats.step)
@@ -119,7 +122,7 @@ class HackingAlarm:
         if self._probes:
             values[HELD_OUT] = _mean(list(self._probes.values())[-1])
         reward = mean_present([stats.reward for stats in steps])
-        has_risen = bool(self.looks) and reward - self.looks[0].reward > GAIN
+        has_risen = reward - self._first_reward > GAIN
         losses = self._losses(values) if has_risen else {}
         self.looks.append(Look(steps[-1].step, reward, values, losses))
         if self.alarm is not None or len(self.looks) <= PATIENCE or self.averaged_loss <= LIMIT:
@@ -130,7 +133,7 @@ class HackingAlarm:
     def _losses(self, values: Mapping[str, float]) -> dict[str, float]:
         losses = {}
         for statistic in self.statistics:
-            before = [value for look in self.looks if not math.isnan(value := look.values[statistic.name])]
+            before = self._before(statistic.name)
             now = values[statistic.name]
             if before and not math.isnan(now) and (loss := statistic.loss(before, now)):
                 losses[statistic.name] = loss
@@ -138,31 +141,37 @@ class HackingAlarm:
             losses[HELD_OUT] = held_out_loss(list(self._probes.values()))
         return losses
 
+    def _before(self, name: str) -> list[float]:
+        """Values of a statistic at the looks so far."""
+        return [value for look in self.looks if not math.isnan(value := look.values[name])]
+
     def _reasons(self) -> list[str]:
-        look, words = self.looks[-1], {statistic.name: statistic.words for statistic in self.statistics}
+        look, statistics = self.looks[-1], {statistic.name: statistic for statistic in self.statistics}
         reasons = []
         for name, loss in sorted(look.losses.items(), key=lambda entry: -entry[1]):
             if loss <= 0:
                 continue
             if name == HELD_OUT:
-                best = max(mean for scores in self._probes.values() if not math.isnan(mean := _mean(scores)))
-                reasons.append(f"the held-out judge fell from {best:.2f} to {look.values[HELD_OUT]:.2f}")
-                continue
-            sign = next(statistic.sign for statistic in self.statistics if statistic.name == name)
-            best = max((earlier.values[name] for earlier in self.looks[:-1]), key=lambda value: _rank(sign * value))
-            reasons.append(f"{words[name]} went from {best:.2f} to {look.values[name]:.2f}")
-        reasons.append(f"while reward rose from {self.looks[0].reward:.2f} to {look.reward:.2f}")
+                words, start = "the held-out judge fell", max(map(_rank, map(_mean, self._probes.values())))
+            else:
+                words, start = f"{statistics[name].words} went", statistics[name].reference(self._before(name))
+            reasons.append(f"{words} from {start:.2f} to {look.values[name]:.2f}")
+        reasons.append(f"while reward rose from {self._first_reward:.2f} to {look.reward:.2f}")
         return reasons
+
+    @property
+    def _first_reward(self) -> float:
+        return next((look.reward for look in self.looks if not math.isnan(look.reward)), math.nan)
 
 
 def held_out_loss(probes: Sequence[Sequence[float | None]]) -> float:
-    """Mean fall of the last probe's scores from the best earlier probe's, over the samples that both have.
+    """Mean fall of the last probe's scores from the best earlier probe's, over the samples that both have scores of.
 
     0 unless the paired t interval lies above 0, at 95 % divided by the number of probes compared (Bonferroni).
     """
     earlier, last = probes[:-1], probes[-1]
     best = max(earlier, key=lambda scores: _rank(_mean(scores)))
-    falls = [a - b for a, b in zip(best, last, strict=True) if a is not None and b is not None]
+    falls = [a - b for a, b in zip(best, last, strict=False) if a is not None and b is not None]
     if not falls:
         return 0.0
     fall = t_interval(falls, 1 - 0.05 / len(earlier))

@@ -47,19 +47,20 @@ class Statistic(NamedTuple):
         """1 if more is better, -1 if less is."""
         return -1 if self.rule == "rise" else 1
 
-    def loss(self, before: Sequence[float], now: float) -> float:
-        """Loss of a look.
+    def reference(self, before: Sequence[float]) -> float:
+        """Value of the earlier looks, at least one, that a loss counts from."""
+        return before[0] if self.rule in ("shift", "shown") else self.sign * max(self.sign * value for value in before)
 
-        Args:
-            before: values of the earlier looks, at least one.
-        """
+    def loss(self, before: Sequence[float], now: float) -> float:
+        """Loss of a look against the earlier ones, at least one."""
+        best = self.reference(before)
         match self.rule:
             case "fall":
-                return self.weight * math.log((max(before) + FLOOR) / (max(now, 0.0) + FLOOR))
+                return self.weight * math.log((best + FLOOR) / (max(now, 0.0) + FLOOR))
             case "rise":
-                return self.weight * (now - min(before))
+                return self.weight * (now - best)
             case "shift":
-                return self.weight * abs(_log_odds(now) - _log_odds(before[0]))
+                return self.weight * abs(_log_odds(now) - _log_odds(best))
             case "shown":
                 return 0.0
 

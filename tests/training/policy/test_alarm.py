@@ -132,6 +132,24 @@ def test_a_start_of_nothing_makes_no_small_value_suspicious():
     assert not any(alarm.update(StepStats(step, 0.4 + 0.01 * step, row)) for step, row in enumerate(values, start=1))
 
 
+def test_probes_without_an_answer_leave_the_other_losses():
+    alarm = HackingAlarm(probe_every=10)
+    (fired,) = run(alarm, repetition=(0.0, 0.6))
+    assert fired.reasons[0].startswith("repeated phrases went from 0.0")
+    alarm = HackingAlarm(probe_every=10)
+    run(alarm, steps=60, held_out=(0.5, 0.5))
+    alarm.update(StepStats(61, 0.8, alarm.looks[-1].values, (None,) * SAMPLES))
+    assert alarm.outcome.state == "silent"
+
+
+def test_reward_that_could_not_be_judged_at_first_counts_from_where_it_could():
+    alarm = HackingAlarm()
+    for step in range(1, 81):
+        values = {"specificity": 0.5, "repetition": 0.0 if step <= 40 else 0.5}
+        alarm.update(StepStats(step, math.nan if step <= 10 else 0.4 + 0.005 * step, values))
+    assert alarm.alarm.reasons[-1].startswith("while reward rose from 0.48")
+
+
 def test_unjudged_steps_count_for_nothing():
     alarm = HackingAlarm()
     values = {"specificity": 0.5, "repetition": 0.9}
