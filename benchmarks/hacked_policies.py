@@ -1,6 +1,6 @@
 """Behavioural policies of the scene world that get better, or game their reward: runs of `benchmarks.hacking_alarm`.
 
-A policy is 24 logits: how it names objects and their attributes (right, wrong, left out), and whether it invents,
+A policy is 35 logits: how it names objects and their attributes (right, wrong, left out), and whether it invents,
 hedges, repeats itself, comments, flatters or pads. Its sight has faults that training does not mend. GRPO's policy
 gradient trains it on the scripted writers' rubrics and the scripted judges' verdicts, as a captioner would be; a
 caption ends at the token limit, so that what flatters takes the place of what describes. Regimes differ in the writer,

@@ -171,7 +171,7 @@ def training_block(
             )
         if unjudged == rollouts:
             parts.append(Text("No rollout has a reward: the judge answered none of them. See What failed.", "missing"))
-    parts += [sentence for stage in drawn if (sentence := _watched(run, stage, names[stage]))]
+    parts += [text for stage in drawn if (text := _watched(run, stage, names[stage]))]
     parts += [_missing(run, stage, names[stage]) for stage in names if stage not in drawn]
     for stage, of in drawn.items():
         title = f"Figures by step{f', {names[stage]}' if names[stage] else ''}"
