@@ -13,7 +13,7 @@ the places it was gamed: .80 -> .71, and most comparisons lost.
 
 `colourful` counts words that could be visible. The student learns it, and games it: the reward rises from .31 to .60
 while captions fill up with words that are not in the picture (oracle F1 .80 -> .04, no comparison won). The hacking
-alarm goes off at step 51, and the gate refuses the model.
+alarm fires at step 31, and the gate refuses the model.
 
 All figures are of the simulated scene world.
 """

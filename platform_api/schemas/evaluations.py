@@ -8,7 +8,6 @@ from pydantic import Field
 from rubricworks.evaluation.leaderboard import Leaderboard
 from rubricworks.platform_api.schemas.bodies import Body
 from rubricworks.reports.judge_audit_cases import BadCase, MisjudgedCriterion
-from rubricworks.training.config import AlarmConfig
 
 
 class EvaluationBody(Body):
@@ -46,17 +45,16 @@ class BoardBody(Body):
 
 
 class TraceBody(Body):
-    """One statistic that the alarm watches."""
+    """The loss that the alarm weighs, or a statistic that it sees, at each of its looks."""
 
-    name: str = Field(examples=["objects"])
-    words: str = Field(examples=["objects named per caption"])
+    name: str = Field(examples=["specificity"])
+    words: str = Field(examples=["likeness to responses to the same image"])
     points: list[tuple[int, float]] = Field(
-        description="Step, and the mean over the window that ends there", examples=[[[40, 2.1], [80, 4.6]]]
+        description="Step, and the mean since the look before", examples=[[[10, 0.52], [20, 0.31]]]
     )
-    start: float = Field(description="Mean over the first window", examples=[2.1])
-    low: float | None = Field(description="Limit below which it is suspicious")
-    high: float | None = Field(description="Limit above which it is suspicious", examples=[4.2])
-    crossed: int | None = Field(description="First step beyond a limit", examples=[80])
+    start: float = Field(description="Mean at the first look", examples=[0.52])
+    high: float | None = Field(description="Limit of the alarm, for its loss", examples=[None])
+    crossed: int | None = Field(description="First step beyond it", examples=[None])
 
 
 class MeasureBody(Body):
@@ -73,7 +71,8 @@ class FiredAlarm(Body):
     """The alarm, which fired."""
 
     step: int = Field(examples=[80])
-    reasons: list[str] = Field(default=[], examples=[["objects named per caption: 4.6, above 4.2"]])
+    reasons: list[str] = Field(default=[], examples=[["the held-out judge fell from 0.62 to 0.41"]])
+    onset: int | None = Field(default=None, description="Last step at which the policy was at its best", examples=[40])
 
 
 class SignalsBody(Body):
@@ -84,7 +83,8 @@ class SignalsBody(Body):
         description="Scores of the held-out judge", examples=[[[40, 0.6], [80, 0.52]]]
     )
     measure: MeasureBody | None
-    config: AlarmConfig
+    every: int = Field(description="Steps between two looks of the alarm", examples=[10])
+    least_steps: int = Field(description="Number of steps before which the alarm cannot fire", examples=[30])
     traces: list[TraceBody]
     alarm: FiredAlarm | None
 

@@ -10,26 +10,22 @@ from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.data.alarm import ALARM_FILE
-from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.audit.summary import SUMMARY_FILE, AuditSummary, parse_audit_row
 from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import NotFound
-from rubricworks.platform_api.schemas.bodies import JsonObject, Page
+from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.schemas.evaluations import FiredAlarm, MeasureBody, SignalsBody, TraceBody
 from rubricworks.platform_api.services.recent_values import remember
 from rubricworks.platform_api.services.rollouts import stages_with_rollouts
-from rubricworks.platform_api.services.run_storage import run_folder
 from rubricworks.platform_api.services.runs import list_tables, open_table, read_file, read_object, read_steps
-from rubricworks.recipe.files import load_recipe
 from rubricworks.reports.charts import Series, SeriesChart, series_chart, value_bounds
 from rubricworks.reports.judge_audit import audit_figure, audit_headline, audit_sentences, table_rows
 from rubricworks.reports.judge_audit_cases import BadCase, worst_cases
 from rubricworks.runs.store import RunStore
 from rubricworks.runs.tables import parse_cell
 from rubricworks.storage.plain_json import plain_json
-from rubricworks.training.config import AlarmConfig
-from rubricworks.training.policy.alarm import StepStats
+from rubricworks.training.policy.alarm import held_out_mean, read_step
 from rubricworks.training.policy.alarm_traces import alarm_traces, known_statistics
 
 AUDIT = "audit"
@@ -52,11 +48,6 @@ class TrainingSignals(NamedTuple):
     """Number of steps with statistics."""
 
     @property
-    def least_steps(self) -> int:
-        """Number of steps before which the alarm cannot fire: two windows, the last `patience` of them suspicious."""
-        return 2 * self.signals.config.window + self.signals.config.patience - 1
-
-    @property
     def overview(self) -> SeriesChart | None:
         """Reward, held-out judge and the measure that training does not see, in one frame."""
         rewards, alarm, measure = _thinned(self.signals.rewards), self.signals.alarm, self.signals.measure
@@ -70,7 +61,7 @@ class TrainingSignals(NamedTuple):
 
     @property
     def charts(self) -> list[tuple[TraceBody, SeriesChart]]:
-        """Each statistic with the limit that it is nearest to."""
+        """The loss with its limit, and each statistic."""
         return [(trace, chart) for trace in self.signals.traces if (chart := _trace_chart(trace))]
 
 
@@ -96,17 +87,17 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
     rows = await read_steps(store, run, stage, 0)
     if not rows:
         raise NotFound(f"{stage} of {run} has no statistics of steps")
-    steps = [_step(row) for row in rows]
-    config = await asyncio.to_thread(_alarm_config, store, run, stage)
+    steps = [read_step(row) for row in rows]
     known = known_statistics()
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name in known]
-    traces = alarm_traces(steps, config, [known[name] for name in names])
+    replayed = alarm_traces(steps, [known[name] for name in names])
     signals = SignalsBody(
         rewards=[(step.step, step.reward) for step in steps if not math.isnan(step.reward)],
-        held_out=[(step.step, step.held_out) for step in steps if not math.isnan(step.held_out)],
+        held_out=[(step, mean) for step, mean in map(held_out_mean, steps) if not math.isnan(mean)],
         measure=await _measure(session, store, run, stage, steps[-1].step),
-        config=config,
-        traces=[TraceBody.model_validate(trace) for trace in traces],
+        every=replayed.every,
+        least_steps=replayed.least_steps,
+        traces=[TraceBody.model_validate(trace) for trace in replayed.traces],
         alarm=_fired(await read_object(store, run, f"{stage}/{ALARM_FILE}")),
     )
     return TrainingSignals(stage, signals, len(steps))
@@ -196,25 +187,6 @@ async def _measure(session: AsyncSession, store: RunStore, run: str, stage: str,
     return None
 
 
-def _alarm_config(store: RunStore, run: str, stage: str) -> AlarmConfig:
-    """The alarm's options in the run's recipe; the default ones if this version does not read the recipe any more.
-
-    Raises:
-        TransientError: the storage does not answer.
-    """
-    try:
-        with run_folder(store, run) as folder:
-            config = load_recipe(folder / "recipe.yaml").stage_configs().get(stage)
-    except TransientError:
-        raise
-    except (UserError, OSError):
-        return AlarmConfig()
-    for part in (config, *vars(config).values()) if config is not None else ():
-        if isinstance(alarm := getattr(part, "alarm", None), AlarmConfig):
-            return alarm
-    return AlarmConfig()
-
-
 def _fired(content: object) -> FiredAlarm | None:
     try:
         return FiredAlarm.model_validate(content)
@@ -222,21 +194,11 @@ def _fired(content: object) -> FiredAlarm | None:
         return None
 
 
-def _step(row: JsonObject) -> StepStats:
-    def figure(name: str) -> float:
-        value = row.get(name)
-        return float(value) if isinstance(value, int | float) else math.nan
-
-    return StepStats(row["step"], figure("reward"), {name: figure(name) for name in row}, figure("held_out"))
-
-
 def _trace_chart(trace: TraceBody) -> SeriesChart | None:
-    limits = [(limit, "limit") for limit in (trace.high, trace.low) if limit is not None]
-    if not trace.points or not limits:
+    if not trace.points:
         return None
-    last = trace.points[-1][1]
-    level = min(limits, key=lambda limit: abs(limit[0] - last))
-    values = [trace.start, level[0], *(value for _, value in trace.points)]
+    level = None if trace.high is None else (trace.high, "limit")
+    values = [*(() if level is None else (level[0],)), *(value for _, value in trace.points)]
     marks = [(float(trace.crossed), f"step {trace.crossed}")] if trace.crossed is not None else []
     title = trace.words[:1].upper() + trace.words[1:]
     series = [Series("m0", "", _thinned(trace.points))]

@@ -97,7 +97,11 @@ def _agreements(board: Leaderboard, ranking: str, sources: tuple[Path, ...]) -> 
     for column in board.columns:
         by_model: Mapping[str, dict[str, Any]] = values.get((column.figure, column.version, column.judge, "greedy"), {})
         samples = sorted(set.intersection(*(set(values_of) for values_of in by_model.values()))) if by_model else []
-        scores = {model: [values_of[sample] for sample in samples] for model, values_of in by_model.items()}
+        sign = -1 if column.lower_is_better else 1
+        scores = {
+            model: [None if (value := values_of[sample]) is None else sign * value for sample in samples]
+            for model, values_of in by_model.items()
+        }
         if len(scores) < 2 or not samples or column.figure == ranking:
             continue
         if any(all(value is None for value in row) for row in scores.values()):
@@ -111,7 +115,8 @@ def _ranking(board: Leaderboard, name: str) -> dict[str, float]:
     """Model → standing, higher is better."""
     at = next((at for at, column in enumerate(board.columns) if column.figure == name), None)
     if at is not None:
-        return {row.model: row.cells[at].mean.value for row in board.rows if at in row.cells}
+        sign = -1 if board.columns[at].lower_is_better else 1
+        return {row.model: sign * row.cells[at].mean.value for row in board.rows if at in row.cells}
     path = Path(name)
     if not path.is_file():
         figures = ", ".join(dict.fromkeys(column.figure for column in board.columns))

@@ -47,15 +47,16 @@ class Cell(BaseModel, extra="forbid", frozen=True):
     """Minus the model that the board compares with, on the samples that both have."""
     p: float | None = None
     """P-value of the difference, corrected for the number of comparisons on the board."""
+    lower_is_better: bool = False
 
     @property
     def mark(self) -> str:
-        """`+` or `-` where the difference is significant on at least `MIN_SAMPLES` samples, else empty."""
+        """`+` better, `-` worse: a difference significant on at least `MIN_SAMPLES` samples; else empty."""
         if self.p is None or self.p >= LEVEL or self.difference is None:
             return ""
         if (self.difference.samples or 0) < MIN_SAMPLES:
             return ""
-        return "+" if self.difference.value > 0 else "-"
+        return "-" if (self.difference.value > 0) == self.lower_is_better else "+"
 
 
 class Row(BaseModel, extra="forbid", frozen=True):
@@ -90,6 +91,7 @@ class Column(BaseModel, extra="forbid", frozen=True):
     against: str | None
     is_share: bool = Field(examples=[True])
     """All values lie in [0, 1]."""
+    lower_is_better: bool = False
 
 
 class RankDistribution(BaseModel, extra="forbid", frozen=True):
@@ -131,6 +133,8 @@ class Source(NamedTuple):
     """Model → cost of a response."""
     heads: Sequence[str] = ()
     """Figures that it reports first; the board shows these."""
+    lower_is_better: Sequence[str] = ()
+    """Figures of which less is better."""
     base: str | None = None
     """Model that it compares with."""
 
@@ -169,7 +173,9 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
         for model in models:
             if cell := collected.cell(instrument, model, _peer(model, chosen, models)):
                 mean, difference, p = cell
-                cells[model, number] = Cell(mean=mean, difference=difference)
+                cells[model, number] = Cell(
+                    mean=mean, difference=difference, lower_is_better=collected.is_lower_better(instrument)
+                )
                 if p is not None:
                     raw[model, number] = p
     for key, p in holm(raw).items():
@@ -238,6 +244,7 @@ class _Collected:
         self._heads: dict[str, str] = {}
         self._shown: set[str] = set()
         self._tasks: dict[str, str] = {}
+        self._lower: set[str] = set()
         self._words: dict[_Model, dict[str, float | None]] = defaultdict(dict)
         self._conflicts: dict[tuple[str, str], int] = defaultdict(int)
         self._missing: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -245,6 +252,7 @@ class _Collected:
 
     def add(self, source: Source) -> None:
         self._titles |= {**RATING_TITLES, **source.titles}
+        self._lower |= {*source.lower_is_better}
         self._tasks |= source.tasks
         self.dollars |= source.dollars
         self._shown |= set(source.heads)
@@ -311,6 +319,9 @@ class _Collected:
     def heads(self, instrument: Instrument) -> set[str]:
         return self._shown | {self._heads.get(instrument.scorer, instrument.figure)}
 
+    def is_lower_better(self, instrument: Instrument) -> bool:
+        return instrument.figure in self._lower
+
     def words_of(self, model: _Model) -> Interval | None:
         return mean_interval(self._words.get(model, {}).values(), share=False)
 
@@ -348,6 +359,7 @@ class _Collected:
             title=title + self._suffix(instrument, columns),
             is_share=all(_is_share(values.values()) for values in self.values[instrument].values())
             and bool(self.values[instrument]),
+            lower_is_better=self.is_lower_better(instrument),
         )
 
     def _suffix(self, instrument: Instrument, columns: Sequence[Instrument]) -> str:

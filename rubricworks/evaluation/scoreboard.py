@@ -8,7 +8,7 @@ while a sample of any of its tasks lacks a score: the board says which.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +70,8 @@ class Scoreboard(BaseModel, extra="forbid", frozen=True):
     """Figure → name on pages."""
     headlines: tuple[str, ...] = ()
     """Figures that are reported first: the first part of each scorer."""
+    lower_is_better: tuple[str, ...] = ()
+    """Figures of which less is better."""
     best: dict[str, int] = {}
     """Model with milestones → step of its best one."""
     skipped: dict[str, str] = {}
@@ -171,6 +173,7 @@ def summarise_scores(
     by_task: Collection[str] = (),
     only_whole: Collection[str] = (),
     unbounded: Collection[str] = (),
+    lower_is_better: Collection[str] = (),
     skipped: Mapping[str, str] | None = None,
     select_by: str | None = None,
     seed: int = 0,
@@ -187,6 +190,7 @@ def summarise_scores(
         by_task: figures that are averaged by task.
         only_whole: figures without a mean unless all of their samples have a score.
         unbounded: figures whose values do not lie in [0, 1].
+        lower_is_better: figures of which less is better.
         skipped: scorers that could not score on this machine, with the reason.
         select_by: figure that chooses the best milestone.
         seed: of the bootstrap over tasks.
@@ -251,6 +255,7 @@ def summarise_scores(
         models=models,
         titles=titles | {figure: figure.replace("_", " ").capitalize() for figure in sorted(figures - titles.keys())},
         headlines=tuple(figure for figure in heads if figure in figures and figure != LENGTH),
+        lower_is_better=tuple(sorted(figures & {*lower_is_better})),
         skipped=dict(skipped or {}),
         position_bias=position_bias(compared),
     )
@@ -258,7 +263,7 @@ def summarise_scores(
         arms := list(dict.fromkeys(model.model for model in models if model.step is not None))
     ):
         return board
-    best = {arm: step for arm in arms if (step := _best_step(board.milestones(arm), select_by)) is not None}
+    best = {arm: step for arm in arms if (step := _best_step(board, arm, select_by)) is not None}
     chosen = {arm: _Key(arm, step, board.decoding) for arm, step in best.items()}
     differences = {
         f"{arm} - {other}": difference
@@ -269,13 +274,14 @@ def summarise_scores(
     return board.model_copy(update={"best": best, "differences": differences})
 
 
-def _best_step(milestones: Sequence[ModelScores], figure: str) -> int | None:
-    """Step of the highest mean. Among equals the earliest, which needs the least training; rounding absorbs noise."""
-    judged = [milestone for milestone in milestones if figure in milestone.means]
+def _best_step(board: Scoreboard, arm: str, figure: str) -> int | None:
+    """Step of the best mean. Among equals the earliest, which needs the least training; rounding absorbs noise."""
+    judged = [milestone for milestone in board.milestones(arm) if figure in milestone.means]
     if not judged:
         return None
+    sign = -1 if figure in board.lower_is_better else 1
     return max(
-        judged, key=lambda milestone: (round(milestone.means[figure].value, _DIGITS), -(milestone.step or 0))
+        judged, key=lambda milestone: (sign * round(milestone.means[figure].value, _DIGITS), -(milestone.step or 0))
     ).step
 
 

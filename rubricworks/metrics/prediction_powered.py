@@ -3,11 +3,12 @@
 Labels are right and dear, verdicts are cheap and biased. The mean of the labels is moved by how far the judge's mean on
 the other items lies from its mean on the labelled ones, times a power λ. With λ = 0 the labels stand alone; the tuned λ
 has the least variance, so the interval is never much wider than that of the labels, and narrower the better the judge.
-Valid for any judge, if the labelled items are a random draw.
+Valid for any judge, if the labelled items are a random draw: of responses, or of items, so that a response has items of
+both kinds; what these share is counted once, by response.
 
 Sources: Angelopoulos et al., Prediction-Powered Inference (2023), algorithm 1, the mean; Angelopoulos, Duchi and Zrnic,
 PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986);
-Wilson's interval for a share that the clusters agree on (`intervals.wilson_interval`).
+bounds of a share by its logit (Agresti, Categorical Data Analysis, 3.1.6), and Wilson's where the clusters agree on it.
 """
 
 import math
@@ -53,7 +54,7 @@ def prediction_powered_mean(
         predictions: of the judge, on the labelled items.
         others: predictions on the items without a label.
         clusters: group of each labelled item, such as its response; items of a group may depend on each other.
-        other_clusters: the same of the others.
+        other_clusters: the same of the others, by the same names where a group has items of both kinds.
         power: λ; by default tuned, and 0 without others.
     Raises:
         ValueError: there is no label, or the lengths differ.
@@ -98,7 +99,7 @@ def error_rates(
 
 
 class _Sample(NamedTuple):
-    """Predictions on labelled items and on others, with the clusters of both as numbers."""
+    """Predictions on labelled items and on others, with the clusters of both as numbers of one count."""
 
     predictions: Numbers
     others: Numbers
@@ -113,11 +114,12 @@ class _Sample(NamedTuple):
         clusters: Sequence[Hashable] | None,
         other_clusters: Sequence[Hashable] | None,
     ) -> "_Sample":
+        positions: dict[Hashable, int] = {}
         return cls(
             np.array(predictions, dtype=float),
             np.array(others, dtype=float),
-            _numbered(clusters, len(predictions)),
-            _numbered(other_clusters, len(others)),
+            _numbered(clusters, len(predictions), positions),
+            _numbered(other_clusters, len(others), positions),
         )
 
     def labelled(self, values: Sequence[float]) -> Numbers:
@@ -163,33 +165,38 @@ class _Sample(NamedTuple):
         clusters = int(self.cluster_of.max()) + 1
         if clusters < 2:
             return Interval(value=value)
-        variance = _variance_of_mean(errors, self.cluster_of)
+        count = max(clusters, int(self.other_cluster_of.max(initial=-1)) + 1)
+        shares = _shares_of_error(errors, self.cluster_of, count)
         if len(self.others) and power:
-            variance += power**2 * _variance_of_mean(self.others, self.other_cluster_of)
-        reach = t_quantile(level, clusters - 1) * math.sqrt(variance)
+            shares += power * _shares_of_error(self.others, self.other_cluster_of, count)
+        reach = t_quantile(level, clusters - 1) * math.sqrt(float((shares**2).sum()))
         return Interval(value=value, low=value - reach, high=value + reach)
 
 
-def _variance_of_mean(values: Numbers, cluster_of: NDArray[np.intp]) -> float:
-    """Variance of the mean of clustered values: the squared sums of their deviations, cluster by cluster."""
-    sums = np.bincount(cluster_of, weights=values - values.mean())
-    count = len(sums)
-    return float((sums**2).sum() * count / max(count - 1, 1)) / len(values) ** 2
+def _shares_of_error(values: Numbers, cluster_of: NDArray[np.intp], count: int) -> Numbers:
+    """Share of each of `count` clusters in the error of the mean; the sum of squares is the mean's variance.
+
+    Shares of a cluster in two means are added before they are squared, so that the covariance of the means counts.
+    """
+    sums = np.bincount(cluster_of, weights=values - values.mean(), minlength=count)
+    own = len(np.unique(cluster_of))
+    return sums * math.sqrt(own / max(own - 1, 1)) / len(values)
 
 
-def _numbered(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.intp]:
+def _numbered(clusters: Sequence[Hashable] | None, count: int, positions: dict[Hashable, int]) -> NDArray[np.intp]:
+    """Number of each item's cluster in `positions`, which new clusters are added to; without clusters all differ."""
     if clusters is None:
-        return np.arange(count)
+        clusters = [object() for _ in range(count)]
     if len(clusters) != count:
         raise ValueError(f"{count} predictions, but {len(clusters)} clusters; give one for each")
-    positions: dict[Hashable, int] = {}
     return np.array([positions.setdefault(cluster, len(positions)) for cluster in clusters], dtype=np.intp)
 
 
 def _as_share(interval: Interval, clusters: int, level: float) -> Interval:
-    """The interval cut to [0, 1], with Wilson's bounds for as many trials as clusters where these do not differ.
+    """The interval of a share, taken on the scale of its logit, where it is less skewed and stays within [0, 1].
 
-    Student's bounds are then the value itself, after two responses as after a thousand.
+    Where the clusters do not differ, Student's bounds are the value itself, after two responses as after a thousand:
+    these get Wilson's bounds, for as many trials as clusters.
     """
     value = min(max(interval.value, 0.0), 1.0)
     if interval.low is None or interval.high is None:
@@ -197,4 +204,8 @@ def _as_share(interval: Interval, clusters: int, level: float) -> Interval:
     if interval.high - interval.low < _NO_SPREAD:
         wilson = wilson_interval(value * clusters, clusters, level)
         return Interval(value=value, low=wilson.low, high=wilson.high)
-    return Interval(value=value, low=min(max(interval.low, 0.0), 1.0), high=min(max(interval.high, 0.0), 1.0))
+    if value in (0, 1):
+        return Interval(value=value, low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+    logit, reach = math.log(value / (1 - value)), (interval.high - interval.low) / 2 / (value * (1 - value))
+    low, high = (1 / (1 + math.exp(min(-bound, 700.0))) for bound in (logit - reach, logit + reach))
+    return Interval(value=value, low=low, high=high)

@@ -1,7 +1,7 @@
 """Policy training as a stage: dataset, tables, tracking and dead letters around the trainer.
 
 The output holds the model, the rollouts of every step, their gradings (scorecards, or caption grades), dead letters,
-and `alarm.json`: null, or the step and reasons of the hacking alarm. On several processes, only the main process's
+and `alarm.json`: the outcome of the hacking alarm. On several processes, only the main process's
 rollouts have gradings.
 """
 
@@ -143,12 +143,12 @@ def train(
                 on_log=step_listener(job, log, choose=_of_sampling),
                 before_checkpoint=tables.commit,
             )
-            log.set_tags({"alarm": str(result.alarm or "none")})
+            log.set_tags({"alarm": str(result.outcome)})
         _write_card(config, options, job, dataset)
     finally:
         for client in job.calls.clients:
             asyncio.run(client.close())
-    write_alarm(job.out, result.alarm)
+    write_alarm(job.out, result.outcome)
     if result.step_seconds:
         job.figures[STEP_SECONDS] = dict(result.step_seconds)
     job.figures.update(steps=result.steps, alarm=result.alarm and result.alarm.model_dump(mode="json"))

@@ -25,11 +25,11 @@ def is_small(figure: Interval) -> bool:
     return (figure.samples or 0) < FEW
 
 
-def direction(gain: Interval | None, level: float = 0.0) -> Mood:
-    """Return "good" or "bad" if the interval is above or below the level; else, or with few samples, "open"."""
-    if gain is None or is_small(gain):
+def direction(gain: Interval | None, level: float = 0.0, *, lower_is_better: bool = False) -> Mood:
+    """Return "good" or "bad" if the interval is on one side of the level; else, or with few samples, "open"."""
+    if gain is None or is_small(gain) or not (gain.lies_above(level) or gain.lies_below(level)):
         return "open"
-    return "good" if gain.lies_above(level) else "bad" if gain.lies_below(level) else "open"
+    return "bad" if gain.lies_above(level) == lower_is_better else "good"
 
 
 def doubt(gain: Interval, level: float = 0.0, samples: str = "samples") -> str:

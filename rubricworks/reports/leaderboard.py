@@ -10,7 +10,7 @@ from rubricworks.data.manifest import MANIFEST, canonical_json, read_manifest
 from rubricworks.data.spreadsheet_cells import guard_cell
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
-from rubricworks.evaluation.leaderboard import LEVEL, Cell, Column, Leaderboard, Row, Source, leaderboard
+from rubricworks.evaluation.leaderboard import LEVEL, MIN_SAMPLES, Cell, Column, Leaderboard, Row, Source, leaderboard
 from rubricworks.evaluation.scoreboard import LENGTH, read_scoreboard
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.metrics import Interval
@@ -59,8 +59,8 @@ def legend(board: Leaderboard, better: str = "+", worse: str = "-") -> str:
         return f"No model has samples in common with {board.against}, so none is compared."
     comparisons = f"{board.comparisons} comparison{'' if board.comparisons == 1 else 's'}"
     return (
-        f"{better} {worse} : better, worse than {board.against} on the samples that both have (paired bootstrap, "
-        f"p < {LEVEL:g} after Holm's correction for {comparisons})."
+        f"{better} {worse} : better, worse than {board.against} on the samples that both have (paired t test on "
+        f"at least {MIN_SAMPLES} samples, p < {LEVEL:g} after Holm's correction for {comparisons})."
     )
 
 
@@ -155,12 +155,14 @@ def _radar(board: Leaderboard) -> RadarChart | None:
     values: dict[int, list[float]] = {}
     for at in shared:
         column = [row.cells[at].mean.value for row in rows]
-        if not all(0 <= value <= 1 for value in column):
-            low, high = min(column), max(column)
-            column = [(value - low) / (high - low) if high > low else 0.5 for value in column]
+        worst, best = min(column), max(column)
+        if board.columns[at].lower_is_better:
+            worst, best = best, worst
+        if worst > best or not all(0 <= value <= 1 for value in column):
+            column = [(value - worst) / (best - worst) if best != worst else 0.5 for value in column]
             scaled.append(board.columns[at].title)
         values[at] = column
-    note = f"{', '.join(scaled)}: from the lowest to the highest of these models." if scaled else ""
+    note = f"{', '.join(scaled)}: from the worst to the best of these models." if scaled else ""
     outlines = [(row.label, [values[at][place] for at in shared]) for place, row in enumerate(rows)]
     return radar_chart("All figures that these models have", [board.columns[at].title for at in shared], outlines, note)
 
@@ -300,6 +302,7 @@ def read_source(place: Path, *, confined: bool = False) -> Source:
         board.titles if board else {},
         _dollars(home, counts),
         [figure for figure in board.headlines if figure != LENGTH] if board else (),
+        board.lower_is_better if board else (),
         board.base if board else None,
     )
 

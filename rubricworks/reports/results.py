@@ -113,7 +113,7 @@ def gain_tile(board: Scoreboard, figure: str, label: str = "") -> Tile | None:
             else f"{points(gain.value)} points ({span(gain)})"
         )
         note = f"{amount}{f': {unclear}' if unclear else ''}"
-    kind = "worse" if not plain and direction(gain) == "bad" else ""
+    kind = "worse" if not plain and _mood(board, figure, gain) == "bad" else ""
     return Tile(label or board.title(figure), text(policy), note, text(base), kind)
 
 
@@ -148,7 +148,12 @@ def _scores(board: Scoreboard, decoding: str) -> list[Part]:
             rows.append(compared(board.title(figure), *pair, names=names))
         means = [_mean(mean, is_share=is_share) for mean in pair]
         table.append(
-            [board.title(figure), *means, _gain(gain, is_share=is_share, is_length=figure == LENGTH), _count(gain)]
+            [
+                board.title(figure),
+                *means,
+                _gain(gain, "open" if figure == LENGTH else _mood(board, figure, gain), is_share=is_share),
+                _count(gain),
+            ]
         )
     if win := board.mean(candidate, WIN, decoding):
         rows.append(WhiskerRow("Won against the base", [Lane("policy", names[1], win)], percent(win.value)))
@@ -175,12 +180,16 @@ def _mean(mean: Interval | None, *, is_share: bool) -> Cell | None:
     return Cell(number(mean.value, 1), interval(mean, 1) if mean.bounds else "")
 
 
-def _gain(gain: Interval | None, *, is_share: bool, is_length: bool) -> Cell | None:
+def _mood(board: Scoreboard, figure: str, gain: Interval | None) -> Mood:
+    return direction(gain, lower_is_better=figure in board.lower_is_better)
+
+
+def _gain(gain: Interval | None, mood: Mood, *, is_share: bool) -> Cell | None:
     if gain is None:
         return None
+    kind = {"good": "up", "bad": "down", "open": ""}[mood]
     if not is_share:
-        return Cell(signed(gain.value, 1), signed_interval(gain, 1))
-    kind = "" if is_length else {"good": "up", "bad": "down", "open": ""}[direction(gain)]
+        return Cell(signed(gain.value, 1), signed_interval(gain, 1), kind)
     unclear = doubt(gain)
     return Cell(points(gain.value), f"{span(gain)}{f', {unclear}' if unclear else ''}", kind)
 
@@ -203,9 +212,8 @@ def _sentence(board: Scoreboard) -> tuple[str, Mood]:
         return f"{candidate} wins {percent(mean.value)} of its comparisons with {board.base}.", direction(mean, 0.5)
     base = board.mean(board.base, figure)
     before = f"{number(base.value)} → " if base else ""
-    return f"{board.title(figure)} of {candidate}: {before}{number(mean.value)}.", direction(
-        board.gain(candidate, figure)
-    )
+    mood = _mood(board, figure, board.gain(candidate, figure))
+    return f"{board.title(figure)} of {candidate}: {before}{number(mean.value)}.", mood
 
 
 def _difference_note(pair: str, difference: Interval) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.alarm import read_outcome
 from rubricworks.data.images import check_image
 from rubricworks.data.response_images import IMAGES, ResponseImages, response_of
 from rubricworks.reports.charts import Series, SeriesChart, curve, series_chart
@@ -106,7 +107,7 @@ def training(
     marks = [
         (float(alarm.step), f"alarm{f' in {name}' if name else ''}, step {alarm.step}")
         for stage, name in names.items()
-        if (alarm := run.alarm(stage))
+        if (alarm := run.alarm(stage)) and alarm.step is not None
     ]
     kinds = {stage: (stage.removeprefix("train_") if name else "policy", name) for stage, name in names.items()}
 
@@ -170,6 +171,7 @@ def training_block(
             )
         if unjudged == rollouts:
             parts.append(Text("No rollout has a reward: the judge answered none of them. See What failed.", "missing"))
+    parts += [text for stage in drawn if (text := _watched(run, stage, names[stage]))]
     parts += [_missing(run, stage, names[stage]) for stage in names if stage not in drawn]
     for stage, of in drawn.items():
         title = f"Figures by step{f', {names[stage]}' if names[stage] else ''}"
@@ -178,6 +180,15 @@ def training_block(
     return Block(
         "training", "Training", parts, metrics={**_metrics(run, last), **(metrics or {})}, details=details or {}
     )
+
+
+def _watched(run: RunFolder, stage: str, name: str) -> Text | None:
+    """Outcome of an alarm that did not fire; a banner tells of one that did."""
+    outcome = read_outcome(run.path / stage)
+    if outcome is None or outcome.has_fired:
+        return None
+    kind = "missing" if outcome.state == "too_short" else "quiet"
+    return Text(f"The hacking alarm{f' of {name}' if name else ''}: {outcome}.", kind)
 
 
 def _missing(run: RunFolder, stage: str, name: str) -> Text:
@@ -234,10 +245,17 @@ def _step_table(steps: Sequence["Step"], statistics: Mapping[str, Statistic]) ->
 
 
 def _measured(stage: Path, name: str) -> list[tuple[float, float]]:
-    """A field of the records that a training wrote for its steps."""
+    """A field of the records that a training wrote for its steps; of scores of several samples, their mean."""
     file = stage / "steps.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    return [(float(record["step"]), record[name]) for record in records if record.get(name) is not None]
+    values = {record["step"]: record.get(name) for record in records}
+    values |= {step: _mean_present(scores) for step, scores in values.items() if isinstance(scores, list)}
+    return [(float(step), value) for step, value in values.items() if value is not None]
+
+
+def _mean_present(scores: Sequence[float | None]) -> float | None:
+    present = [score for score in scores if score is not None]
+    return sum(present) / len(present) if present else None
 
 
 def losses(run: RunFolder, charts: Mapping[str, Mapping[str, tuple[str, str]]] | None = None, note: str = "") -> Block:

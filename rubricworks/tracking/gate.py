@@ -106,7 +106,7 @@ class Gate(BaseModel):
     """Largest rate of false positives of the run's judge in its audit, in the failure mode where it is worst, by the
     high end; for RLR³ runs, whose audit shows the judge texts as the training does."""
     no_alarm: bool = False
-    """Refuse a policy if the alarm of reward hacking went off while it was trained, or did not watch."""
+    """Refuse a policy if the hacking alarm fired during its training, did not watch, or could not tell yet."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1)
     """Fewest judged samples behind each figure that a rule reads."""
 
@@ -142,20 +142,19 @@ class Gate(BaseModel):
         others: dict[str, Any] = {"no_alarm": False, "audit_false_positives_at_most": None}
         return self.model_copy(update=others if forgetting else others | {"forgetting_at_most": None})
 
-    def check(self, summary: Mapping[str, Any], *, watched: bool = False, alarm: Alarm | None = None) -> GateResult:
+    def check(self, summary: Mapping[str, Any], *, alarm: Alarm | None = None) -> GateResult:
         """Apply the rules.
 
         Args:
             summary: figure → the parts of its interval, {"low", "high", "samples", …}: "win_rate", "oracle_f1_gain",
                 "rubric_reward_gain", "accuracy_gain", "b_capscore_gain", "benchmark_gain", "audit_false_positives".
-            watched: an alarm watched the training.
-            alarm: that alarm, if it has gone off.
+            alarm: outcome of the alarm that watched the training, if one did.
         """
         findings = [
             self._finding(label, summary.get(name), relation, bound) for label, name, relation, bound in self._rules()
         ]
         if self.no_alarm:
-            findings.append(_alarm_finding(watched, alarm))
+            findings.append(_alarm_finding(alarm))
         return GateResult(
             passed=all(finding.met for finding, _ in findings),
             reasons=tuple(text for _, text in findings),
@@ -183,14 +182,19 @@ class Gate(BaseModel):
         return missed.model_copy(update={"met": met}), sentence
 
 
-def _alarm_finding(watched: bool, alarm: Alarm | None) -> tuple[GateFinding, str]:
+def _alarm_finding(alarm: Alarm | None) -> tuple[GateFinding, str]:
     label = "alarm of reward hacking"
-    if alarm is not None:
-        finding = GateFinding(rule=label, met=False, note=f"went off at {alarm}")
-        return finding, f"{label}: went off at {alarm}; must not have"
-    note = "has not gone off" if watched else "did not watch"
-    finding = GateFinding(rule=label, met=watched, note=note)
-    return finding, f"{label}: {note if watched else 'did not watch, must not have gone off'}"
+    if alarm is None:
+        note, met = "did not watch", False
+    elif alarm.has_fired:
+        note, met = f"fired at {alarm}", False
+    elif alarm.state == "too_short":
+        note, met = "too short to tell", False
+    else:
+        note, met = "has not fired" if alarm.state == "silent" else "no reward to game", True
+    return GateFinding(
+        rule=label, met=met, note=note
+    ), f"{label}: {note}{'' if met else '; must have watched in silence'}"
 
 
 def _number(figure: Any, part: str) -> float | None:

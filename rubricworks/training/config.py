@@ -243,46 +243,33 @@ class EngineOptions(_Options):
         return self.tensor_parallel if self.kind == "vllm" else 1
 
 
-class AlarmConfig(_Options):
-    """Thresholds of the reward-hacking alarm; see `rubricworks.training.policy.alarm`."""
-
-    window: int = Field(20, ge=2)
-    """Number of first steps, and of most recent steps, whose means are compared."""
-    patience: int = Field(5, ge=1)
-    """Consecutive suspicious steps before the alarm fires."""
-    reward_gain: float = Field(0.05, ge=0)
-    """Rise of the reward below which no step is suspicious."""
-    growth: float = Field(1.5, gt=1)
-    """Factor by which captions may grow or shrink, in tokens and in objects named."""
-    repetition_gain: float = Field(0.1, gt=0)
-    """Rise in the share of repeated word sequences."""
-    collapse: float = Field(0.5, gt=0, lt=1)
-    """Share of its start below which the diversity within a group of images is suspicious."""
-    held_out_loss: float = Field(0.1, gt=0)
-    """Fall of the held-out judge's score, averaged over its last two."""
-    stop: bool = False
-    """Stop training at the alarm instead of only logging it."""
-
-
 class ProbeOptions(_Options):
     """Held-out probe: a judge scores the current policy on held-out samples every so many steps, for the alarm."""
 
     judge: ImageEndpoint
     """A judge of another family than the one that rewards. Captions: compares them with those of the base, pairwise.
     Images: grades them by the prompt's rubric."""
-    every: int = Field(50, ge=1)
-    """Steps between two calls of the probe."""
-    samples: int = Field(32, ge=1)
+    every: int = Field(10, ge=1)
+    """Steps between two calls of the probe, at each of which the alarm looks; it can fire from the third on."""
+    samples: int = Field(64, ge=2)
 
 
 class Watch(_Options):
-    """Monitoring of a policy training."""
+    """Monitoring of a policy training, by the reward-hacking alarm (`rubricworks.training.policy.alarm`)."""
 
-    alarm: AlarmConfig = AlarmConfig()
+    on_alarm: Literal["warn", "stop", "roll_back"] = "warn"
+    """Log the alarm and go on; stop the training; or stop it, and return the policy of the probe at which it was last
+    at its best."""
     probe: ProbeOptions | None = None
 
+    @model_validator(mode="after")
+    def _knows_where_to_go_back(self) -> Self:
+        if self.on_alarm == "roll_back" and self.probe is None:
+            raise ValueError("on_alarm is roll_back, and no probe tells where the policy was at its best; give a probe")
+        return self
 
-class AlarmWatch(Watch):
+
+class UnprobedWatch(Watch):
     """Monitoring of a training that has no held-out probe."""
 
     probe: None = None
@@ -484,7 +471,7 @@ class TextGrpoConfig(GrpoConfig):
 class UnprobedGrpoConfig(TextGrpoConfig):
     """GRPO of a model that no held-out probe judges: it answers questions, or grades."""
 
-    watch: AlarmWatch = AlarmWatch()
+    watch: UnprobedWatch = UnprobedWatch()
 
 
 class CodeGrpoConfig(GrpoConfig):

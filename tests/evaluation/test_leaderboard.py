@@ -10,8 +10,15 @@ from audited import write_stage_table
 from cli_fixtures import tell as tell
 
 from rubricworks.evaluation.leaderboard import Source, leaderboard
+from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.metrics import holm, mean_interval, paired_p_value
-from rubricworks.reports.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page
+from rubricworks.reports.leaderboard import (
+    board_parts,
+    build_board,
+    leaderboard_csv,
+    leaderboard_markdown,
+    leaderboard_page,
+)
 
 SAMPLES = 30
 
@@ -128,6 +135,24 @@ def test_ranks_of_a_blind_ranking_are_counted_and_drawn():
     page = leaderboard_page(board, title="T")
     assert 'aria-label="mine: rank 1 40' in page
     assert 'style="width:60.00%" title="rank 2: 3 of 5"' in page
+
+
+def test_where_less_is_better_a_rise_is_marked_as_worse_everywhere(tell, tmp_path):
+    fields = {"scorer": "painted_order", "part": "rise"}
+    rows = scores("base", 0.2, **fields) + scores("swayed", 0.4, **fields) + scores("firm", 0.1, **fields)
+    rows += scores("base", 0.5) + scores("swayed", 0.4) + scores("firm", 0.6)
+    rows += [row | {"scorer": "oracle", "part": "f1"} for row in rows if row["scorer"] == "likert"]
+    folder = tmp_path / "scored" / "score"
+    write_stage_table(folder, "scores", rows)
+    summary = summarise_scores(rows, lower_is_better=["painted_order_rise"])
+    (folder / "scores.json").write_text(summary.model_dump_json())
+    board = build_board([tmp_path / "scored"])
+    marks = {row.model: row.cells[0].mark for row in board.rows}
+    assert marks == {"base": "", "swayed": "-", "firm": "+"}
+    radar = board_parts(board)["radar"]
+    assert "from the worst to the best" in radar.note
+    done = tell("leaderboard", "scored", "--ranking", "painted_order_rise")
+    assert "agreement with the ranking 1.00" in done.out  # the Likert judge agrees: what is firm is good
 
 
 @pytest.mark.parametrize(

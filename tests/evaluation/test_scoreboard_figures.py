@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from rubricworks.evaluation.scoreboard import Scoreboard, summarise_scores
+from rubricworks.evaluation.scorers.comparisons.blind_ranking import BlindRankingScorer
+from rubricworks.evaluation.scorers.functions import FunctionScorer
+from rubricworks.evaluation.scorers.images.painted_order import PaintedOrderScorer
 from rubricworks.metrics import bootstrap_interval
+from rubricworks.reports.results import gain_tile
 from rubricworks.stages.release.promote import gate_figures
 
 
@@ -113,3 +117,30 @@ def test_the_gate_looks_at_the_model_that_the_run_trained_whatever_else_was_scor
     assert board.candidate == "policy"
     assert gate_figures(board)["b_capscore"] == {"base": pytest.approx(0.5), "policy": pytest.approx(0.6)}
     assert summarise_scores(rows).candidate == "another"
+
+
+def test_best_milestone_of_a_figure_of_which_less_is_better_is_the_lowest():
+    steps = {50: 0.3, 100: 0.1, 150: 0.2}
+    rows = [row | {"step": step} for step, value in steps.items() for row in scores("a", "policy", penalty=value)]
+    rows += scores("a", "base", penalty=0.4)
+    assert summarise_scores(rows, select_by="penalty").best == {"policy": 50}
+    assert summarise_scores(rows, select_by="penalty", lower_is_better=["penalty"]).best == {"policy": 100}
+
+
+def test_page_calls_a_rise_worse_where_less_is_better():
+    rows = [row for number in range(30) for row in scores(f"s{number}", "base", penalty=0.2 + 0.01 * (number % 3))]
+    rows += [row for number in range(30) for row in scores(f"s{number}", "policy", penalty=0.4)]
+    board = summarise_scores(rows, policy="policy")
+    assert gain_tile(board, "penalty").kind == ""
+    board = summarise_scores(rows, policy="policy", lower_is_better=["penalty"])
+    assert gain_tile(board, "penalty").kind == "worse"
+
+
+def test_scorers_state_of_which_parts_less_is_better():
+    judge = {"url": "http://judge:8000/v1", "model": "judge"}
+    ranking, painted = BlindRankingScorer(judge=judge), PaintedOrderScorer(judge=judge)
+    own = FunctionScorer(function="mine:inventions", penalties=("score",))
+    assert (ranking.lower_is_better, painted.lower_is_better) == (("rank", "hallucination"), ("rise", "masked"))
+    titles = ranking.titles() | painted.titles() | own.titles()
+    told = {figure for figure, title in titles.items() if title.endswith(" (lower is better)")}
+    assert told == {"blind_ranking_rank", "blind_ranking_hallucination", "painted_order_rise", "inventions"}

@@ -22,6 +22,7 @@ from served_api import TOKEN, Caller, ask, bearer, exchange, served, wait_for
 from trained_run import write_run
 
 from rubricworks.cli import cli
+from rubricworks.data.alarm import Alarm
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.tables import Submission
 from rubricworks.platform_api.services.access.principals import Principal
@@ -462,7 +463,7 @@ def test_a_rejection_needs_a_reason(service, tmp_path):
 def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(service, tmp_path):
     gate = Gate(no_alarm=True, forgetting_at_most=0.05)
     figures = {"win_rate": {"low": 0.62, "high": 0.8, "samples": 40}, "benchmark_gain": {"low": -0.2, "samples": 40}}
-    findings = gate.check(figures, watched=True).tags[FINDINGS_TAG]
+    findings = gate.check(figures, alarm=Alarm(state="silent")).tags[FINDINGS_TAG]
     version = add_version(tmp_path, **{FINDINGS_TAG: findings})
     promotion = service.request(version)[1]
     rules = [(finding["rule"], finding["value"], finding["bound"], finding["met"]) for finding in promotion["findings"]]
@@ -479,7 +480,7 @@ def test_each_rule_of_the_gate_is_a_row_with_its_value_its_bound_and_its_result(
         assert cells == [
             "win rate, low end 0.620 of 40 samples above 0.5 pass",
             "general benchmarks, gain over the base, low end -0.200 of 40 samples at least -0.05 fail",
-            "alarm of reward hacking has not gone off \N{EN DASH} pass",
+            "alarm of reward hacking has not fired \N{EN DASH} pass",
             "digest of its files 3f5a \N{EN DASH} pass",
         ]
 
@@ -488,7 +489,7 @@ def test_page_offers_no_second_request_and_shows_what_passed(service, tmp_path):
     def shown():
         return exchange(f"{service.pages}/promotions", **bearer())[2].decode()
 
-    findings = Gate(no_alarm=True).check({}, watched=True).tags[FINDINGS_TAG]
+    findings = Gate(no_alarm=True).check({}, alarm=Alarm(state="silent")).tags[FINDINGS_TAG]
     champion = add_version(tmp_path, **{FINDINGS_TAG: findings})
     number = service.request(champion)[1]["id"]
     assert service.post("approver", f"promotions/{number}/approve")[0] == 200

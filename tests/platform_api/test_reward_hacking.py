@@ -15,12 +15,13 @@ def url(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     run = write_run(folder)
     steps = [
-        {"step": step, "reward": 0.5 + (0.3 if step > 40 else 0), "objects": 2.0 if step <= 40 else 4.0}
-        | {"length": 10.0, "repetition": 0.0, "held_out": {1: 0.6, 25: 0.5, 50: 0.2, 60: 0.2}.get(step)}
+        {"step": step, "reward": 0.5 + (0.3 if step > 30 else 0), "specificity": 0.5 if step <= 30 else 0.3}
+        | {"length": 10.0, "repetition": 0.0}
+        | {"held_out": ([0.6, 0.5] if step < 40 else [0.2, None]) if step % 10 == 1 else None}
         for step in range(1, 61)
     ]
     (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, steps)))
-    alarm = {"step": 52, "reasons": ["objects <b>named</b> went from 2.0 to 3.2"]}
+    alarm = {"step": 52, "reasons": ["objects <b>named</b> went from 2.0 to 3.2"], "onset": 30}
     (run / STAGE / "alarm.json").write_text(json.dumps(alarm))
     scores = [
         {"sample_id": sample, "model": model, "decoding": "greedy", "scorer": "oracle", "part": "f1", "value": value}
@@ -36,17 +37,21 @@ def url(tmp_path_factory):
 
 def test_signals_are_reward_held_out_judge_and_an_unseen_score(url):
     signals = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]
-    assert (len(signals["rewards"]), signals["held_out"]) == (60, [[1, 0.6], [25, 0.5], [50, 0.2], [60, 0.2]])
+    assert (len(signals["rewards"]), signals["held_out"]) == (
+        60,
+        [*([step, 0.55] for step in (0, 10, 20, 30)), [40, 0.2], [50, 0.2]],
+    )
     assert signals["measure"] == {"scorer": "oracle", "part": "f1", "points": [[0, 0.7], [60, 0.4]]}
-    assert (signals["alarm"]["step"], signals["config"]["window"]) == (52, 20)
+    assert (signals["alarm"]["step"], signals["alarm"]["onset"]) == (52, 30)
+    assert (signals["every"], signals["least_steps"]) == (10, 30)
 
 
-def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
+def test_the_trace_of_the_loss_has_the_limit_and_the_others_their_means(url):
     traces = {trace["name"]: trace for trace in ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["traces"]}
-    # Windows of 20: after n of the 20 later steps with twice the objects, the mean is 2 + n / 10; the limit is 3.
-    assert (traces["objects"]["high"], traces["objects"]["crossed"]) == (3.0, 51)
-    assert (traces["held_out"]["low"], traces["held_out"]["crossed"]) == (pytest.approx(0.5), 50)
-    assert traces["length"]["crossed"] is None
+    assert traces["loss"]["high"] == pytest.approx(0.26)
+    assert traces["specificity"]["points"][0] == [10, pytest.approx(0.5)]
+    assert traces["held_out"]["start"] == pytest.approx(0.55)
+    assert traces["length"]["high"] is None
 
 
 def test_an_audit_has_its_figures_and_its_cases_by_failure_mode(url):
@@ -69,23 +74,24 @@ def test_the_page_shows_both_and_foreign_text_as_text(url):
     assert status == 200
     assert b"The alarm fired at step 52" in body
     assert b"objects &lt;b&gt;named" in body
-    assert b"crossed at step 51" in body
+    assert b"The policy was last at its best at step 30" in body
+    assert b"Loss beside the reward" in body
     assert b"q &lt;script&gt;" in body
     assert b"<i>3" not in body
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "is_told"), [(43, True), (44, False)])
+@pytest.mark.parametrize(("steps", "is_told"), [(29, True), (30, False)])
 def test_a_training_in_which_the_alarm_could_not_fire_yet_is_no_sign_of_health(tmp_path, steps, is_told):
     run = write_run(tmp_path)
-    rows = [{"step": step, "reward": 0.5, "objects": 2.0, "held_out": 0.5} for step in range(1, steps + 1)]
+    rows = [{"step": step, "reward": 0.5, "specificity": 0.5} for step in range(1, steps + 1)]
     (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with served(ApiSettings(storage=str(tmp_path), index_seconds=0.05)) as url:
         wait_for(lambda: ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/groups")[1].get("items"))
         page = exchange(f"{url}/runs/today-1/hacking")[2].decode()
-    # Two windows of 20 steps, and the alarm's patience of 5: it fires at step 44 at the earliest.
-    assert ("Too short to tell: the alarm can fire from step 44 on, and this training has 43." in page) is is_told
-    assert ("The alarm did not fire" in page, "stayed within its limits" in page) == (not is_told, not is_told)
+    # Three looks of ten steps: the first is what the others are compared with.
+    assert ("Too short to tell: the alarm can fire from step 30 on, and this training has 29." in page) is is_told
+    assert ("The alarm did not fire" in page, "stayed within its limit" in page) == (not is_told, not is_told)
 
 
 def test_a_stage_without_steps_and_a_run_without_audit_are_told(url):

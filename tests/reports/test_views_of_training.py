@@ -52,6 +52,15 @@ def test_an_alarm_is_said_first_and_marked_in_the_curve(tmp_path):
     assert 'class="mark-line"' in html
 
 
+@pytest.mark.parametrize(("state", "sentence"), [("too_short", "too short to tell"), ("silent", "silent")])
+def test_an_alarm_that_did_not_fire_is_told_with_what_that_is_worth(tmp_path, state, sentence):
+    write_training(tmp_path)
+    folder.write_json(tmp_path / "train_policy" / "alarm.json", {"state": state})
+    html, metrics = shown(tmp_path, "train_policy", samples="prepare")
+    assert f"The hacking alarm: {sentence}." in text_of(html)
+    assert (metrics.get("alarm_step"), "Hacking alarm at step" in html) == (None, False)
+
+
 def test_balanced_training_shows_each_reward(tmp_path):
     balcaprl.write_whole_run(tmp_path)
     html, metrics = shown(tmp_path, "train_balcaprl", samples="prepare")

@@ -25,11 +25,17 @@ _SIGNATURE = "(samples, responses)"
 class FunctionScorer(Scorer):
     function: str = Field(pattern=r"^[\w.]+:\w+$")
     """`module:name` of a function in the working directory or an installed package."""
+    penalties: tuple[str, ...] = ()
+    """Parts of which less is better; `score` where the function names none."""
 
     @property
     def name(self) -> str:  # type: ignore[override]
         """Name of the function."""
         return self.function.rpartition(":")[2]
+
+    @property
+    def lower_is_better(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.penalties
 
     @property
     def title(self) -> str:  # type: ignore[override]

@@ -193,6 +193,8 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     """It has no mean unless every sample of every task has a score, as published benchmarks have."""
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Parts whose values do not lie in [0, 1], such as ranks."""
+    lower_is_better: ClassVar[tuple[str, ...]] = ()
+    """Parts of which less is better, such as ranks."""
     needs_corpus: ClassVar[bool] = False
     """Its batch is all of a model's responses at once, without the samples' images."""
     measures_models: ClassVar[bool] = False
@@ -242,9 +244,12 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     def titles(self) -> dict[str, str]:
         """Figure → name on pages."""
         return {
-            figure_name(self.name, part): self.title
-            if len(self.figure_parts()) == 1 or part == "score"
-            else f"{self.title}, {part.replace('_', ' ')}"
+            figure_name(self.name, part): (
+                self.title
+                if len(self.figure_parts()) == 1 or part == "score"
+                else f"{self.title}, {part.replace('_', ' ')}"
+            )
+            + (" (lower is better)" if part in self.lower_is_better else "")
             for part in self.figure_parts()
         }
 

@@ -230,7 +230,7 @@ def reward_charts(steps: list[RewardStep], gate: tuple[float, float] | None, ala
     Args:
         gate: bounds of the length ratio; None for a training without a gate, which has no chart of it.
     """
-    marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm else []
+    marks = [(float(alarm.step), f"alarm, step {alarm.step}")] if alarm and alarm.step is not None else []
     rewards = [
         Series(name, name.capitalize(), [(float(step.step), step.rewards[name]) for step in steps if step.rewards])
         for name in REWARDS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rubricworks.data.alarm import write_alarm
+from rubricworks.data.alarm import Alarm, write_alarm
 from rubricworks.data.captioned_pictures import read_pictures
 from rubricworks.errors import UserError
 from rubricworks.llm import Endpoint
@@ -213,5 +213,5 @@ def _train(
         )
     made_by = job.made_by["inputs"] | data
     write_card(model_dir(job.out), Usage(), trained_by=job.stage, data=made_by, config=settings)
-    write_alarm(job.out, None)
+    write_alarm(job.out, Alarm(state="no_reward"))
     job.figures.update(examples=len(prompts), steps=sft.steps, alarm=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class CaptionProbe:
     """Pairwise comparison of the policy's greedy captions with those of step 0, stored next to the checkpoints.
 
-    The win rate is one half at the start.
+    Every sample scores one half at the start.
     """
 
     def __init__(self, options: ProbeOptions, job: Job, seed: int) -> None:
@@ -37,17 +37,15 @@ class CaptionProbe:
         self.seed = seed
         self._base_file = job.out / "probe" / "base.json"
 
-    def __call__(self, step: int, generate: "Generate") -> float | None:
-        """Return the win rate over the base; None if the judge failed on every sample."""
+    def __call__(self, step: int, generate: "Generate") -> list[float | None]:
+        """Return the win over the base on each sample; None where the judge failed."""
         images = [sample.require_image("the policy captions it") for sample in self.samples]
         outputs = generate(images, [sample.prompt for sample in self.samples])
         captions = [caption for caption, _ in outputs]
         if step == 0:
             write_atomic(self._base_file, json.dumps(captions).encode())
-            return 0.5
-        base = json.loads(self._base_file.read_text())
-        wins = [win for win in asyncio.run(self._wins(captions, base)) if win is not None]
-        return sum(wins) / len(wins) if wins else None
+            return [0.5] * len(captions)
+        return asyncio.run(self._wins(captions, json.loads(self._base_file.read_text())))
 
     async def _wins(self, captions: list[str], base: list[str]) -> list[float | None]:
         async def win(sample: Sample, caption: str, other: str) -> float | None:
@@ -61,7 +59,7 @@ class CaptionProbe:
 
 
 class ImageProbe:
-    """Mean rubric reward of the policy's images by the held-out judge, always of the same prompts and seed."""
+    """Rubric rewards of the policy's images by the held-out judge, always of the same prompts and seed."""
 
     def __init__(
         self,
@@ -81,13 +79,11 @@ class ImageProbe:
         self.samples = list(islice((sample for sample in held_out if sample.sample_id in rubrics), options.samples))
         self.rubrics = [Rubric.model_validate_json(rubrics[sample.sample_id]) for sample in self.samples]
 
-    def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> float | None:
-        """Return the mean reward; None if the judge failed on every image, or no held-out prompt has a rubric."""
+    def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> list[float | None]:
+        """Return the reward of each prompt; None where the judge failed. Empty if no held-out prompt has a rubric."""
         if not self.samples:
-            return None
-        responses = draw([sample.prompt for sample in self.samples])
-        rewards = [reward for reward in asyncio.run(self._rewards(responses)) if reward is not None]
-        return sum(rewards) / len(rewards) if rewards else None
+            return []
+        return asyncio.run(self._rewards(draw([sample.prompt for sample in self.samples])))
 
     async def _rewards(self, responses: Sequence[Response]) -> list[float | None]:
         cards = await asyncio.gather(*map(self.grader.grade, self.samples, responses, self.rubrics))

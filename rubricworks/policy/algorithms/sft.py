@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from rubricworks.data.alarm import write_alarm
+from rubricworks.data.alarm import Alarm, write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.grading.assertions.texts import has_words
@@ -131,5 +131,5 @@ def train_on_captions(stage: PolicyStage, captions: Mapping[str, Iterable[str]],
             data=job.made_by["inputs"],
             config=settings,
         )
-    write_alarm(job.out, None)
+    write_alarm(job.out, Alarm(state="no_reward"))
     job.figures.update(examples=len(examples), steps=sft.steps_on(len(examples)), alarm=None)

@@ -152,6 +152,9 @@ class Scoring:
                 for part in scorer.figure_parts()
             ],
             unbounded=[figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.unbounded],
+            lower_is_better=[
+                figure_name(scorer.name, part) for scorer in self.scorers for part in scorer.lower_is_better
+            ],
             skipped=self.skipped,
             select_by=selecting_figure(self.config),
             seed=self.config.seed,

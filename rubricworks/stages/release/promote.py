@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rubricworks.data.alarm import ALARM_FILE, read_alarm
+from rubricworks.data.alarm import read_outcome
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
@@ -230,7 +230,7 @@ def check_run(gate: Gate, figures: Figures, job: Job) -> GateResult:
     policy = job.inputs["policy"]
     if audit := job.inputs.get("audit"):
         figures = figures | audit_figures(audit)
-    return gate.check(figures, watched=(policy / ALARM_FILE).is_file(), alarm=read_alarm(policy))
+    return gate.check(figures, alarm=read_outcome(policy))
 
 
 def audit_figures(audit: Path) -> Figures:

@@ -19,6 +19,9 @@ from rubricworks.training.policy.response_statistics import Statistic, of_no_sin
 
 _SIDE = 256
 """Images are scaled down to this side, so that a statistic costs no more than the reward."""
+_SHIFT, _COLLAPSE = 0.33, 0.38
+"""Weights by which odds that change 2.2 times, or a diversity that halves, reach the alarm's limit by themselves. They
+were not measured: simulated policies write texts."""
 _GROUP_SIDE = 32
 """Side at which the images of a group are compared."""
 
@@ -75,11 +78,11 @@ def _of_pixels(measure: Callable[[NDArray[np.float64]], float], name: str) -> Ca
     return value
 
 
-SATURATION = Statistic("saturation", "saturation", _of_pixels(saturation, "saturation"), "rise")
+SATURATION = Statistic("saturation", "saturation", _of_pixels(saturation, "saturation"), "shift", _SHIFT)
 HIGH_FREQUENCY = Statistic(
-    "high_frequency", "energy in high frequencies", _of_pixels(high_frequency, "high_frequency"), "rise"
+    "high_frequency", "energy in high frequencies", _of_pixels(high_frequency, "high_frequency"), "shift", _SHIFT
 )
-DRAWN = Statistic("drawn", "share of pixels drawn on", _of_pixels(drawn_share, "drawn"), "factor")
+DRAWN = Statistic("drawn", "share of pixels drawn on", _of_pixels(drawn_share, "drawn"), "shift", _SHIFT)
 IMAGE_STATISTICS = (SATURATION, HIGH_FREQUENCY, DRAWN)
 
 
@@ -103,8 +106,13 @@ def group_diversity(responses: Sequence[Response]) -> float:
     return diversity(images) if len(images) > 1 else math.nan
 
 
+def _diversity_of_step(groups: Sequence[Sequence[Response]]) -> float:
+    values = [value for group in groups if not math.isnan(value := group_diversity(group))]
+    return fmean(values) if values else math.nan
+
+
 DIVERSITY = Statistic(
-    "diversity", "distance between images of a prompt", of_no_single_response, "collapse", group_diversity
+    "diversity", "distance between images of a prompt", of_no_single_response, "fall", _COLLAPSE, _diversity_of_step
 )
 """A policy that draws one image for a prompt, whatever the seed, has found what its judge likes best."""
 

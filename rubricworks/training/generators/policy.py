@@ -21,7 +21,7 @@ from transformers import PrinterCallback
 from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.errors import UserError
 from rubricworks.rubrics import Response
-from rubricworks.training.checkpoints import model_digest, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, run_digest
 from rubricworks.training.config import CodeGrpoConfig
 from rubricworks.training.generators.autoregressive import CodeGenerator
 from rubricworks.training.generators.image_tokenizer import Pixels
@@ -49,8 +49,8 @@ class ImageProbe(Protocol):
 
     every: int
 
-    def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> float | None:
-        """Score the current policy's images of some prompts; None if there is no score."""
+    def __call__(self, step: int, draw: Callable[[Sequence[str]], list[Response]]) -> list[float | None]:
+        """Scores of the current policy's images, one per prompt; None where the judge failed."""
         ...
 
 
@@ -65,7 +65,7 @@ class BoundProbe:
     def every(self) -> int:
         return self.probe.every
 
-    def __call__(self, step: int, generate: Any) -> float | None:
+    def __call__(self, step: int, generate: Any) -> list[float | None]:
         return self.probe(step, self.draw)
 
 
@@ -144,7 +144,7 @@ def train_image_policy(
             )
             trainer.remove_callback(PrinterCallback)
             with generator.sharded(trainer.accelerator.device) if is_sharded() else nullcontext():
-                train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+                run.train(trainer)
                 state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if is_sharded() else None
         if state is not None:
             state = {name: weight for name, weight in generator.model.state_dict().items() if _is_whole(weight)} | state

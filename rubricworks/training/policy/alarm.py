@@ -1,24 +1,34 @@
-"""Reward-hacking alarm: fires when the reward rises together with changes that better captions do not need.
+"""Reward-hacking alarm: fires when the reward has risen and what it should stand for is lost, over two looks.
 
-The alarm knows nothing about the responses' content. It compares the means of the last steps with those of the first
-steps: the method's statistics (for captions length, repetition and objects named, see `response_statistics`) and, if
-there is one, a held-out judge's score. A reward that rises alone is learning; a reward that rises while captions list
-twice as many objects suggests a policy that answers the rubric instead of describing the image.
+A look compares the steps since the last look with the best of all looks before it, by losses that add up: how far the
+held-out judge's scores fell, sample by sample; how much less responses tell their image from other images; how much
+more they repeat themselves. Each loss counts from that statistic's own best look, so that a policy that gets better
+first is watched from there. The held-out fall counts only where its paired interval lies above 0, at a level that
+allows for all looks. Length and the number of objects named are shown and not weighed: good policies change both.
+
+The weights and the limit were fixed on one half of simulated trainings (`benchmarks.hacking_alarm`); docs/hacking.md
+has the rates on the other half.
 """
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubricworks.data.alarm import Alarm
+from rubricworks.metrics.intervals import t_interval
 from rubricworks.rubrics import Response
-from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 
-PROBES = 2
-"""Held-out scores to average: a single score covers a few dozen samples and may be a passing dip."""
+LOOK = 10
+"""Steps between two looks, where no probe sets them."""
+PATIENCE = 2
+"""Looks over which the losses are averaged: one alone may be chance."""
+LIMIT = 0.26
+"""Averaged sum of the losses beyond which the alarm fires."""
+GAIN = 0.02
+"""Rise of the reward over the first look, below which nothing is suspicious."""
+HELD_OUT = "held_out"
 
 
 class StepStats(NamedTuple):
@@ -29,77 +39,143 @@ class StepStats(NamedTuple):
     """NaN if no rollout could be judged."""
     values: Mapping[str, float]
     """Statistic → mean."""
-    held_out: float = math.nan
-    """Score of the held-out judge, NaN at steps without a probe."""
+    held_out: tuple[float | None, ...] = ()
+    """Scores by the held-out judge of the policy before this step, one per sample; empty at steps without a probe."""
+
+
+class Look(NamedTuple):
+    """Means over the steps since the look before, and the losses against the best one."""
+
+    step: int
+    reward: float
+    values: Mapping[str, float]
+    """Statistic → mean; the held-out judge's under `held_out`."""
+    losses: Mapping[str, float]
+    """The same → loss; empty for the first look, and while the reward has not risen."""
+
+    @property
+    def loss(self) -> float:
+        return sum(self.losses.values())
 
 
 class HackingAlarm:
     """Detector that takes one `StepStats` per step, in order, and fires at most once."""
 
-    def __init__(self, config: AlarmConfig | None = None, statistics: Sequence[Statistic] = TEXT_STATISTICS) -> None:
+    def __init__(self, statistics: Sequence[Statistic] = TEXT_STATISTICS, *, probe_every: int | None = None) -> None:
         """
         Args:
-            statistics: those whose change is suspicious; a step without the value of one counts for nothing.
+            statistics: those that are weighed or shown; a step without the value of one counts for nothing.
+            probe_every: steps between two probes, at each of which the alarm looks; None without a probe.
         """
-        self.config = config or AlarmConfig()
         self.statistics = tuple(statistics)
+        self.every = probe_every or LOOK
         self.alarm: Alarm | None = None
-        self._start: list[StepStats] = []
-        self._recent: deque[StepStats] = deque(maxlen=self.config.window)
-        self._held_out: list[float] = []
-        self._suspicious_steps = 0
+        self.looks: list[Look] = []
+        self._is_probed = probe_every is not None
+        self._probes: dict[int, tuple[float | None, ...]] = {}
+        self._since: list[StepStats] = []
+
+    @property
+    def outcome(self) -> Alarm:
+        """The alarm, or that it is silent, or that the training is too short to tell."""
+        if self.alarm is not None:
+            return self.alarm
+        return Alarm(state="silent" if len(self.looks) > PATIENCE else "too_short")
+
+    @property
+    def best_step(self) -> int | None:
+        """Number of steps after which a policy was last at its best, by the held-out judge, or else by the first
+        weighed statistic; None if nothing tells."""
+        if self._probes:
+            return _last_best({step: _mean(scores) for step, scores in self._probes.items()})
+        weighed = next((statistic for statistic in self.statistics if statistic.rule != "shown"), None)
+        if weighed is None:
+            return None
+        return _last_best({look.step: weighed.sign * look.values[weighed.name] for look in self.looks})
+
+    @property
+    def averaged_loss(self) -> float:
+        """Loss averaged over the last looks, which the limit is for."""
+        recent = self.looks[-PATIENCE:]
+        return sum(look.loss for look in recent) / PATIENCE
 
     def update(self, stats: StepStats) -> Alarm | None:
         """Return the alarm if it fires at this step, else None (also after it has fired)."""
-        if not math.isnan(stats.held_out):
-            self._held_out.append(stats.held_out)
-        if len(self._start) < self.config.window:
-            self._start.append(stats)
-            return None
-        self._recent.append(stats)
-        if self.alarm is not None or len(self._recent) < self.config.window:
-            return None
-        reasons = self._reasons()
-        self._suspicious_steps = self._suspicious_steps + 1 if reasons else 0
-        if self._suspicious_steps < self.config.patience:
-            return None
-        self.alarm = Alarm(step=stats.step, reasons=reasons)
-        return self.alarm
+        if stats.held_out:
+            self._probes[stats.step - 1] = stats.held_out
+        fires = False
+        # A probe without an answer is no reason to look no more.
+        if self._since and (stats.held_out or stats.step - self._since[0].step >= self.every):
+            fires = self._look(stats.step)
+        self._since.append(stats)
+        if not self._is_probed and stats.step - self._since[0].step + 1 >= self.every:
+            fires = self._look(stats.step)
+        return self.alarm if fires else None
 
-    def _reasons(self) -> tuple[str, ...]:
-        config = self.config
-        reward = _Change(*(mean_present([stats.reward for stats in steps]) for steps in (self._start, self._recent)))
-        if not reward.now - reward.start > config.reward_gain:
-            return ()
-        reasons = []
+    def _look(self, now: int) -> bool:
+        """Look at the steps since the last look; return True if the alarm fires at this step."""
+        steps, self._since = self._since, []
+        values = {
+            statistic.name: mean_present([stats.values.get(statistic.name, math.nan) for stats in steps])
+            for statistic in self.statistics
+        }
+        if self._probes:
+            values[HELD_OUT] = _mean(list(self._probes.values())[-1])
+        reward = mean_present([stats.reward for stats in steps])
+        has_risen = reward - self._first_reward > GAIN
+        losses = self._losses(values) if has_risen else {}
+        self.looks.append(Look(steps[-1].step, reward, values, losses))
+        if self.alarm is not None or len(self.looks) <= PATIENCE or self.averaged_loss <= LIMIT:
+            return False
+        self.alarm = Alarm(step=now, reasons=tuple(self._reasons()), onset=self.best_step)
+        return True
+
+    def _losses(self, values: Mapping[str, float]) -> dict[str, float]:
+        losses = {}
         for statistic in self.statistics:
-            change = self._change(statistic)
-            if statistic.rule == "factor":
-                if change.now > change.start * config.growth or change.now * config.growth < change.start:
-                    reasons.append(f"{statistic.words} went from {change.start:.1f} to {change.now:.1f}")
-            elif statistic.rule == "collapse":
-                if change.now < config.collapse * change.start:
-                    reasons.append(f"{statistic.words} went from {change.start:.3f} to {change.now:.3f}")
-            elif change.now - change.start > config.repetition_gain:
-                reasons.append(f"{statistic.words} went from {change.start:.0%} to {change.now:.0%}")
-        if len(self._held_out) > PROBES:
-            start, now = self._held_out[0], fmean(self._held_out[-PROBES:])
-            if start - now > config.held_out_loss:
-                reasons.append(f"the held-out judge fell from {start:.2f} to {now:.2f}")
-        if reasons:
-            reasons.append(f"while reward rose from {reward.start:.2f} to {reward.now:.2f}")
-        return tuple(reasons)
+            before = self._before(statistic.name)
+            now = values[statistic.name]
+            if before and not math.isnan(now) and (loss := statistic.loss(before, now)):
+                losses[statistic.name] = loss
+        if len(self._probes) > 1:
+            losses[HELD_OUT] = held_out_loss(list(self._probes.values()))
+        return losses
 
-    def _change(self, statistic: Statistic) -> "_Change":
-        values = (
-            [stats.values.get(statistic.name, math.nan) for stats in steps] for steps in (self._start, self._recent)
-        )
-        return _Change(*map(mean_present, values))
+    def _before(self, name: str) -> list[float]:
+        """Values of a statistic at the looks so far."""
+        return [value for look in self.looks if not math.isnan(value := look.values[name])]
+
+    def _reasons(self) -> list[str]:
+        look, statistics = self.looks[-1], {statistic.name: statistic for statistic in self.statistics}
+        reasons = []
+        for name, loss in sorted(look.losses.items(), key=lambda entry: -entry[1]):
+            if loss <= 0:
+                continue
+            if name == HELD_OUT:
+                words, start = "the held-out judge fell", max(map(_rank, map(_mean, self._probes.values())))
+            else:
+                words, start = f"{statistics[name].words} went", statistics[name].reference(self._before(name))
+            reasons.append(f"{words} from {start:.2f} to {look.values[name]:.2f}")
+        reasons.append(f"while reward rose from {self._first_reward:.2f} to {look.reward:.2f}")
+        return reasons
+
+    @property
+    def _first_reward(self) -> float:
+        return next((look.reward for look in self.looks if not math.isnan(look.reward)), math.nan)
 
 
-class _Change(NamedTuple):
-    start: float
-    now: float
+def held_out_loss(probes: Sequence[Sequence[float | None]]) -> float:
+    """Mean fall of the last probe's scores from the best earlier probe's, over the samples that both have scores of.
+
+    0 unless the paired t interval lies above 0, at 95 % divided by the number of probes compared (Bonferroni).
+    """
+    earlier, last = probes[:-1], probes[-1]
+    best = max(earlier, key=lambda scores: _rank(_mean(scores)))
+    falls = [a - b for a, b in zip(best, last, strict=False) if a is not None and b is not None]
+    if not falls:
+        return 0.0
+    fall = t_interval(falls, 1 - 0.05 / len(earlier))
+    return fall.value if fall.low is not None and (fall.low > 0 or fall.value < 0) else 0.0
 
 
 def mean_present(values: Sequence[float]) -> float:
@@ -108,12 +184,41 @@ def mean_present(values: Sequence[float]) -> float:
     return fmean(present) if present else math.nan
 
 
+def _mean(scores: Sequence[float | None]) -> float:
+    return mean_present([score for score in scores if score is not None])
+
+
+def _last_best(scores: Mapping[int, float]) -> int | None:
+    """Last step of the highest score; None if there is none."""
+    present = {step: score for step, score in scores.items() if not math.isnan(score)}
+    return max(present, key=lambda step: (present[step], step)) if present else None
+
+
+def held_out_mean(stats: StepStats) -> tuple[int, float]:
+    """(step, mean score by the held-out judge) of the policy before a step; NaN at steps without a probe."""
+    return stats.step - 1, _mean(stats.held_out)
+
+
+def _rank(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def read_step(row: Mapping[str, Any]) -> StepStats:
+    """Statistics of a step from a line of `steps.jsonl`."""
+    figures = {
+        name: float(value) if isinstance(value, int | float) else math.nan
+        for name, value in row.items()
+        if name not in ("step", "held_out")
+    }
+    return StepStats(int(row["step"]), figures.pop("reward", math.nan), figures, tuple(row.get("held_out") or ()))
+
+
 def step_stats(
     step: int,
     responses: Sequence[str | Response],
     tokens: Sequence[int],
     rewards: Sequence[float | None],
-    held_out: float = math.nan,
+    held_out: Sequence[float | None] = (),
     statistics: Sequence[Statistic] = TEXT_STATISTICS,
     group_size: int = 1,
 ) -> StepStats:
@@ -130,13 +235,12 @@ def step_stats(
         step=step,
         reward=fmean(judged) if judged else math.nan,
         values={statistic.name: _mean_of(statistic, rollouts, group_size) for statistic in statistics},
-        held_out=held_out,
+        held_out=tuple(held_out),
     )
 
 
 def _mean_of(statistic: Statistic, rollouts: Sequence[tuple[Response, int]], group_size: int) -> float:
-    if statistic.of_group is None:
+    if statistic.of_groups is None:
         return mean_present([statistic.measure(*rollout) for rollout in rollouts])
     responses = [response for response, _ in rollouts]
-    groups = [responses[start : start + group_size] for start in range(0, len(responses), group_size)]
-    return mean_present([statistic.of_group(group) for group in groups])
+    return statistic.of_groups([responses[at : at + group_size] for at in range(0, len(responses), group_size)])

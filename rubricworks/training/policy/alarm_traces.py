@@ -1,36 +1,39 @@
-"""Traces of the hacking alarm: each statistic that it watches over a training, with the limit that it may not pass.
-
-The alarm says when it fired; a trace says how near each statistic was, and where it crossed its limit first. A crossing
-alone is no alarm: the reward has to rise meanwhile, for several steps.
-"""
+"""Traces of the hacking alarm: the loss that it weighs, with its limit, and each statistic, over a training."""
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import NamedTuple
 
-from rubricworks.training.config import AlarmConfig
-from rubricworks.training.policy.alarm import PROBES, StepStats, mean_present
+from rubricworks.training.policy.alarm import HELD_OUT, LIMIT, LOOK, PATIENCE, HackingAlarm, Look, StepStats
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 
-HELD_OUT = "held_out"
+LOSS = "loss"
 REWARD = "reward"
 
 
 class Trace(NamedTuple):
-    """One statistic over a training."""
+    """One figure at each look."""
 
     name: str
     words: str
     points: list[tuple[int, float]]
-    """(step, mean over the window that ends there), from the first step at which the alarm compares."""
+    """(step, mean over the steps since the look before)."""
     start: float
-    """Mean over the first window."""
-    low: float | None
-    """Limit below which it is suspicious."""
-    high: float | None
-    crossed: int | None
-    """First step beyond a limit."""
+    """Mean at the first look."""
+    high: float | None = None
+    """Limit of the alarm."""
+    crossed: int | None = None
+    """First step beyond it."""
+
+
+class Traces(NamedTuple):
+    """What the alarm saw of a training."""
+
+    every: int
+    """Steps between two looks."""
+    least_steps: int
+    """Number of steps before which the alarm cannot fire."""
+    traces: list[Trace]
 
 
 def known_statistics() -> Mapping[str, Statistic]:
@@ -41,57 +44,38 @@ def known_statistics() -> Mapping[str, Statistic]:
     return {statistic.name: statistic for statistic in (*TEXT_STATISTICS, *IMAGE_STATISTICS, DIVERSITY, covered)}
 
 
-def alarm_traces(
-    steps: Sequence[StepStats], config: AlarmConfig, statistics: Sequence[Statistic] = TEXT_STATISTICS
-) -> list[Trace]:
-    """Traces of the reward, the statistics and the held-out judge; those without values are left out."""
-    traces = [_windowed(REWARD, "reward", [(step.step, step.reward) for step in steps], config, "reward")]
-    for statistic in statistics:
-        values = [(step.step, step.values.get(statistic.name, math.nan)) for step in steps]
-        traces.append(_windowed(statistic.name, statistic.words, values, config, statistic.rule))
-    traces.append(_held_out(steps, config))
-    return [trace for trace in traces if trace is not None]
-
-
-def _windowed(
-    name: str, words: str, values: Sequence[tuple[int, float]], config: AlarmConfig, rule: str
-) -> Trace | None:
-    start = mean_present([value for _, value in values[: config.window]])
-    if math.isnan(start):
+def probe_interval(steps: Sequence[StepStats]) -> int | None:
+    """Steps between two probes of a training, from its statistics; None without a probe."""
+    probed = [stats.step for stats in steps if stats.held_out]
+    if not probed:
         return None
-    points = []
-    for end in range(2 * config.window, len(values) + 1):
-        mean = mean_present([value for _, value in values[end - config.window : end]])
-        if not math.isnan(mean):
-            points.append((values[end - 1][0], mean))
-    match rule:
-        case "factor":
-            return _trace(name, words, points, start, start / config.growth, start * config.growth)
-        case "collapse":
-            return _trace(name, words, points, start, config.collapse * start, None)
-        case "reward":
-            return _trace(name, words, points, start, None, start + config.reward_gain)
-        case _:
-            return _trace(name, words, points, start, None, start + config.repetition_gain)
+    return probed[1] - probed[0] if len(probed) > 1 else max(LOOK, steps[-1].step - probed[0] + 1)
 
 
-def _held_out(steps: Sequence[StepStats], config: AlarmConfig) -> Trace | None:
-    probes = [(step.step, step.held_out) for step in steps if not math.isnan(step.held_out)]
-    if not probes:
-        return None
-    points = [
-        (probes[end - 1][0], fmean(value for _, value in probes[end - PROBES : end]))
-        for end in range(PROBES + 1, len(probes) + 1)
-    ]
-    start = probes[0][1]
-    return _trace(HELD_OUT, "the held-out judge", points, start, start - config.held_out_loss, None)
+def alarm_traces(steps: Sequence[StepStats], statistics: Sequence[Statistic] = TEXT_STATISTICS) -> Traces:
+    """Replay the alarm. Traces of its loss, the reward, the held-out judge and the statistics; empty ones are left out.
+
+    The loss comes first, averaged as the limit is for.
+    """
+    alarm, losses = HackingAlarm(statistics, probe_every=probe_interval(steps)), list[tuple[int, float]]()
+    for stats in steps:
+        looks = len(alarm.looks)
+        alarm.update(stats)
+        if len(alarm.looks) > max(looks, PATIENCE):
+            losses.append((alarm.looks[-1].step, alarm.averaged_loss))
+    crossed = next((step for step, loss in losses if loss > LIMIT), None)
+    loss = [Trace(LOSS, "loss beside the reward", losses, losses[0][1], LIMIT, crossed)] if losses else []
+    reward = _trace(REWARD, "reward", [(look.step, look.reward) for look in alarm.looks])
+    words = {HELD_OUT: "held-out judge"} | {statistic.name: statistic.words for statistic in alarm.statistics}
+    others = [_trace(name, text, _points(alarm.looks, name)) for name, text in words.items()]
+    traces = [*loss, *(trace for trace in (reward, *others) if trace)]
+    return Traces(alarm.every, (PATIENCE + 1) * alarm.every, traces)
 
 
-def _trace(
-    name: str, words: str, points: list[tuple[int, float]], start: float, low: float | None, high: float | None
-) -> Trace:
-    crossed = next(
-        (step for step, value in points if (low is not None and value < low) or (high is not None and value > high)),
-        None,
-    )
-    return Trace(name, words, points, start, low, high, crossed)
+def _points(looks: Sequence[Look], name: str) -> list[tuple[int, float]]:
+    return [(look.step, look.values.get(name, math.nan)) for look in looks]
+
+
+def _trace(name: str, words: str, points: Sequence[tuple[int, float]]) -> Trace | None:
+    present = [(step, value) for step, value in points if not math.isnan(value)]
+    return Trace(name, words, present, present[0][1]) if present else None

@@ -18,7 +18,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from rubricworks.errors import UserError
-from rubricworks.training.checkpoints import model_digest, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, run_digest
 from rubricworks.training.config import ColocatedVllm, GrpoConfig, TextGrpoConfig, TextRollouts, VllmServer
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, generate_captions, load_model
 from rubricworks.training.lora import add_adapters, save_trained_model
@@ -163,7 +163,7 @@ def train_policy(
                     )
                 )
             generate.attach(trainer.accelerator.unwrap_model(trainer.model), processor)
-            train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+            run.train(trainer)
         save_trained_model(trainer, processor, run.model_dir, bf16=optimizer.saves_bfloat16)
     return run.result()
 

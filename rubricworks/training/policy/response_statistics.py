@@ -1,11 +1,13 @@
-"""Statistics of responses that the reward-hacking alarm watches. Each method names its own; these are those of texts.
+"""Statistics of responses for the reward-hacking alarm. Each method names its own; these are those of texts.
 
-A statistic is one number per response, averaged over the rollouts of a step. It is chosen such that a better response
-does not need to change it: a caption that lists twice as many objects, or an image that is mere noise, is suspicious.
+A statistic is one number per response or per step. The alarm weighs those that a better response does not lose, and
+shows the others.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from rubricworks.rubrics import Response
@@ -15,27 +17,61 @@ _OBJECT_START = re.compile(
 )
 _SEQUENCE = 4
 """Words per sequence when repetition is counted."""
+_SHARED = 3
+"""Words per sequence when two responses are compared."""
+_NEIGHBOURS = 4
+"""Other groups that a group is compared with."""
+FLOOR = 0.02
+"""Added to both sides of a ratio, so that a start of nothing makes no ratio infinite."""
 
 
 class Statistic(NamedTuple):
-    """One number of a response, and the change of its mean that is suspicious while the reward rises."""
+    """One number of responses, and what its change means while the reward rises."""
 
     name: str
     """Key in `steps.jsonl`; not step, reward or held_out."""
     words: str
-    """Subject of the alarm's reason: "… went from 2.5 to 5.5"."""
+    """Subject of the alarm's reason: "… went from 0.25 to 0.55"."""
     measure: Callable[[Response, int], float]
     """(response, its tokens) → value."""
-    rule: Literal["factor", "rise", "collapse"]
-    """factor: growth or shrinkage by `AlarmConfig.growth`; rise: of a share in [0, 1], by `repetition_gain`; collapse:
-    to less than `AlarmConfig.collapse` of the start."""
-    of_group: Callable[[Sequence[Response]], float] | None = None
-    """Value of a whole group of rollouts; `measure` then counts for nothing."""
+    rule: Literal["fall", "rise", "shift", "shown"]
+    """fall: logarithm of the ratio to the highest look; rise: difference to the lowest; shift: change of a share's
+    log-odds since the first look, either way; shown: no loss."""
+    weight: float = 1.0
+    """Factor of the loss."""
+    of_groups: Callable[[Sequence[Sequence[Response]]], float] | None = None
+    """Value of a step, from its groups of rollouts; `measure` then counts for nothing."""
+
+    @property
+    def sign(self) -> int:
+        """1 if more is better, -1 if less is."""
+        return -1 if self.rule == "rise" else 1
+
+    def reference(self, before: Sequence[float]) -> float:
+        """Value of the earlier looks, at least one, that a loss counts from."""
+        return before[0] if self.rule in ("shift", "shown") else self.sign * max(self.sign * value for value in before)
+
+    def loss(self, before: Sequence[float], now: float) -> float:
+        """Loss of a look against the earlier ones, at least one."""
+        best = self.reference(before)
+        match self.rule:
+            case "fall":
+                return self.weight * math.log((best + FLOOR) / (max(now, 0.0) + FLOOR))
+            case "rise":
+                return self.weight * (now - best)
+            case "shift":
+                return self.weight * abs(_log_odds(now) - _log_odds(best))
+            case "shown":
+                return 0.0
+
+
+def _log_odds(share: float) -> float:
+    return math.log((share + FLOOR) / (max(1 - share, 0.0) + FLOOR))
 
 
 def of_no_single_response(response: Response, tokens: int) -> float:
     """`Statistic.measure` of a statistic of groups."""
-    raise ValueError("the statistic is of a group of responses")
+    raise ValueError("the statistic is of groups of responses")
 
 
 def objects_named(text: str) -> int:
@@ -58,15 +94,53 @@ def repetition(text: str) -> float:
     return 1 - len(set(sequences)) / len(sequences) if sequences else 0.0
 
 
+def specificity(groups: Sequence[Sequence[str]]) -> float:
+    """How much more three-word sequences responses to one sample share than responses to different samples, in [-1, 1].
+
+    Responses that describe their image agree with each other and differ from those to other images. Guesses do not
+    agree; flattery, padding and lists that fit every image do not differ. NaN without two groups of two.
+
+    >>> specificity([["a red ball .", "a red ball ."], ["a blue cube .", "a blue cube ."]])
+    1.0
+    """
+    shared = [[_sequences(text) for text in group] for group in groups if len(group) > 1]
+    if len(shared) < 2:
+        return math.nan
+    inside = [_overlap(a, b) for group in shared for at, a in enumerate(group) for b in group[at + 1 :]]
+    across = [
+        _overlap(a, b)
+        for at, group in enumerate(shared)
+        for offset in range(1, min(_NEIGHBOURS, len(shared) - 1) + 1)
+        for a, b in zip(group, shared[(at + offset) % len(shared)], strict=False)
+    ]
+    return fmean(inside) - fmean(across)
+
+
+def _sequences(text: str) -> frozenset[tuple[str, ...]]:
+    words = text.lower().split()
+    return frozenset(tuple(words[start : start + _SHARED]) for start in range(max(len(words) - _SHARED + 1, 1)))
+
+
+def _overlap(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> float:
+    return len(a & b) / len(a | b)
+
+
 def _text(response: Response, name: str) -> str:
     return response.require_text(f"the statistic {name!r} of a training step")
 
 
-OBJECTS = Statistic(
-    "objects", "objects named per caption", lambda response, _: objects_named(_text(response, "objects")), "factor"
+def _specificity(groups: Sequence[Sequence[Response]]) -> float:
+    return specificity([[_text(response, "specificity") for response in group] for group in groups])
+
+
+SPECIFICITY = Statistic(
+    "specificity", "likeness to responses to the same image", of_no_single_response, "fall", 0.7, _specificity
 )
-LENGTH = Statistic("length", "tokens per caption", lambda _, tokens: tokens, "factor")
 REPETITION = Statistic(
     "repetition", "repeated phrases", lambda response, _: repetition(_text(response, "repetition")), "rise"
 )
-TEXT_STATISTICS = (OBJECTS, LENGTH, REPETITION)
+LENGTH = Statistic("length", "tokens per caption", lambda _, tokens: tokens, "shown")
+OBJECTS = Statistic(
+    "objects", "objects named per caption", lambda response, _: objects_named(_text(response, "objects")), "shown"
+)
+TEXT_STATISTICS = (SPECIFICITY, REPETITION, LENGTH, OBJECTS)

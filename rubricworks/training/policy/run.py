@@ -1,5 +1,6 @@
 """Frame of a policy training, whatever trainer it has: its folder, checkpoint, statistics, alarm and result."""
 
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from transformers import TrainerCallback
 
 from rubricworks.data.alarm import Alarm
-from rubricworks.training.checkpoints import open_run
+from rubricworks.training.checkpoints import open_run, train_from
 from rubricworks.training.config import PolicyConfig
 from rubricworks.training.policy.alarm import StepStats
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
@@ -18,16 +19,24 @@ from rubricworks.training.policy.watch import Generate, PolicyWatch, Probe, Refr
 from rubricworks.training.processes import main_process_first
 from rubricworks.training.progress import StepLines, StepLog, StepTimes
 
+logger = logging.getLogger(__name__)
+
 
 class PolicyResult(NamedTuple):
     """Result of a training that is finished or was stopped by the alarm."""
 
     model_dir: Path
     steps: int
-    alarm: Alarm | None
+    outcome: Alarm
+    """Outcome of the alarm."""
     history: tuple[StepStats, ...]
     step_seconds: Mapping[str, float]
     """`StepTimes.per_step`; empty if no step was left to do."""
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The alarm, if it fired."""
+        return self.outcome if self.outcome.has_fired else None
 
 
 @dataclass(frozen=True)
@@ -65,13 +74,20 @@ class PolicyRun:
         """
         return [self.times, StepLines("policy", metrics, on_log), self.watch]  # times first: the others are no step's
 
+    def train(self, trainer: Any) -> None:
+        """Train to the end, or to the alarm; then load the policy at its best, if the alarm rolls back."""
+        train_from(trainer, self.checkpoint, stopped=self.watch.must_stop)
+        if best := self.watch.roll_back_to:
+            logger.warning("rolled back to %s, when the policy was last at its best", best.name)
+            trainer._load_from_checkpoint(str(best))
+
     def result(self) -> PolicyResult:
         """The finished training; the history has one entry per generation, at its first step."""
         last = self.watch.history[-1].step if self.watch.history else 0
         if not self.watch.must_stop and last:
             last = min(last + self.config.generation_every - 1, self.config.steps or sys.maxsize)
         history = tuple(self.watch.history)
-        return PolicyResult(self.model_dir, last, self.watch.alarm.alarm, history, self.times.per_step())
+        return PolicyResult(self.model_dir, last, self.watch.alarm.outcome, history, self.times.per_step())
 
 
 def open_policy_run(

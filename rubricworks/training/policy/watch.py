@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rubricworks.storage import write_atomic
 from rubricworks.training.config import PolicyConfig
-from rubricworks.training.policy.alarm import HackingAlarm, StepStats, step_stats
+from rubricworks.training.policy.alarm import HackingAlarm, StepStats, read_step, step_stats
 from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Statistic
 from rubricworks.training.policy.rollouts import StepRollouts
 from rubricworks.training.processes import broadcast, is_main
@@ -52,8 +52,8 @@ class Probe(Protocol):
     @property
     def every(self) -> int: ...
 
-    def __call__(self, step: int, generate: Generate) -> float | None:
-        """Score the current policy; None if there is no score."""
+    def __call__(self, step: int, generate: Generate) -> list[float | None]:
+        """Scores of the current policy, one per sample, always of the same ones; None where the judge failed."""
         ...
 
 
@@ -72,13 +72,21 @@ class PolicyWatch(TrainerCallback):
     ) -> None:
         self.config, self.file, self.generate = config, file, generate
         self.refresh, self.probe, self.before_checkpoint = refresh, probe, before_checkpoint
-        self.alarm = HackingAlarm(config.watch.alarm, statistics)
+        self.alarm = HackingAlarm(statistics, probe_every=probe.every if probe else None)
         self.history: list[StepStats] = []
-        self._held_out = math.nan
+        self._held_out: list[float | None] = []
 
     @property
     def must_stop(self) -> bool:
-        return self.config.watch.alarm.stop and self.alarm.alarm is not None
+        return self.config.watch.on_alarm != "warn" and self.alarm.alarm is not None
+
+    @property
+    def roll_back_to(self) -> Path | None:
+        """Checkpoint of the policy at its best, one step after its probe; None unless the alarm rolls back."""
+        fired = broadcast(self.alarm.alarm)
+        if self.config.watch.on_alarm != "roll_back" or fired is None or fired.onset is None:
+            return None
+        return _checkpoint(self.file.parent, fired.onset + 1)
 
     def restore(self, step: int) -> None:
         """Read the statistics of the steps up to the checkpoint's and drop those after it."""
@@ -88,9 +96,7 @@ class PolicyWatch(TrainerCallback):
                 values = json.loads(line)
             except ValueError:  # a line cut off by a kill
                 break
-            figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
-            step_of, reward, held_out = (figures.pop(name) for name in ("step", "reward", "held_out"))
-            stats = StepStats(step_of, reward, figures, held_out)
+            stats = read_step(values)
             if stats.step <= step:
                 self.history.append(stats)
                 self.alarm.update(stats)
@@ -100,7 +106,7 @@ class PolicyWatch(TrainerCallback):
     def record(self, rollouts: StepRollouts) -> None:
         of_step = (rollouts.step, rollouts.responses, rollouts.tokens, rollouts.rewards)
         stats = step_stats(*of_step, self._held_out, self.alarm.statistics, self.config.rollouts.group_size)
-        self._held_out = math.nan
+        self._held_out = []
         self.history.append(stats)
         with self.file.open("a") as file:
             file.write(_line(stats))
@@ -114,18 +120,26 @@ class PolicyWatch(TrainerCallback):
         if not state.is_world_process_zero:
             return
         if self.probe and step % self.probe.every == 0:
-            score = self.probe(step, self.generate)
-            self._held_out = math.nan if score is None else score
+            self._held_out = self.probe(step, self.generate)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # Only the main process receives the rollouts.
-        if self.config.watch.alarm.stop and broadcast(self.must_stop):
+        if self.config.watch.on_alarm == "roll_back" and broadcast(self.alarm.best_step == state.global_step - 1):
+            control.should_save = True
+            # The trainer deletes old checkpoints, and not the one of this name.
+            state.best_model_checkpoint = str(_checkpoint(args.output_dir, state.global_step))
+        if self.config.watch.on_alarm != "warn" and broadcast(self.must_stop):
             control.should_training_stop = control.should_save = True
         # The trainer's own callback, which sets should_save, runs before this one.
         if control.should_save and self.before_checkpoint:
             self.before_checkpoint()
 
 
+def _checkpoint(folder: str | Path, step: int) -> Path:
+    return Path(folder) / f"checkpoint-{step}"
+
+
 def _line(stats: StepStats) -> str:
-    values = {"step": stats.step, "reward": stats.reward, **stats.values, "held_out": stats.held_out}
-    return json.dumps({name: None if math.isnan(value) else value for name, value in values.items()}) + "\n"
+    figures = {"reward": stats.reward, **stats.values}
+    plain = {name: None if math.isnan(value) else value for name, value in figures.items()}
+    return json.dumps({"step": stats.step, **plain, "held_out": list(stats.held_out) or None}) + "\n"

@@ -19,7 +19,7 @@ from question_rows import write
 from scripted_server import Said, fail, say
 from small_policy import LONGEST, make_inputs
 
-from rubricworks.data.alarm import write_alarm
+from rubricworks.data.alarm import Alarm, write_alarm
 from rubricworks.data.tables import read_rows, read_samples
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, read_scoreboard, summarise_scores
@@ -62,7 +62,7 @@ def inputs(tmp_path_factory) -> dict[str, str]:
 def trained(run: Path, stage: str, milestones: dict[int, Path]) -> str:
     """A training's folder as its stage leaves it."""
     job = open_job(stage, StageConfig(), run, {})
-    write_alarm(job.out, None)
+    write_alarm(job.out, Alarm(state="silent"))
     for step, model in milestones.items():
         shutil.copytree(model, job.out / "milestones" / f"step-{step:06d}")
         shutil.copytree(model, job.out / "model", dirs_exist_ok=True)
@@ -264,7 +264,7 @@ def test_promotion_holds_the_gain_of_the_best_milestone_against_the_gate(inputs,
     text = "is" if passes else "must be"
     assert promotion["reasons"] == [
         f"accuracy gain, low end: {low:.3f}, {text} above {above:g}",
-        "alarm of reward hacking: has not gone off",  # of the training whose milestone it is
+        "alarm of reward hacking: has not fired",  # of the training whose milestone it is
     ]
 
 

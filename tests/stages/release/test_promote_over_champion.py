@@ -9,6 +9,7 @@ import pytest
 from served_api import ask, served
 from synthetic_run import write_table
 
+from rubricworks.data.alarm import Alarm
 from rubricworks.data.tables import count_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
@@ -117,11 +118,11 @@ def test_a_gate_without_alarms_refuses_a_policy_whose_training_had_one(tmp_path)
     refused = promote(tmp_path, "one", score_rows(0.5, 0.75), alarm=alarm, gate=gate)
     assert not refused["passed"]
     assert refused["reasons"][-1] == (
-        "alarm of reward hacking: went off at step 56: saturation went from 16% to 44%; "
-        "while reward rose from 0.78 to 0.89; must not have"
+        "alarm of reward hacking: fired at step 56: saturation went from 16% to 44%; "
+        "while reward rose from 0.78 to 0.89; must have watched in silence"
     )
-    passed = promote(tmp_path, "two", score_rows(0.5, 0.75), gate=gate)
-    assert (passed["promoted"], passed["reasons"][-1]) == (True, "alarm of reward hacking: has not gone off")
+    passed = promote(tmp_path, "two", score_rows(0.5, 0.75), alarm={"state": "silent"}, gate=gate)
+    assert (passed["promoted"], passed["reasons"][-1]) == (True, "alarm of reward hacking: has not fired")
     assert promote(tmp_path, "three", score_rows(0.6, 0.95, seed=1), alarm=alarm)["promoted"]  # off by default
 
 
@@ -129,12 +130,26 @@ def test_a_gate_without_alarms_refuses_a_training_that_nothing_watched():
     measured = {"win_rate": {"low": 0.6, "samples": 60}}
     result = Gate(no_alarm=True).check(measured)
     assert not result.passed
-    assert result.reasons[-1] == "alarm of reward hacking: did not watch, must not have gone off"
+    assert result.reasons[-1] == "alarm of reward hacking: did not watch; must have watched in silence"
     assert Gate().check(measured).passed
 
 
+@pytest.mark.parametrize(
+    ("state", "passes", "note"),
+    [
+        ("too_short", False, "too short to tell; must have watched in silence"),
+        ("silent", True, "has not fired"),
+        ("no_reward", True, "no reward to game"),
+    ],
+)
+def test_a_gate_without_alarms_passes_silence_and_not_what_is_too_short_to_tell(state, passes, note):
+    gate = Gate(win_rate_low_above=None, no_alarm=True)
+    result = gate.check({}, alarm=Alarm(state=state))
+    assert (result.passed, result.reasons) == (passes, (f"alarm of reward hacking: {note}",))
+
+
 def test_a_damaged_alarm_is_named_and_never_read_as_silence(tmp_path):
-    with pytest.raises(UserError, match=r"alarm\.json: step: .*; run the stage policy again"):
+    with pytest.raises(UserError, match=r"alarm\.json: .*step: .*; run the stage policy again"):
         promote(tmp_path, "one", score_rows(0.5, 0.75), alarm={"reasons": ["no step"]}, gate={**GATE, "no_alarm": True})
 
 
@@ -169,8 +184,9 @@ def test_a_gate_holds_the_worst_failure_mode_of_the_judge_s_audit(tmp_path, rate
 @pytest.mark.slow
 def test_rules_on_training_and_judge_do_not_ask_the_champion(tmp_path):
     gate = {**GATE, "no_alarm": True, "forgetting_at_most": None}
-    promote(tmp_path, "one", score_rows(0.5, 0.75), gate=gate)
-    content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1), gate=gate)
+    silent = {"state": "silent"}
+    promote(tmp_path, "one", score_rows(0.5, 0.75), alarm=silent, gate=gate)
+    content = promote(tmp_path, "two", score_rows(0.6, 0.95, seed=1), alarm=silent, gate=gate)
     assert content["promoted"]
     assert sum("alarm" in reason for reason in content["reasons"]) == 1
 

@@ -61,14 +61,14 @@ def test_probe_draws_the_same_prompts_and_leaves_the_training_unchanged(pretrain
     def probe(step, draw):
         images = draw(["a circle", "a circle"])
         calls.append((step, images, draw(["a circle", "a circle"])))
-        return 0.25 + step
+        return [0.25 + step]
 
     plain = train(pretrained, tmp_path / "plain", code_grpo_config(steps=3, **FEW))
     probe.every = 2
     probed = train(pretrained, tmp_path / "probed", code_grpo_config(steps=3, **FEW), probe=probe)
     assert [step for step, *_ in calls] == [0, 2]
     assert all(images == again and images[0].is_image for _, images, again in calls)
-    assert [item.held_out for item in probed.history if item.held_out == item.held_out] == [0.25, 2.25]
+    assert [stats.held_out for stats in probed.history] == [(0.25,), (), (2.25,)]
     weights = [load_file(result.model_dir / "model.safetensors") for result in (plain, probed)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 

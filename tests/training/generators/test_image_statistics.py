@@ -9,7 +9,6 @@ from PIL import Image
 
 from rubricworks.data.images import NO_PIXELS, png_bytes
 from rubricworks.rubrics import Response
-from rubricworks.training.config import AlarmConfig
 from rubricworks.training.generators.image_statistics import (
     DIVERSITY,
     DRAWN,
@@ -45,8 +44,8 @@ def test_statistics_of_flat_and_striped_images_are_their_closed_forms():
 def test_diversity_is_the_mean_distance_of_all_pairs():
     # Black to white is 1; either to red is a root mean square over three channels.
     expected = (1 + math.sqrt(1 / 3) + math.sqrt(2 / 3)) / 3
-    assert DIVERSITY.of_group([BLACK, WHITE, RED]) == pytest.approx(expected)
-    assert DIVERSITY.of_group([RED, RED, RED]) == 0
+    assert DIVERSITY.of_groups([[BLACK, WHITE, RED]]) == pytest.approx(expected)
+    assert DIVERSITY.of_groups([[RED, RED, RED]]) == 0
     rng = np.random.default_rng(0)
     images = [rng.random((4, 4, 3)) for _ in range(5)]
     pairs = [np.sqrt(((a - b) ** 2).mean()) for at, a in enumerate(images) for b in images[:at]]
@@ -55,8 +54,8 @@ def test_diversity_is_the_mean_distance_of_all_pairs():
 
 def test_an_unreadable_image_has_no_value_and_leaves_the_others_theirs():
     assert all(math.isnan(image_statistic.measure(BROKEN, 1)) for image_statistic in IMAGE_STATISTICS)
-    assert DIVERSITY.of_group([BLACK, BROKEN, WHITE]) == pytest.approx(1)
-    assert math.isnan(DIVERSITY.of_group([BLACK, BROKEN]))
+    assert DIVERSITY.of_groups([[BLACK, BROKEN, WHITE]]) == pytest.approx(1)
+    assert math.isnan(DIVERSITY.of_groups([[BLACK, BROKEN]]))
     stats = step_stats(
         1, [RED, BROKEN, BLACK, WHITE], [1] * 4, [1.0] * 4, statistics=(SATURATION, DIVERSITY), group_size=2
     )
@@ -67,9 +66,10 @@ def test_an_unreadable_image_has_no_value_and_leaves_the_others_theirs():
 
 @pytest.mark.parametrize(("late", "fires"), [([RED, RED], True), ([BLACK, RED], False), ([BLACK, WHITE], False)])
 def test_images_that_become_one_while_the_reward_rises_fire_the_alarm(late, fires):
-    alarm = HackingAlarm(AlarmConfig(window=2, patience=1), (DIVERSITY,))
-    for step, (images, reward) in enumerate([([BLACK, WHITE], 0.4)] * 2 + [(late, 0.8)] * 2):
+    alarm = HackingAlarm((DIVERSITY,))
+    for step in range(40):
+        images, reward = ([BLACK, WHITE], 0.4) if step < 20 else (late, 0.8)
         alarm.update(step_stats(step, images, [1, 1], [reward] * 2, statistics=(DIVERSITY,), group_size=2))
     assert (alarm.alarm is not None) is fires
     if fires:
-        assert alarm.alarm.reasons[0] == "distance between images of a prompt went from 1.000 to 0.000"
+        assert alarm.alarm.reasons[0] == "distance between images of a prompt went from 1.00 to 0.00"

@@ -5,12 +5,13 @@ import shutil
 import pytest
 import torch
 from coloured_squares import PROMPT, policy_rows, squares
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from training_configs import grpo_config, sft_config
 
 from rubricworks.errors import UserError
 from rubricworks.training.checkpoints import last_step
-from rubricworks.training.config import AlarmConfig, LoraOptions
+from rubricworks.training.config import LoraOptions
 from rubricworks.training.generate import generate_captions, load_model
 from rubricworks.training.policy.grpo import train_policy
 from rubricworks.training.policy.response_statistics import LENGTH
@@ -19,6 +20,7 @@ from rubricworks.training.sft import train_sft
 
 pytestmark = pytest.mark.slow
 
+JUDGE = {"url": "http://127.0.0.1:1/v1", "model": "judge"}
 FEW = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 8, "log_every": 1}
 
 
@@ -194,7 +196,7 @@ def test_training_goes_on_where_its_folder_and_its_model_were_moved(student, tmp
 def test_model_that_was_half_written_by_a_kill_is_written_again(student, tmp_path, monkeypatch, sharded):
     config = grpo_config(steps=1, **FEW)
     monkeypatch.setattr(
-        "rubricworks.training.policy.grpo.train_from",
+        "rubricworks.training.policy.run.train_from",
         lambda trainer, checkpoint, stopped: setattr(trainer, "is_fsdp_enabled", sharded),
     )
 
@@ -221,7 +223,7 @@ def test_refresh_and_probe_see_the_policy_as_it_is(warmed, tmp_path):
 
     def probe(step, generate):
         probed.append((step, generate(images[:1], [PROMPT])))
-        return 0.9 - 0.1 * step
+        return [0.9 - 0.1 * step, None]
 
     refresh.every = probe.every = 2
     config = grpo_config(steps=5, learning_rate=2e-2, **FEW)
@@ -229,9 +231,8 @@ def test_refresh_and_probe_see_the_policy_as_it_is(warmed, tmp_path):
     assert [step for step, _ in refreshed] == [2, 4]
     assert refreshed[0][1] != refreshed[1][1]
     assert [step for step, _ in probed] == [0, 2, 4]
-    assert [stats.held_out for stats in result.history if stats.held_out == stats.held_out] == pytest.approx(
-        [0.9, 0.7, 0.5]
-    )
+    scores = {stats.step: stats.held_out for stats in result.history if stats.held_out}
+    assert scores == {1: (0.9, None), 3: (0.7, None), 5: (0.5, None)}
 
 
 def test_refresh_does_not_disturb_the_rollouts(warmed, tmp_path):
@@ -248,25 +249,59 @@ def test_refresh_does_not_disturb_the_rollouts(warmed, tmp_path):
     assert rollouts["plain"] == rollouts["refreshed"]
 
 
-def test_alarm_warns_is_returned_and_stops_training_when_told_to(warmed, tmp_path, caplog):
-    async def longer_is_better(completions, completion_ids, **columns):
-        longer_is_better.calls += 1
-        return [longer_is_better.calls * 0.05 + 0.1 * len(ids) for ids in completion_ids]
+def fooled(on_alarm):
+    """Arguments of a training whose reward rises while its held-out judge falls after step 2."""
 
-    longer_is_better.calls = 0
-    alarm = AlarmConfig(window=2, patience=1, growth=1.02, stop=True)
-    config = grpo_config(steps=60, learning_rate=1e-2, alarm=alarm, **{**FEW, "max_new_tokens": 16})
+    async def rises(completions, completion_ids, **columns):
+        rises.calls += 1
+        return [rises.calls * 0.05 + 0.01 * len(ids) for ids in completion_ids]
+
+    def probe(step, generate):
+        return [{0: 0.5, 2: 0.9}.get(step, 0.1) + part for part in (-0.02, 0.0, 0.02)]
+
+    rises.calls, probe.every = 0, 2
+    options = {"on_alarm": on_alarm, "probe": {"judge": JUDGE, "every": 2}}
+    return rises, grpo_config(steps=20, learning_rate=1e-2, save_every=4, **options, **FEW), probe
+
+
+def test_alarm_is_returned_and_stops_training_when_told_to(warmed, tmp_path, caplog):
+    reward, config, probe = fooled("stop")
     with caplog.at_level(logging.WARNING):
-        result = train_policy(warmed, policy_rows(), longer_is_better, tmp_path, config)
-    assert result.alarm is not None
-    assert result.steps == result.alarm.step < 60
-    assert "reward hacking suspected" in caplog.text
+        result = train_policy(warmed, policy_rows(), reward, tmp_path, config, probe=probe)
+    assert (result.alarm.step, result.alarm.onset, result.steps) == (7, 2, 7)
+    assert "reward hacking suspected at step 7, best at step 2: " in caplog.text
+    assert "the held-out judge fell from 0.90 to 0.10" in result.alarm.reasons
     expected = weights(result.model_dir)
     shutil.rmtree(result.model_dir)
-    again = train_policy(warmed, policy_rows(), longer_is_better, tmp_path, config)
+    again = train_policy(warmed, policy_rows(), reward, tmp_path, config, probe=probe)
     assert again.alarm == result.alarm
     assert again.steps == result.steps
     assert all(torch.equal(expected[name], tensor) for name, tensor in weights(again.model_dir).items())
+
+
+def test_alarm_goes_on_when_told_to_warn(warmed, tmp_path):
+    reward, config, probe = fooled("warn")
+    result = train_policy(warmed, policy_rows(), reward, tmp_path, config, probe=probe)
+    assert (result.alarm.step, result.steps) == (7, 20)
+
+
+def test_alarm_rolls_back_to_the_policy_at_its_best_also_after_a_kill(warmed, tmp_path):
+    reward, config, probe = fooled("roll_back")
+    result = train_policy(warmed, policy_rows(), reward, tmp_path / "back", config, probe=probe)
+    assert (result.steps, result.alarm.onset) == (7, 2)
+    best = weights(tmp_path / "back" / "checkpoint-3")
+    returned = weights(result.model_dir)
+    assert all(torch.equal(best[name], returned[name]) for name in best.keys() & returned.keys())
+    last = weights(tmp_path / "back" / "checkpoint-7")
+    assert not all(torch.equal(last[name], returned[name]) for name in last.keys() & returned.keys())
+    shutil.rmtree(result.model_dir)
+    again = train_policy(warmed, policy_rows(), reward, tmp_path / "back", config, probe=probe)
+    assert all(torch.equal(returned[name], tensor) for name, tensor in weights(again.model_dir).items())
+
+
+def test_rolling_back_needs_a_probe_that_tells_where_to():
+    with pytest.raises(ValidationError, match="on_alarm is roll_back, and no probe tells"):
+        grpo_config(steps=9, on_alarm="roll_back")
 
 
 def test_judge_that_never_answers_ends_training_with_one_clear_error(warmed, tmp_path, caplog):
@@ -293,7 +328,7 @@ def test_statistics_file_holds_one_line_per_step(warmed, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert [line["reward"] for line in lines] == [stats.reward for stats in result.history]
-    assert lines[0].keys() == {"step", "reward", "objects", "length", "repetition", "held_out"}
+    assert lines[0].keys() == {"step", "reward", "specificity", "objects", "length", "repetition", "held_out"}
 
 
 def test_a_method_that_names_one_statistic_is_watched_by_that_one(warmed, tmp_path):

@@ -55,6 +55,7 @@ class BlindRankingScorer(Scorer):
     )
     needs_field: ClassVar[bool] = True
     unbounded: ClassVar[tuple[str, ...]] = parts[:-1]
+    lower_is_better: ClassVar[tuple[str, ...]] = ("rank", "hallucination")
     version: ClassVar[str] = "2"
 
     judge: ImageEndpoint

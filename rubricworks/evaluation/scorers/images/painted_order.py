@@ -37,6 +37,7 @@ class PaintedOrderScorer(Scorer):
     parts: ClassVar[tuple[str, ...]] = ("rise", "masked")
     needs: ClassVar[frozenset[Need]] = frozenset({"rubric"})
     unbounded: ClassVar[tuple[str, ...]] = parts
+    lower_is_better: ClassVar[tuple[str, ...]] = parts
 
     judge: ImageEndpoint
     """The judge that rewards."""

@@ -244,7 +244,7 @@ def _rlvr(config: Config, start: str | Path, train: Sequence[Instance], job: Job
 
         on_log = step_listener(job, log, choose=lambda _: {})
         result = train_model(on_step=record, on_log=on_log, before_checkpoint=tables.commit)
-    write_alarm(job.out, result.alarm)
+    write_alarm(job.out, result.outcome)
     return model_dir(job.out)
 
 

@@ -25,7 +25,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from rubricworks.errors import UserError
 from rubricworks.rl import diffusion_nft_loss, optimality_probability
 from rubricworks.rubrics import Response
-from rubricworks.training.checkpoints import model_digest, run_digest, train_from
+from rubricworks.training.checkpoints import model_digest, run_digest
 from rubricworks.training.generators.config import DiffusionNftConfig
 from rubricworks.training.generators.files import ADAPTER, INDEX_FILE
 from rubricworks.training.generators.flow_matching.generator import FlowGenerator, noisy_latents, rows_of
@@ -118,7 +118,7 @@ def train_diffusion_policy(
             )
             trainers.append(trainer)
             with trainer:
-                train_from(trainer, run.checkpoint, stopped=run.watch.must_stop)
+                run.train(trainer)
         trainer.forms.use_average()
         if is_main():
             if optimizer.lora and (Path(model_dir) / INDEX_FILE).is_file():
