@@ -34,6 +34,7 @@ STAGES = {
 """Part of a route's path → the stage that it is about; others are about a training."""
 VALUES = {"step": "1", "sample_id": "a", "digest": "0" * 64}
 ASKED = {
+    "artifact": f"?path={STAGE}/rollouts/part-00000.parquet",
     "exchange": f"?response={response_digest('a star')}",
     "flips": "?criterion=Names the star",
     "standing": "?first=judge in {run}/train_policy&second=judge in good-1/train_policy",
@@ -57,6 +58,8 @@ def addresses(run: str) -> list[str]:
         stage = next((STAGES[part] for part in parts if part in STAGES), STAGE)
         path = route.path.format(**VALUES, run=run, stage=stage)
         paths.append((path + ASKED.get(parts[-1], "").format(run=run)).replace(" ", "%20"))
+    paths += [f"/runs/{run}?tab={tab}" for tab in ("curves", "costs", "recipe", "artifacts")]
+    paths += [f"{page}?run={run}&run=good-1" for page in ("/api/v1/comparison", "/compare-runs")]
     return [*paths, f"/api/v1/leaderboard?run={run}", f"/leaderboard?run={run}"]
 
 
