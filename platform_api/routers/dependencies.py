@@ -16,6 +16,7 @@ from rubricworks.platform_api.schemas.runs import RunColumn, RunState
 from rubricworks.platform_api.services import runs
 from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.services.promotion.promotions import Promotions
+from rubricworks.platform_api.services.rollout_search import Met, RolloutFilter, Sort
 from rubricworks.platform_api.services.run_list import RunFilter
 from rubricworks.platform_api.services.run_storage import RunStorage
 from rubricworks.platform_api.services.run_tabs import TabLink, run_tabs
@@ -206,6 +207,40 @@ async def get_run_view(
 
 RunViewOf = Annotated[RunView, Depends(get_run_view)]
 RunsToCompare = Annotated[list[str], Query(alias="run", max_length=20, description="Names of two to eight runs")]
+
+
+class RolloutView(NamedTuple):
+    """A list of rollouts as an address holds it."""
+
+    wanted: RolloutFilter
+    sort: Sort
+    order: Literal["asc", "desc"]
+
+
+Reward = Annotated[float | Literal[""], Query(allow_inf_nan=False)]
+
+
+async def get_rollout_view(
+    text: Annotated[str, Query(max_length=200, description="Part of the response, in either case")] = "",
+    least: Reward = "",
+    most: Reward = "",
+    criterion: Annotated[str, Query(max_length=2000)] = "",
+    met: Annotated[Met, Query(description="Whether the criterion was met in full")] = "",
+    truncated: Annotated[bool, Query(description="Rollouts that were cut off at the recipe's limit of tokens")] = False,
+    unjudged: Annotated[bool, Query(description="Rollouts without a reward")] = False,
+    file: Annotated[str, Query(max_length=200, description="Part of the names of the pictures' files")] = "",
+    step: Annotated[int | Literal[""], Query()] = "",
+    sort: Sort = "step",
+    order: Literal["asc", "desc"] = "asc",
+) -> RolloutView:
+    """Filters and order of a list of rollouts."""
+    at = None if step == "" else min(max(step, 0), (1 << 31) - 1)
+    low, high = (None if bound == "" else bound for bound in (least, most))
+    wanted = RolloutFilter(text.strip(), low, high, criterion, met, truncated, unjudged, file, at)
+    return RolloutView(wanted, sort, order)
+
+
+RolloutViewOf = Annotated[RolloutView, Depends(get_rollout_view)]
 
 
 async def get_responses(run: RunOf, session: SessionOf) -> RunTable:

@@ -59,6 +59,7 @@ def addresses(run: str) -> list[str]:
         path = route.path.format(**VALUES, run=run, stage=stage)
         paths.append((path + ASKED.get(parts[-1], "").format(run=run)).replace(" ", "%20"))
     paths += [f"/runs/{run}?tab={tab}" for tab in ("curves", "costs", "recipe", "artifacts")]
+    paths += [f"/runs/{run}/responses/{STAGE}?{query}" for query in ("text=a", "truncated=true", "sort=reward")]
     paths += [f"{page}?run={run}&run=good-1" for page in ("/api/v1/comparison", "/compare-runs")]
     return [*paths, f"/api/v1/leaderboard?run={run}", f"/leaderboard?run={run}"]
 

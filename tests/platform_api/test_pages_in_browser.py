@@ -248,7 +248,14 @@ ADDRESSES = {
     "/runs/{run}/rubric-audit/{stage}/content": [f"{RUN}/rubric-audit/synthesize_rubrics/content"],
     "/runs/{run}/log/{stage}": [f"{RUN}/log/{STAGE}"],
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
-    "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [f"{RUN}/rollouts/{STAGE}/1/a"],
+    "/runs/{run}/responses/{stage}": [
+        f"{RUN}/responses/{STAGE}?{query}"
+        for query in ("text=STAR", f"criterion={NAMES[0]}&sort=reward", "truncated=true&label=bogus", "text=nothing")
+    ],
+    "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [
+        f"{RUN}/rollouts/{STAGE}/1/a",
+        f"{RUN}/rollouts/{STAGE}/1/a?response={response_digest('a star')}",
+    ],
     "/runs/{run}/rollouts/{stage}/{step}/{sample_id}/exchange": [EXCHANGE],
     "/runs/{run}/criteria/{stage}": [f"{RUN}/criteria/{STAGE}"],
     "/tokens": ["/tokens"],

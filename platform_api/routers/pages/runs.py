@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -32,7 +32,7 @@ from rubricworks.platform_api.routers.dependencies import (
 )
 from rubricworks.platform_api.routers.keyed_route import FormRoute, form_fields
 from rubricworks.platform_api.routers.pages import run_charts
-from rubricworks.platform_api.routers.pages.drawing import draw_page
+from rubricworks.platform_api.routers.pages.drawing import address, draw_page
 from rubricworks.platform_api.routers.runs import FOLLOWED
 from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.schemas.runs import CurveBody, NotesRequest, RunBody, RunColumn
@@ -116,7 +116,7 @@ async def runs_page(
         columns=[name for name in COLUMNS if name in column] or list(SHOWN),
         titles=COLUMNS,
         tags=await run_notes.known_tags(session),
-        link=partial(_link, request),
+        link=partial(address, request),
         is_filtered=any(view.wanted),
         has_kubeflow=request.app.state.kubeflow is not None,
     )
@@ -146,7 +146,7 @@ async def compare_runs_page(
         charts=run_charts.overlaid(comparison.curves, run) if comparison else [],
         every=every,
         recent=(await run_list.list_runs(session, PageRequest(limit=PAGE), RunFilter())).items,
-        link=partial(_link, request),
+        link=partial(address, request),
     )
 
 
@@ -317,15 +317,6 @@ async def ask_again_by_form(
     reopened = await dead_letters.ask_again(session, store, service, runner, run.name, stage)
     target = f"/submissions/{run.name}" if reopened.resumed else f"/runs/{run.name}"
     return RedirectResponse(target, status_code=303)
-
-
-def _link(request: Request, **changes: object) -> str:
-    """Address of this page with other values of its query; a value of None is left out, and the page is the first."""
-    query = request.query_params.multi_items()
-    same = [(name, value) for name, value in query if value and name not in (*changes, "cursor")]
-    new = [(name, str(value)) for name, value in changes.items() if value is not None]
-    text = urlencode([*same, *new])
-    return f"?{text}" if text else request.url.path
 
 
 async def _report(store: RunStore, run: Run) -> bytes:
