@@ -128,11 +128,10 @@ async def _conditions(
     return conditions
 
 
-def _query(wanted: RolloutFilter) -> Select[Any]:
+def _query(wanted: RolloutFilter) -> Any:
     if not wanted.criterion:
         return select(Rollout)
-    query: Select[Any] = select(Rollout, RubricCriteria.names)
-    return query.join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
+    return select(Rollout, RubricCriteria.names).join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
 
 
 def _accepted(row: Any, wanted: RolloutFilter) -> _Row | None:
