@@ -76,6 +76,22 @@ class FiredAlarm(Body):
     reasons: list[str] = Field(default=[], examples=[["objects named per caption: 4.6, above 4.2"]])
 
 
+class CrossingBody(Body):
+    """A statistic that went beyond its limit."""
+
+    name: str = Field(examples=["objects"])
+    words: str = Field(examples=["objects named per caption"])
+    first: int = Field(description="First step beyond the limit", examples=[80])
+    steps: int = Field(description="Number of measured steps beyond it", examples=[12])
+    fired: bool = Field(
+        description="It is a reason of the alarm; else it went beyond its limit without one", examples=[True]
+    )
+    together: dict[str, int] = Field(
+        description="Other statistic → number of steps at which both were beyond their limits",
+        examples=[{"repeated phrases": 9}],
+    )
+
+
 class SignalsBody(Body):
     """Reward of a training, and the figures that watch it."""
 
@@ -86,6 +102,7 @@ class SignalsBody(Body):
     measure: MeasureBody | None
     config: AlarmConfig
     traces: list[TraceBody]
+    crossings: list[CrossingBody] = Field(description="Those of the statistics, but for the reward, that went beyond")
     alarm: FiredAlarm | None
 
 

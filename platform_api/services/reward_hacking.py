@@ -16,7 +16,7 @@ from rubricworks.platform_api.db.tables import RunTable
 from rubricworks.platform_api.pagination import PageRequest, list_page
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.schemas.bodies import JsonObject, Page
-from rubricworks.platform_api.schemas.evaluations import FiredAlarm, MeasureBody, SignalsBody, TraceBody
+from rubricworks.platform_api.schemas.evaluations import CrossingBody, FiredAlarm, MeasureBody, SignalsBody, TraceBody
 from rubricworks.platform_api.services.recent_values import remember
 from rubricworks.platform_api.services.rollouts import stages_with_rollouts
 from rubricworks.platform_api.services.run_storage import run_folder
@@ -30,7 +30,7 @@ from rubricworks.runs.tables import parse_cell
 from rubricworks.storage.plain_json import plain_json
 from rubricworks.training.config import AlarmConfig
 from rubricworks.training.policy.alarm import StepStats
-from rubricworks.training.policy.alarm_traces import alarm_traces, known_statistics
+from rubricworks.training.policy.alarm_traces import REWARD, Trace, alarm_traces, known_statistics
 
 AUDIT = "audit"
 """Schema of an audit's table; `audit.json` beside it has its figures."""
@@ -70,8 +70,10 @@ class TrainingSignals(NamedTuple):
 
     @property
     def charts(self) -> list[tuple[TraceBody, SeriesChart]]:
-        """Each statistic with the limit that it is nearest to."""
-        return [(trace, chart) for trace in self.signals.traces if (chart := _trace_chart(trace))]
+        """Each statistic with the limit that it is nearest to; those of the alarm first, then others that crossed."""
+        fired = {crossing.name: crossing.fired for crossing in self.signals.crossings}
+        traces = sorted(self.signals.traces, key=lambda trace: (trace.name not in fired, not fired.get(trace.name)))
+        return [(trace, chart) for trace in traces if (chart := _trace_chart(trace))]
 
 
 class AuditFigures(NamedTuple):
@@ -101,15 +103,47 @@ async def training_signals(session: AsyncSession, store: RunStore, run: str, sta
     known = known_statistics()
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name in known]
     traces = alarm_traces(steps, config, [known[name] for name in names])
+    alarm = _fired(await read_object(store, run, f"{stage}/{ALARM_FILE}"))
     signals = SignalsBody(
         rewards=[(step.step, step.reward) for step in steps if not math.isnan(step.reward)],
         held_out=[(step.step, step.held_out) for step in steps if not math.isnan(step.held_out)],
         measure=await _measure(session, store, run, stage, steps[-1].step),
         config=config,
         traces=[TraceBody.model_validate(trace) for trace in traces],
-        alarm=_fired(await read_object(store, run, f"{stage}/{ALARM_FILE}")),
+        crossings=_crossings(traces, alarm),
+        alarm=alarm,
     )
     return TrainingSignals(stage, signals, len(steps))
+
+
+def _crossings(traces: Sequence[Trace], alarm: FiredAlarm | None) -> list[CrossingBody]:
+    """Statistics beyond their limits, the first ones first. The reward may rise: it is no statistic of a fault."""
+    beyond = {
+        trace.words: {step for step, value in trace.points if _is_beyond(trace, value)}
+        for trace in traces
+        if trace.name != REWARD and trace.crossed is not None
+    }
+    crossings = []
+    for trace in traces:
+        if trace.words not in beyond or trace.crossed is None:
+            continue
+        steps = beyond[trace.words]
+        both = {words: len(steps & others) for words, others in beyond.items() if words != trace.words}
+        crossings.append(
+            CrossingBody(
+                name=trace.name,
+                words=trace.words,
+                first=trace.crossed,
+                steps=len(steps),
+                fired=alarm is not None and any(reason.startswith(trace.words) for reason in alarm.reasons),
+                together={words: count for words, count in both.items() if count},
+            )
+        )
+    return sorted(crossings, key=lambda crossing: crossing.first)
+
+
+def _is_beyond(trace: Trace, value: float) -> bool:
+    return (trace.high is not None and value > trace.high) or (trace.low is not None and value < trace.low)
 
 
 async def signals_of_trainings(session: AsyncSession, store: RunStore, run: str) -> list[TrainingSignals]:

@@ -9,6 +9,8 @@ from trained_run import STAGE, write_run, write_table
 
 from rubricworks.platform_api.settings import ApiSettings
 
+_FELL = "the held-out judge fell from 0.60 to 0.20"
+
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
@@ -20,7 +22,7 @@ def url(tmp_path_factory):
         for step in range(1, 61)
     ]
     (run / STAGE / "steps.jsonl").write_text("\n".join(map(json.dumps, steps)))
-    alarm = {"step": 52, "reasons": ["objects <b>named</b> went from 2.0 to 3.2"]}
+    alarm = {"step": 52, "reasons": ["objects <b>named</b> went from 2.0 to 3.2", _FELL]}
     (run / STAGE / "alarm.json").write_text(json.dumps(alarm))
     scores = [
         {"sample_id": sample, "model": model, "decoding": "greedy", "scorer": "oracle", "part": "f1", "value": value}
@@ -49,6 +51,19 @@ def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
     assert traces["length"]["crossed"] is None
 
 
+def test_what_fired_is_told_from_what_only_rose_with_the_steps_at_which_both_were_beyond(url):
+    crossings = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["crossings"]
+    told = {crossing["name"]: (crossing["first"], crossing["steps"], crossing["fired"]) for crossing in crossings}
+    # The held-out judge was asked at 4 steps, the objects are measured at each.
+    assert told == {"held_out": (50, 2, True), "objects": (51, 10, False)}
+    by_name = {crossing["name"]: crossing for crossing in crossings}
+    assert by_name["held_out"]["together"] == {by_name["objects"]["words"]: 1}, "at step 60"
+    body = exchange(f"{url}/runs/today-1/hacking")[2].decode()
+    assert "fired: beyond its limit from step 50" in body
+    assert "beyond its limit at step 51, without the alarm" in body
+    assert body.count('class="chart alarmed"') == 1
+
+
 def test_an_audit_has_its_figures_and_its_cases_by_failure_mode(url):
     (audit,) = ask(f"{url}/api/v1/runs/today-1/audits")[1]["items"]
     assert audit["stage"] == "audit"
@@ -69,7 +84,7 @@ def test_the_page_shows_both_and_foreign_text_as_text(url):
     assert status == 200
     assert b"The alarm fired at step 52" in body
     assert b"objects &lt;b&gt;named" in body
-    assert b"crossed at step 51" in body
+    assert b"beyond its limit at step 51" in body
     assert b"q &lt;script&gt;" in body
     assert b"<i>3" not in body
 
