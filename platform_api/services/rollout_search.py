@@ -25,7 +25,7 @@ from rubricworks.runs.tables import TableFile, UnreadableTable
 
 LIMIT_FIELD = "policy.algorithm.rollouts.max_new_tokens"
 """Field of a recipe by which rollouts are cut off."""
-_MOST_MATCHES = 5_000
+_MOST_MATCHES = 2_000
 """Responses that a search for a text takes, those of the first steps."""
 _MOST_SEARCHED = 50_000
 """Rollouts that a search for a criterion looks at."""
@@ -88,7 +88,7 @@ async def find_rollouts(
     ).all()
     is_cut = False
     if wanted.text:
-        matches, is_cut = await _matches(store, shards, wanted.text)
+        matches, is_cut = await _matches(store, await _of_step(session, shards, wanted.step), wanted.text)
         rows = [row async for row in _rows_at(session, matches, conditions, wanted)]
         rows.sort(key=lambda row: tuple(getattr(row.rollout, column.key) for column in _ORDERS[sort]))
         page = list_page(rows if ascending else rows[::-1], asked)
@@ -187,6 +187,15 @@ async def _rows_at(
                 yield accepted
 
 
+async def _of_step(session: AsyncSession, shards: Sequence[Shard], step: int | None) -> Sequence[Shard]:
+    """Shards that hold rollouts of a step; all of them for None."""
+    if step is None or not shards:
+        return shards
+    place = (Rollout.run == shards[0].run, Rollout.stage == shards[0].stage, Rollout.step == step)
+    ids = set(await session.scalars(select(Rollout.shard_id).where(*place).distinct()))
+    return [shard for shard in shards if shard.id in ids]
+
+
 async def _matches(store: RunStore, shards: Sequence[Shard], text: str) -> tuple[list[tuple[int, int]], bool]:
     """Shard and row of the responses that hold a text, and whether there are more than are taken."""
     matches: list[tuple[int, int]] = []
@@ -221,16 +230,20 @@ def _file(store: RunStore, shard: Shard) -> TableFile:
 
 def _bodies(store: RunStore, rows: Sequence[_Row], shards: dict[int, Shard]) -> list[RolloutRowBody]:
     """Rows with their responses; one whose shard is being replaced has none for now. Blocks."""
+    written = {
+        shard: _written(store, shards[shard], [row.rollout.row for row in rows if row.rollout.shard_id == shard])
+        for shard in {row.rollout.shard_id for row in rows}
+    }
     bodies = []
     for rollout, credit in rows:
-        written = _written(store, shards[rollout.shard_id], rollout.row)
-        response = written.get("response") or ""
+        columns = written[rollout.shard_id].get(rollout.row, {})
+        response = columns.get("response") or ""
         bodies.append(
             RolloutRowBody(
                 step=rollout.step,
                 sample_id=rollout.sample_id,
                 response=response,
-                response_type=written.get("response_type"),
+                response_type=columns.get("response_type"),
                 digest=response_digest(response),
                 tokens=rollout.tokens,
                 reward=rollout.reward,
@@ -241,14 +254,13 @@ def _bodies(store: RunStore, rows: Sequence[_Row], shards: dict[int, Shard]) -> 
     return bodies
 
 
-def _written(store: RunStore, shard: Shard, row: int) -> dict[str, Any]:
-    """Columns of a row as its training wrote them; empty while they are being replaced."""
+def _written(store: RunStore, shard: Shard, rows: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Responses of a shard by their rows; none while its file is being replaced."""
     try:
-        rows = _file(store, shard).rows(row, 1)
+        return _file(store, shard).rows_at(rows, ["response", "response_type"])
     except UnreadableTable as error:
         _log.warning("%s", error)
         return {}
-    return rows[0] if rows else {}
 
 
 def marked(response: str, text: str, around: int = 110) -> Iterator[tuple[str, bool]]:

@@ -588,7 +588,7 @@ def test_a_sample_without_image_leaves_no_frame_in_a_list(browser, pages):
 
 
 def test_criteria_stay_in_sight_beside_responses_that_are_moved_sideways(browser, pages):
-    page = log_in(browser, pages, "viewer-carl", viewport={"width": 560, "height": 800})
+    page = log_in(browser, pages, "viewer-carl", viewport={"width": 360, "height": 800})
     page.goto(f"{pages.pages}{RUN}/rollouts/{STAGE}/1/a")
     criterion = page.get_by_role("rowheader", name=NAMES[0])
     before = criterion.bounding_box()
