@@ -34,7 +34,6 @@ STAGES = {
 """Part of a route's path → the stage that it is about; others are about a training."""
 VALUES = {"step": "1", "sample_id": "a", "digest": "0" * 64}
 ASKED = {
-    "artifact": f"?path={STAGE}/rollouts/part-00000.parquet",
     "exchange": f"?response={response_digest('a star')}",
     "flips": "?criterion=Names the star",
     "standing": "?first=judge in {run}/train_policy&second=judge in good-1/train_policy",
@@ -52,7 +51,8 @@ def addresses(run: str) -> list[str]:
     """Everything that can be read of a run."""
     paths = []
     for route in (route for router in ROUTERS for route in router.routes):
-        if "GET" not in route.methods or "{run}" not in route.path or route.path.endswith("/events"):
+        # A file that is taken along is sent as it is, however large.
+        if "GET" not in route.methods or "{run}" not in route.path or route.path.endswith(("/events", "/artifact")):
             continue
         parts = route.path.split("/")
         stage = next((STAGES[part] for part in parts if part in STAGES), STAGE)

@@ -1,7 +1,10 @@
 """Lists of runs: columns, filters and order, each view in an address; notes and tags; runs side by side; artifacts."""
 
+import http.client
 import json
+import os
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -163,5 +166,13 @@ def test_artifacts_come_with_digests_and_nothing_else_of_a_run_is_sent(caller, r
     status, headers, content = exchange(f"{caller.url}/runs/high-1/artifact?path={shard}", **bearer())
     assert (status, content) == (200, (runs / "high-1" / shard).read_bytes())
     assert headers["content-disposition"].startswith("attachment;")
+    os.truncate(runs / "low-1" / STAGE / "steps.jsonl", 10**10)
+    wait_for(lambda: any(item["bytes"] == 10**10 for item in caller.get("runs/low-1/artifacts?limit=200")["items"]))
+    address = f"/api/v1/runs/low-1/artifact?path={STAGE}/steps.jsonl"
+    connection = http.client.HTTPConnection(urlsplit(caller.pages).netloc, timeout=60)
+    connection.request("GET", address, headers=bearer())
+    answer = connection.getresponse()
+    assert (answer.status, answer.read(9), answer.headers["content-length"]) == (200, b'{"step": ', str(10**10))
+    connection.close()
     for path in ("llm_cache.sqlite", "../mid-1/recipe.yaml", "recipe.yaml"):
         assert exchange(f"{caller.url}/runs/high-1/artifact?path={path}", **bearer())[0] == 404
