@@ -1,6 +1,8 @@
 """Six tasks of somebody who knows W&B, by clicks that are counted, and runs compared, stopped and noted by keys."""
 
 import json
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from served_api import Caller, bearer, served, wait_for, wait_for_rollouts
 from test_pages_in_browser import log_in, settings
 from trained_run import NAMES, STAGE, finish_tables, write_run
 
+from rubricworks.platform_api.services.submission import local_runs
+from rubricworks.recipe.files import recipe_path
 from rubricworks.runs.folder_lock import lock_folder
 
 pytestmark = pytest.mark.slow
@@ -124,7 +128,22 @@ def test_runs_are_chosen_and_compared_by_keys_and_too_few_are_not(browser, calle
     page.context.close()
 
 
-def test_a_stop_is_confirmed_and_a_note_is_kept_while_a_live_page_goes_on(browser, folder, caller):
+def test_a_long_page_folds_on_a_phone_and_opens_by_key(browser, caller):
+    page = log_in(browser, caller, "viewer-carl", viewport={"width": 390, "height": 800})
+    page.goto(f"{caller.pages}/compare-runs?run=best-1&run=today-1")
+    expect(page.get_by_role("region", name="Results")).to_be_visible()
+    expect(page.locator(".chart").first).not_to_be_visible()
+    curves = page.locator("summary", has_text="Curves")
+    curves.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".chart").first).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.reload()
+    expect(page.locator(".chart").first).to_be_visible()
+    page.context.close()
+
+
+def test_a_note_is_kept_while_a_live_page_goes_on(browser, folder, caller):
     page = log_in(browser, caller, "runner-anna")
     with lock_folder(folder / "going-1"):
         run = write_run(folder, "going-1")
@@ -141,4 +160,46 @@ def test_a_stop_is_confirmed_and_a_note_is_kept_while_a_live_page_goes_on(browse
         page.get_by_role("link", name="judge-b").click()
         expect(page.locator("tbody tr")).to_have_count(1)
         (run / "outcome.json").write_text('{"state": "SUCCEEDED", "message": "trained"}')
+    page.context.close()
+
+
+STANDING_CHILD = """
+    import os, signal, sys, time
+    name, runs = sys.argv[sys.argv.index("--run") + 1], sys.argv[sys.argv.index("--runs") + 1]
+    def stop(*_):
+        print("stopped", flush=True)
+        sys.exit(130)
+    signal.signal(signal.SIGINT, stop)
+    print("run", name, flush=True)
+    while True:
+        time.sleep(0.02)
+"""
+
+
+def test_a_submitted_run_shows_at_once_and_its_stop_is_confirmed_by_keys(browser, tmp_path, monkeypatch):
+    script, runs = tmp_path / "child.py", tmp_path / "runs"
+    runs.mkdir()
+    script.write_text(textwrap.dedent(STANDING_CHILD))
+    monkeypatch.setattr(local_runs, "COMMAND", (sys.executable, str(script)))
+    with served(settings(runs)) as url:
+        caller = Caller(url)
+        page = log_in(browser, caller, "runner-anna")
+        body = {"recipe": recipe_path("quickstart").read_text(), "run": "waits-1", "place": "here"}
+        assert caller.post("runner-anna", "submissions", body)[0] == 201
+        page.goto(f"{url}/runs")
+        expect(page.locator("tbody tr")).to_contain_text(["starting"])
+        page.get_by_role("link", name="waits-1", exact=True).click()
+        stop = page.locator("#stop")
+        stop.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**?confirm=stop")
+        expect(page.get_by_role("alertdialog")).to_contain_text("What the stages committed stays")
+        assert caller.get("submissions/waits-1")["state"] == "going", "asking stops nothing"
+        page.get_by_role("link", name="Keep it going").click()
+        stop.click()
+        page.get_by_role("button", name="Stop the run").press("Enter")
+        expect(page.locator(".state").first).to_have_text("stopped")
+        expect(page.get_by_text("clone it")).to_be_visible()
+        page.goto(f"{url}/runs?state=stopped")
+        expect(page.locator("tbody tr")).to_contain_text(["waits-1"])
     page.context.close()

@@ -113,6 +113,12 @@ document.addEventListener("htmx:afterRequest", (event) => {
   document.getElementById("unreachable").hidden = event.detail.successful;
 });
 
+// A long page folds on a phone, but for its first part and the part that its address names.
+if (matchMedia("(max-width: 700px)").matches) {
+  const named = location.hash && document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`);
+  [...document.querySelectorAll("details.fold")].slice(1).forEach((fold) => (fold.open = Boolean(named) && fold.contains(named)));
+}
+
 // A log is read from its end.
 for (const log of document.querySelectorAll("[data-end]")) log.scrollTop = log.scrollHeight;
 
