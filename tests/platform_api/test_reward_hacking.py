@@ -51,7 +51,7 @@ def test_a_trace_has_its_limit_and_the_step_that_crossed_it(url):
     assert traces["length"]["crossed"] is None
 
 
-def test_what_fired_is_told_from_what_only_rose_with_the_steps_at_which_both_were_beyond(url):
+def test_what_fired_is_told_from_what_only_rose_and_what_rose_together(url):
     crossings = ask(f"{url}/api/v1/runs/today-1/stages/{STAGE}/signals")[1]["crossings"]
     told = {crossing["name"]: (crossing["first"], crossing["steps"], crossing["fired"]) for crossing in crossings}
     # The held-out judge was asked at 4 steps, the objects are measured at each.

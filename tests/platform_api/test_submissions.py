@@ -174,7 +174,7 @@ def test_a_run_outlives_its_service_which_knows_it_again(stand_in):
         assert submit(url, "bad-other")[0] == 201
 
 
-def test_a_submitted_run_is_listed_at_once_and_stays_if_it_ends_before_its_first_file(stand_in):
+def test_a_submitted_run_is_listed_at_once_and_stays_without_a_first_file(stand_in):
     with served(settings(stand_in)) as url:
         assert submit(url, "bad")[0] == 201
         listed = ask(f"{url}/api/v1/runs", **bearer())[1]["items"]

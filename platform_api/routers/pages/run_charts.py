@@ -10,7 +10,7 @@ _TITLES = {
     "reward": "Reward",
     "held_out": "Held-out judge",
     "entropy": "Entropy",
-    "length": "Length, words",
+    "length": "Length, tokens",
     "kl": "KL from the base",
     "learning_rate": "Learning rate",
     "zero_spread": "Groups with equal rewards",
