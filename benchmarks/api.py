@@ -30,23 +30,32 @@ import aiohttp
 from benchmarks.stored_runs import STAGE, STORAGE, gateway, write_runs
 
 _RUNS = """
-INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages, progress, simulated)
+INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages, progress, simulated, fault,
+    reward, win_rate, dollars, seconds, owner, tags)
 SELECT 'run-' || lpad(n::text, 6, '0'), (ARRAY['done', 'done', 'done', 'failed', 'unfinished'])[1 + n % 5],
     'recipe-' || n % 50, 'rubicap', now() - n * interval '5 minutes' - interval '3 hours',
     now() - n * interval '5 minutes' - interval '2 hours', 1000000, 'message ' || n,
     '[{"stage": "prepare", "done": true, "changed": "2026-01-01T00:00:00Z"},
-      {"stage": "train_policy", "done": true, "changed": "2026-01-01T01:00:00Z"}]', '[]', false
+      {"stage": "train_policy", "done": true, "changed": "2026-01-01T01:00:00Z"}]', '[]', false, '',
+    CASE WHEN n % 7 > 0 THEN (n * 7919 % 10007) / 10007.0 END,
+    CASE WHEN n % 3 > 0 THEN (n::bigint * 104729 % 1009) / 1009.0 END,
+    (n * 31 % 977) / 100.0, (n * 17 % 86400), 'user-' || n % 40, CASE WHEN n % 11 = 0 THEN 'baseline' END
 FROM generate_series(0, {runs} - 1) AS n"""
+_TAGS = """
+INSERT INTO run_tags (tag, run)
+SELECT 'baseline', 'run-' || lpad(n::text, 6, '0') FROM generate_series(0, {runs} - 1, 11) AS n"""
 _SHARDS = """
 INSERT INTO shards (id, run, stage, number, rows, size, modified)
 SELECT 1 + n, 'run-' || lpad(n::text, 6, '0'), 'train_policy', 0, {each}, 1000000, now()
 FROM generate_series(0, {trained} - 1) AS n"""
 _AS_STORED = "UPDATE shards SET size = {1}, modified = '{2}' WHERE run = '{0}'"
 _ROLLOUTS = """
-INSERT INTO rollouts (id, shard_id, "row", run, stage, step, sample_id, reward, advantage, credits, criteria)
+INSERT INTO rollouts (id, shard_id, "row", run, stage, step, sample_id, reward, advantage, credits, criteria,
+    tokens)
 SELECT 1 + s * {each} + r, 1 + s, r, 'run-' || lpad(s::text, 6, '0'), 'train_policy', 1 + r / 64,
     'sample-' || (r / 8) % 500, (r % 10) / 9.0, (r % 7) - 3.0,
-    ('[' || r % 2 || ', ' || (r / 2) % 2 || ', 1, 0.5, ' || (r / 4) % 2 || ']')::json, repeat('a', 64)
+    ('[' || r % 2 || ', ' || (r / 2) % 2 || ', 1, 0.5, ' || (r / 4) % 2 || ']')::json, repeat('a', 64),
+    r % 90
 FROM generate_series(0, {trained} - 1) AS s, generate_series(0, {each} - 1) AS r"""
 _SUMS = """
 INSERT INTO criterion_credits (shard_id, digest, criterion, graded, total, squares, lowest, highest)
@@ -193,6 +202,19 @@ def reads(url: str, trained: int, has_tables: bool) -> dict[str, list[tuple[str,
         "groups of a step": [f"/api/v1/runs/{run}/stages/train_policy/groups?step=7" for run in some],
         "criteria": [f"/api/v1/runs/{run}/stages/train_policy/criteria" for run in some],
         "page of runs (HTML)": ["/runs"],
+        "table of runs, filtered and sorted": [
+            f"/runs?{query}"
+            for query in (
+                "sort=reward",
+                "sort=reward&order=asc&state=failed",
+                "sort=dollars&where=reward+%3E%3D+0.9,+win_rate+%3E+0.9",
+                "sort=win_rate&days=7",
+                "sort=seconds&owner=user-7&tag=baseline",
+                "sort=tags&search=0123",
+                "where=reward+%3E+0.9999",
+                "sort=owner&recipe=recipe-7",
+            )
+        ],
     }
     if has_tables:
         groups = [f"stages/{STAGE}/groups/{1 + at // 8}/sample-{at}" for at in range(100)]
@@ -245,7 +267,7 @@ def main() -> None:
         }
         ours = [sys.executable, "-m", "rubricworks.cli", "server"]
         subprocess.run([*ours, "migrate"], env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
-        statements = (_RUNS, _SHARDS, _ROLLOUTS, _SUMS, _CRITERIA)
+        statements = (_RUNS, _TAGS, _SHARDS, _ROLLOUTS, _SUMS, _CRITERIA)
         execute(f"{database}/platform", *(_filled(statement, sizes) for statement in statements))
         execute(f"{database}/platform", *(_AS_STORED.format(*shard) for shard in shards), "VACUUM ANALYZE")
         print(f"{options.runs} runs, {options.rollouts} rollouts with scorecards; load {os.getloadavg()[0]:.1f}")

@@ -7,6 +7,7 @@ number of the next row of a list that is whole in memory.
 import base64
 import binascii
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -66,6 +67,38 @@ async def query_page(
     return Page(items=[make(row) for row in rows[: asked.limit]], next_cursor=cursor)
 
 
+async def sorted_page(
+    session: AsyncSession,
+    query: Select[Any],
+    order: Sequence[InstrumentedAttribute[Any]],
+    asked: PageRequest,
+    make: Callable[[Any], T],
+    *,
+    ascending: bool = False,
+) -> Page[T]:
+    """A page of rows in an order whose first column may be empty; rows without a value come last in both directions."""
+    column, *ties = order
+    parts = [(query.where(column.is_not(None)), order), (query.where(column.is_(None)), ties)]
+    if asked.cursor is not None:
+        kinds = [part.type.python_type for part in order]
+        try:
+            place = decode_cursor(asked.cursor, *kinds)
+        except BadRequest:
+            place, parts = decode_cursor(asked.cursor, *kinds[1:]), parts[1:]
+        known, places = parts[0][0], tuple_(*parts[0][1])
+        parts[0] = (known.where(places > place if ascending else places < place), parts[0][1])
+    rows: list[Any] = []
+    for part, columns in parts:
+        if (missing := asked.limit + 1 - len(rows)) > 0:
+            sorted_part = part.order_by(*(each if ascending else each.desc() for each in columns))
+            rows += await session.scalars(sorted_part.limit(missing))
+    cursor = None
+    if len(rows) > asked.limit:
+        values = [getattr(rows[asked.limit - 1], part.key) for part in order]
+        cursor = encode_cursor(*(values if values[0] is not None else values[1:]))
+    return Page(items=[make(row) for row in rows[: asked.limit]], next_cursor=cursor)
+
+
 def list_page(items: Sequence[T], asked: PageRequest) -> Page[T]:
     """A page of a list that is whole in memory."""
     return numbered_page(items[asked.start : asked.start + asked.limit], asked, len(items))
@@ -105,6 +138,12 @@ def _number(value: int) -> int:
     return value
 
 
+def _figure(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("no row has such a figure")
+    return value
+
+
 def _text(value: str) -> str:
     value.encode()  # half a surrogate pair, which no database takes, is a ValueError
     return value
@@ -117,4 +156,4 @@ def _time(value: str) -> datetime:
     return time.astimezone(UTC)
 
 
-_VALUES: dict[type, Callable[[Any], Any]] = {int: _number, str: _text, datetime: _time}
+_VALUES: dict[type, Callable[[Any], Any]] = {int: _number, float: _figure, str: _text, datetime: _time}

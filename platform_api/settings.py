@@ -51,7 +51,7 @@ class ApiSettings(BaseModel):
     """Runs may start on this machine: the service listens on loopback alone."""
     own_url: str | None = None
     """Address at which runs on this machine call the service; `serve` fills it in."""
-    index_seconds: float = 2.0
+    index_seconds: float = 0.5
     """Pause between two looks at the runs."""
     reconcile_seconds: float = 60.0
     """Pause between two looks for drift."""

@@ -2,8 +2,8 @@
 
 Rows of training stay in Parquet. `runs`, `run_tables`, `sample_files`, `sample_places`, `shards`, `rollouts`,
 `criterion_credits` and `rubric_criteria` are an index of committed files and can be dropped and built again; the others
-(tokens, sessions, audit log, submissions, promotions, deliveries, rubric versions, labels, choices) are the only
-copy.
+(tokens, sessions, audit log, submissions, notes and tags of runs, promotions, deliveries, rubric versions, labels,
+choices) are the only copy.
 """
 
 from datetime import UTC, datetime
@@ -132,14 +132,13 @@ class Run(Table):
 
     __tablename__ = "runs"
     name: Mapped[str] = mapped_column(String(200), primary_key=True)
-    state: Mapped[str] = mapped_column(String(20), index=True)
-    recipe: Mapped[str] = mapped_column(String(200), index=True)
+    state: Mapped[str] = mapped_column(String(20))
+    """That of its record; `starting` or `queued` before its first file."""
+    recipe: Mapped[str] = mapped_column(String(200))
     pipeline: Mapped[str] = mapped_column(String(100))
     started: Mapped[datetime] = mapped_column(UtcDateTime)
     changed: Mapped[datetime] = mapped_column(UtcDateTime)
     bytes: Mapped[int] = mapped_column(BigInteger)
-    dollars: Mapped[float] = mapped_column(default=0.0)
-    """Spent on calls so far."""
     message: Mapped[str] = mapped_column(Text)
     stages: Mapped[list[JsonObject]] = mapped_column(JSON)
     progress: Mapped[list[JsonObject]] = mapped_column(JSON)
@@ -148,7 +147,52 @@ class Run(Table):
     """The scene world stood in for images or models."""
     fault: Mapped[str] = mapped_column(Text, default="")
     """Files that cannot be read, and what to do."""
-    __table_args__ = (Index("ix_runs_changed_name", "changed", "name"),)
+    reward: Mapped[float | None]
+    """Mean reward of the last steps of its last training."""
+    win_rate: Mapped[float | None]
+    win_low: Mapped[float | None]
+    """Low end of the win rate's interval."""
+    win_high: Mapped[float | None]
+    dollars: Mapped[float | None]
+    """Spent on calls so far."""
+    seconds: Mapped[float | None]
+    """Time of its stages."""
+    model: Mapped[str | None] = mapped_column(String(200), index=True)
+    """Name under which it registered its model."""
+    version: Mapped[int | None]
+    champion: Mapped[str | None] = mapped_column(String(220))
+    """Model and version, if that is the champion, as the registry said last."""
+    owner: Mapped[str | None] = mapped_column(String(100))
+    """Who submitted it; a copy from `submissions`."""
+    tags: Mapped[str | None] = mapped_column(Text)
+    """Its tags, with a comma between two; a copy from `run_tags`."""
+    __table_args__ = (
+        Index("ix_runs_changed_name", "changed", "name"),
+        # One for each column that lists are sorted by: among equal values, the last changed comes first.
+        *(
+            Index(f"ix_runs_by_{name}", name, "changed", "name")
+            for name in ("state", "recipe", "pipeline", "started", "reward", "win_rate", "dollars", "seconds")
+        ),
+        *(Index(f"ix_runs_by_{name}", name, "changed", "name") for name in ("champion", "owner", "tags")),
+    )
+
+
+class RunNote(Table):
+    """What people noted about a run."""
+
+    __tablename__ = "run_notes"
+    run: Mapped[str] = mapped_column(String(200), primary_key=True)
+    note: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    by: Mapped[str] = mapped_column(String(100))
+
+
+class RunTag(Table):
+    """A tag of a run."""
+
+    __tablename__ = "run_tags"
+    tag: Mapped[str] = mapped_column(String(50), primary_key=True)
+    run: Mapped[str] = mapped_column(String(200), primary_key=True, index=True)
 
 
 class RunTable(Table):
@@ -209,7 +253,7 @@ class Rollout(Table):
 
     __tablename__ = "rollouts"
     id: Mapped[int] = mapped_column(primary_key=True)
-    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id", ondelete="CASCADE"), index=True)
+    shard_id: Mapped[int] = mapped_column(ForeignKey("shards.id", ondelete="CASCADE"))
     row: Mapped[int]
     run: Mapped[str] = mapped_column(String(200))
     stage: Mapped[str] = mapped_column(String(100))
@@ -220,7 +264,10 @@ class Rollout(Table):
     credits: Mapped[list[float | None] | None] = mapped_column(JSON)
     """In the order of the criteria that `criteria` has; None where nothing was graded."""
     criteria: Mapped[str | None] = mapped_column(String(64))
+    tokens: Mapped[int]
     __table_args__ = (
+        Index("ix_rollouts_shard", "shard_id", "row"),
+        Index("ix_rollouts_reward", "run", "stage", "reward", "id"),
         Index("ix_rollouts_place", "run", "stage", "step", "sample_id", "row"),
         Index("ix_rollouts_sample", "run", "stage", "sample_id", "step"),
     )

@@ -1,7 +1,7 @@
 """Parameters that routes of the API and of pages share: callers, runs and their parts, a page of a list, a session."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import Depends, Header, Path, Query, Request
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -12,10 +12,14 @@ from rubricworks.platform_api.db.tables import Run, RunTable
 from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import NotFound, Problem
 from rubricworks.platform_api.schemas.bodies import JsonObject
+from rubricworks.platform_api.schemas.runs import RunColumn, RunState
 from rubricworks.platform_api.services import runs
 from rubricworks.platform_api.services.access.principals import Principal, Right
 from rubricworks.platform_api.services.promotion.promotions import Promotions
+from rubricworks.platform_api.services.rollout_search import Met, RolloutFilter, Sort
+from rubricworks.platform_api.services.run_list import RunFilter
 from rubricworks.platform_api.services.run_storage import RunStorage
+from rubricworks.platform_api.services.run_tabs import TabLink, run_tabs
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.runs.store import RunStore
@@ -166,9 +170,78 @@ async def get_run(run: RunName, session: SessionOf) -> Run:
     return await runs.get_run(session, run)
 
 
+async def get_run_tabs(run: Annotated[Run, Depends(get_run)], session: SessionOf) -> list[TabLink]:
+    """Tabs of the run of a path."""
+    return await run_tabs(session, run)
+
+
+TabsOf = Annotated[list[TabLink], Depends(get_run_tabs)]
 PageOf = Annotated[PageRequest, Depends(get_page)]
 DrawnPageOf = Annotated[PageRequest, Depends(get_drawn_page)]
 RunOf = Annotated[Run, Depends(get_run)]
+
+
+class RunView(NamedTuple):
+    """A list of runs as an address holds it."""
+
+    wanted: RunFilter
+    sort: RunColumn
+    order: Literal["desc", "asc"]
+
+
+async def get_run_view(
+    state: Annotated[RunState | Literal[""], Query()] = "",
+    recipe: Annotated[str, Query(max_length=200)] = "",
+    search: Annotated[str, Query(max_length=200, description="Part of a name")] = "",
+    owner: Annotated[str, Query(max_length=100, description="Who submitted it")] = "",
+    tag: Annotated[str, Query(max_length=50)] = "",
+    champion: Annotated[bool, Query(description="Runs whose model is the champion, and no others")] = False,
+    days: Annotated[int | Literal[""], Query(description="Runs that began within so many days")] = "",
+    where: Annotated[str, Query(max_length=200, examples=["reward >= 0.6, dollars < 2"])] = "",
+    sort: RunColumn = "changed",
+    order: Literal["desc", "asc"] = "desc",
+) -> RunView:
+    """Filters and order of a list of runs."""
+    since = min(max(days, 0), 36_500) if days != "" else None
+    return RunView(RunFilter(state, recipe, search.strip(), owner, tag, champion, since, where), sort, order)
+
+
+RunViewOf = Annotated[RunView, Depends(get_run_view)]
+RunsToCompare = Annotated[list[str], Query(alias="run", max_length=20, description="Names of two to eight runs")]
+
+
+class RolloutView(NamedTuple):
+    """A list of rollouts as an address holds it."""
+
+    wanted: RolloutFilter
+    sort: Sort
+    order: Literal["asc", "desc"]
+
+
+Reward = Annotated[float | Literal[""], Query(allow_inf_nan=False)]
+
+
+async def get_rollout_view(
+    text: Annotated[str, Query(max_length=200, description="Part of the response, in either case")] = "",
+    least: Reward = "",
+    most: Reward = "",
+    criterion: Annotated[str, Query(max_length=2000)] = "",
+    met: Annotated[Met, Query(description="Whether the criterion was met in full")] = "",
+    truncated: Annotated[bool, Query(description="Rollouts that were cut off at the recipe's limit of tokens")] = False,
+    unjudged: Annotated[bool, Query(description="Rollouts without a reward")] = False,
+    file: Annotated[str, Query(max_length=200, description="Part of the names of the pictures' files")] = "",
+    step: Annotated[int | Literal[""], Query()] = "",
+    sort: Sort = "step",
+    order: Literal["asc", "desc"] = "asc",
+) -> RolloutView:
+    """Filters and order of a list of rollouts."""
+    at = None if step == "" else min(max(step, 0), (1 << 31) - 1)
+    low, high = (None if bound == "" else bound for bound in (least, most))
+    wanted = RolloutFilter(text.strip(), low, high, criterion, met, truncated, unjudged, file, at)
+    return RolloutView(wanted, sort, order)
+
+
+RolloutViewOf = Annotated[RolloutView, Depends(get_rollout_view)]
 
 
 async def get_responses(run: RunOf, session: SessionOf) -> RunTable:

@@ -11,6 +11,7 @@ from rubricworks.platform_api.routers.dependencies import (
     VIEWERS,
     PageOf,
     ResponseDigest,
+    RolloutViewOf,
     RunName,
     RunOf,
     SampleId,
@@ -21,8 +22,15 @@ from rubricworks.platform_api.routers.dependencies import (
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.bodies import JsonObject, Page
-from rubricworks.platform_api.schemas.rollouts import CriterionBody, ExchangeBody, FlipBody, GroupBody, GroupDetail
-from rubricworks.platform_api.services import rollouts, samples
+from rubricworks.platform_api.schemas.rollouts import (
+    CriterionBody,
+    ExchangeBody,
+    FlipBody,
+    GroupBody,
+    GroupDetail,
+    RolloutPage,
+)
+from rubricworks.platform_api.services import rollout_search, rollouts, samples
 from rubricworks.platform_api.services.judgements import judge_requests
 from rubricworks.platform_api.services.samples import Image
 
@@ -49,6 +57,16 @@ async def list_groups(
     file: Annotated[str, Query(max_length=200, description="Part of the names of the pictures' files")] = "",
 ) -> Page[GroupBody]:
     return await rollouts.list_groups(session, run.name, stage, asked, step=step, sample_id=sample_id, file=file)
+
+
+@router.get("/stages/{stage}/rollouts", summary="Search the rollouts of a training one by one")
+async def list_rollouts(
+    run: RunOf, stage: StageName, session: SessionOf, store: StoreOf, asked: PageOf, view: RolloutViewOf
+) -> RolloutPage:
+    """In the order of rewards there are none that were not judged, unless `unjudged` asks for them."""
+    return await rollout_search.find_rollouts(
+        session, store, run.name, stage, view.wanted, asked, view.sort, ascending=view.order == "asc"
+    )
 
 
 @router.get("/stages/{stage}/groups/{step}/{sample_id}", summary="Show a group with its verdicts")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import Receive, Scope, Send
 
@@ -30,6 +30,8 @@ from rubricworks.platform_api.routers.dependencies import (
     PageOf,
     Runner,
     RunOf,
+    RunsToCompare,
+    RunViewOf,
     SessionOf,
     StageName,
     StoreOf,
@@ -38,17 +40,30 @@ from rubricworks.platform_api.routers.dependencies import (
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.bodies import Page
 from rubricworks.platform_api.schemas.runs import (
+    ArtifactBody,
+    ComparisonBody,
+    CurveBody,
     DeadLetterBody,
     LetterTableBody,
     LogBody,
+    NotesBody,
+    NotesRequest,
     Reopened,
     RunBody,
     SpendingBody,
-    State,
     StepStatistics,
 )
-from rubricworks.platform_api.services import dead_letters, run_figures, runs
+from rubricworks.platform_api.services import (
+    artifacts,
+    dead_letters,
+    run_comparison,
+    run_figures,
+    run_list,
+    run_notes,
+    runs,
+)
 from rubricworks.platform_api.services.access.principals import Principal
+from rubricworks.platform_api.services.submission.awaited_runs import AWAITED
 from rubricworks.platform_api.streams import RETRY_SECONDS, Streams
 from rubricworks.runs.store import RunStore
 
@@ -59,26 +74,68 @@ letters_router = APIRouter(
 _HEARTBEAT_SECONDS = 15.0
 """Silence after which a comment is sent; proxies end a connection after 30 s or more of it."""
 _HEARTBEAT = ": nothing new\n\n"
-_SECONDS = 1.0
+FOLLOWED = ("going", *AWAITED)
+"""States that pages and streams follow."""
+_SECONDS = 0.5
 _FOR_SECONDS = 600.0
 """Lifetime of a stream; browsers connect again by themselves, and name the last line that they have."""
 _log = logging.getLogger(__name__)
 
 
-@router.get("/runs", summary="List runs, the last changed first")
-async def list_runs(
-    session: SessionOf,
-    asked: PageOf,
-    state: State | None = None,
-    recipe: Annotated[str | None, Query(max_length=200)] = None,
-    search: Annotated[str, Query(max_length=200, description="Part of a name")] = "",
-) -> Page[RunBody]:
-    return await runs.list_runs(session, asked, state=state, recipe=recipe, search=search)
+@router.get("/runs", summary="List runs, by default the last changed first")
+async def list_runs(session: SessionOf, asked: PageOf, view: RunViewOf) -> Page[RunBody]:
+    """Runs without a value in the column that they are sorted by come last, in both orders."""
+    return await run_list.list_runs(session, asked, view.wanted, view.sort, ascending=view.order == "asc")
+
+
+@router.get("/comparison", summary="Two to eight runs side by side: settings, scores with intervals, curves")
+async def show_comparison(session: SessionOf, store: StoreOf, run: RunsToCompare) -> ComparisonBody:
+    return await run_comparison.compare_runs(session, store, run)
 
 
 @router.get("/runs/{run}", summary="Show a run")
 async def show_run(run: RunOf) -> RunBody:
     return RunBody.model_validate(run)
+
+
+@router.get("/runs/{run}/notes", summary="Note and tags of a run")
+async def show_notes(run: RunOf, session: SessionOf) -> NotesBody:
+    return await run_notes.notes_of(session, run.name)
+
+
+@router.post("/runs/{run}/notes", summary="Put a note and tags in place of those of a run")
+async def write_notes(run: RunOf, notes: NotesRequest, runner: Runner, session: SessionOf) -> NotesBody:
+    return await run_notes.write_notes(session, runner, run.name, notes)
+
+
+@router.get("/runs/{run}/artifacts", summary="List the files of a run that can be taken along, with their digests")
+async def list_artifacts(run: RunOf, session: SessionOf, store: StoreOf, asked: PageOf) -> Page[ArtifactBody]:
+    return list_page(await artifacts.list_artifacts(session, store, run.name), asked)
+
+
+@router.get(
+    "/runs/{run}/artifact",
+    summary="Content of an artifact",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "The file"}},
+)
+async def download_artifact(
+    run: RunOf,
+    session: SessionOf,
+    store: StoreOf,
+    path: Annotated[str, Query(max_length=400, examples=["report.html"])],
+) -> Response:
+    artifact = await artifacts.find_artifact(session, store, run.name, path)
+    name = f"{run.name}-{path.replace('/', '-')}".encode("ascii", "replace").decode().replace('"', "_")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(artifact.bytes)}
+    parts = artifacts.artifact_parts(store, artifact, run.name)
+    return StreamingResponse(parts, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/runs/{run}/curves", summary="Curves of a run's trainings: rewards, entropy, length, memory and others")
+async def show_curves(run: RunOf, store: StoreOf) -> list[CurveBody]:
+    files = await asyncio.to_thread(store.files, run.name)
+    return await asyncio.to_thread(run_comparison.read_curves, store, run.name, files)
 
 
 @router.get("/runs/{run}/stages/{stage}/steps", summary="Statistics of a training's steps")
@@ -165,7 +222,7 @@ async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
             yield f"event: run\ndata: {json.dumps(run.model_dump(mode='json'))}\n\n"
         else:
             yield None
-        if run.state != "going":
+        if run.state not in FOLLOWED:
             return
         await asyncio.sleep(_SECONDS)
 

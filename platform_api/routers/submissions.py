@@ -21,6 +21,7 @@ from rubricworks.platform_api.routers.dependencies import (
 )
 from rubricworks.platform_api.routers.keyed_route import KeyedRoute
 from rubricworks.platform_api.schemas.bodies import Page
+from rubricworks.platform_api.schemas.runs import Resumed
 from rubricworks.platform_api.schemas.submissions import (
     RemoteRunDetailBody,
     RemoteRunPage,
@@ -67,6 +68,12 @@ async def show_submission(run: RunName, session: SessionOf) -> SubmissionBody:
 @router.post("/runs/{run}/stop", summary="Stop a run; what its stages committed stays")
 async def stop_run(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> StopBody:
     return StopBody.model_validate({"run": run, "place": await service.stop(runner, run, session)})
+
+
+@router.post("/runs/{run}/resume", summary="Resume a run that was submitted here and ended before its work was done")
+async def resume_run(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> Resumed:
+    await service.resume_by(runner, run, session)
+    return Resumed(run=run)
 
 
 @router.get("/kubeflow/runs", summary="List runs on Kubeflow, the newest first")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rubricworks.platform_api.schemas.bodies import Body, JsonObject
+from rubricworks.platform_api.schemas.bodies import Body, JsonObject, Page
 
 Origin = Literal["call cache", "dead letter", "reconstructed"]
 Shown = Literal["sample", "response", "other"]
@@ -66,6 +66,34 @@ class GroupDetail(Body):
     step: int = Field(examples=[40])
     sample_id: str = Field(examples=["2b71b300c10aae76"])
     rollouts: list[RolloutBody]
+
+
+class RolloutRowBody(Body):
+    """A rollout in a list."""
+
+    step: int = Field(examples=[40])
+    sample_id: str = Field(examples=["2b71b300c10aae76"])
+    response: str = Field(
+        description="The text, or the digest of the image; empty while its file is being replaced",
+        examples=["A red star stands left of a blue circle."],
+    )
+    response_type: str | None = Field(description="Media type of an image; null for a text")
+    digest: str = Field(
+        description="First 16 digits of the response's SHA-256, by which its group's page shows it",
+        examples=["9f86d081884c7d65"],
+    )
+    tokens: int = Field(examples=[11])
+    reward: float | None = Field(examples=[1.0])
+    advantage: float | None = Field(examples=[0.7])
+    credit: float | None = Field(description="Credit of the criterion that the list was asked for", examples=[0.0])
+
+
+class RolloutPage(Page[RolloutRowBody]):
+    """A page of rollouts. A search for a rare criterion may end early: a page with few rows may have a next one."""
+
+    is_cut: bool = Field(
+        description="More responses hold the text than a search takes: these are of the first of them", examples=[False]
+    )
 
 
 class PartBody(Body):

@@ -15,7 +15,7 @@ from rubricworks.storage.plain_json import plain_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROLLOUT_COLUMNS = ["step", "sample_id", "response", "reward", "advantage"]
+_ROLLOUT_COLUMNS = ["step", "sample_id", "response", "reward", "advantage", "tokens"]
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +31,7 @@ class IndexedRollout(NamedTuple):
     sample_id: str
     reward: float | None
     advantage: float | None
+    tokens: int
     card: Credits | None
     """None if nothing was graded."""
 
@@ -54,11 +55,11 @@ def read_shard(
         _log.warning("%s", error)
         graded.clear()
     rows = []
-    for step, sample_id, response, reward, advantage in _values(rollouts, _ROLLOUT_COLUMNS):
+    for step, sample_id, response, reward, advantage, tokens in _values(rollouts, _ROLLOUT_COLUMNS):
         cards = graded[step, sample_id, response]
         # Equal responses of a group have a scorecard each, in their order.
         card = (cards.pop(0) if len(cards) > 1 else cards[0]) if cards else None
-        rows.append(IndexedRollout(step, sample_id, reward, advantage, card))
+        rows.append(IndexedRollout(step, sample_id, reward, advantage, tokens, card))
     return rows
 
 

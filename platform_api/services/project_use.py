@@ -26,12 +26,13 @@ async def project_use(session: AsyncSession, project: Project | None) -> Project
     since = _month(utc_now())
     totals = (await session.execute(select(func.coalesce(func.sum(Run.bytes), 0), func.count()))).one()
     spender = func.coalesce(Submission.submitted_by, "")
+    spent = func.coalesce(func.sum(Run.dollars), 0.0)
     query = (
-        select(spender, func.count(), func.sum(Run.dollars))
+        select(spender, func.count(), spent)
         .outerjoin(Submission, Submission.run == Run.name)
         .where(Run.started >= since)
         .group_by(spender)
-        .order_by(func.sum(Run.dollars).desc(), spender)
+        .order_by(spent.desc(), spender)
     )
     spenders = [
         SpenderBody(submitted_by=name, runs=runs, dollars=dollars)

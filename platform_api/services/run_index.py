@@ -13,12 +13,12 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import delete, insert, or_, select, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -33,13 +33,16 @@ from rubricworks.platform_api.db.tables import (
     RubricCriteria,
     Run,
     RunTable,
+    RunTag,
     SampleFile,
     SamplePlace,
     Shard,
+    Submission,
     utc_now,
 )
 from rubricworks.platform_api.services.indexed_rollouts import IndexedRollout, names_digest, read_shard, shard_path
-from rubricworks.platform_api.services.run_storage import run_dollars
+from rubricworks.platform_api.services.run_results import read_results
+from rubricworks.platform_api.services.submission.awaited_runs import AWAITED
 from rubricworks.runs.records import RunRecord, is_going, record_of_fault, run_record
 from rubricworks.runs.store import RunStore, StoredFile
 from rubricworks.runs.tables import TableFile, UnreadableTable
@@ -157,7 +160,9 @@ class RunIndex:
     async def _due(self, names: list[str]) -> AsyncIterator[str]:
         """Names to look at: new and recent runs, then quiet ones in turn for a moment."""
         if time.monotonic() >= self._quiet_until:
-            query = select(Run.name).where(Run.state != "going", Run.changed < utc_now() - _QUIET_AFTER)
+            query = select(Run.name).where(
+                Run.state.not_in(("going", *AWAITED)), Run.changed < utc_now() - _QUIET_AFTER, Run.bytes > 0
+            )
             async with self._database.session() as session:
                 known = await session.stream_scalars(query.execution_options(yield_per=_NAMES_AT_ONCE))
                 self._quiet = {name async for name in known}
@@ -191,7 +196,6 @@ class RunIndex:
             _log.warning("%s cannot be read in full: %s", name, record.fault)
         if not files:
             return await self._index_fault(name, record.fault)
-        dollars = await asyncio.to_thread(run_dollars, self._store, record, files)
         async with self._database.session() as session:
             known_tables = await session.scalars(select(RunTable).where(RunTable.run == name))
             tables = {table.path: table for table in known_tables}
@@ -200,11 +204,15 @@ class RunIndex:
             known_files = await session.scalars(select(SampleFile).where(SampleFile.run == name))
             sample_files = {indexed.path: indexed for indexed in known_files}
         changed = await asyncio.to_thread(self._changed_tables, name, files, tables)
+        results = await asyncio.to_thread(read_results, self._store, record, files)
         async with self._database.session() as session:
             if not await self._is_ours(session):
                 return False
-            if await session.get(Run, name) is None:
-                session.add(_row(record, dollars))
+            known = await session.get(Run, name)
+            if known is None:
+                session.add(_row(record, {**await _copied_columns(session, name), "dollars": results.dollars}))
+            elif known.state in AWAITED:
+                known.state = record.state
             for table in changed:
                 await session.merge(table)
             for path in tables:
@@ -231,7 +239,7 @@ class RunIndex:
                 return False
             for shard in shards.values():
                 await session.execute(delete(Shard).where(Shard.id == shard.id))
-            await session.merge(_row(record, dollars))
+            await session.merge(_row(record, results._asdict()))
         return True
 
     async def _index_fault(self, name: str, fault: str) -> bool:
@@ -241,7 +249,8 @@ class RunIndex:
                 return False
             run = await session.get(Run, name)
             if run is None:
-                session.add(run := _row(record_of_fault(self._store, name, fault), 0.0))
+                record = record_of_fault(self._store, name, fault)
+                session.add(run := _row(record, await _copied_columns(session, name)))
             run.fault = plain_text(fault)
         return True
 
@@ -309,10 +318,11 @@ class RunIndex:
         return True
 
     async def _forget(self, names: set[str]) -> None:
-        """Drop runs that were deleted."""
+        """Drop runs that were deleted; one that was submitted and has written nothing yet has no folder."""
         gone = set(self._seen) - names
         async with self._database.session() as session:
-            known = await session.stream_scalars(select(Run.name).execution_options(yield_per=_NAMES_AT_ONCE))
+            query = select(Run.name).where(or_(Run.bytes > 0, Run.fault != ""))
+            known = await session.stream_scalars(query.execution_options(yield_per=_NAMES_AT_ONCE))
             gone |= {name async for name in known if name not in names}
             for name in gone:
                 await session.execute(delete(Shard).where(Shard.run == name))
@@ -343,6 +353,7 @@ async def _add_shard(
             criteria[digest] = row.card.names
         place = {"shard_id": shard.id, "row": position, "run": run, "stage": stage, "criteria": digest}
         numbers = {"step": row.step, "sample_id": row.sample_id, "reward": row.reward, "advantage": row.advantage}
+        numbers["tokens"] = row.tokens
         values.append({**place, **numbers, "credits": row.card.credits if row.card else None})
     known = set(await session.scalars(select(RubricCriteria.digest).where(RubricCriteria.digest.in_(list(criteria)))))
     new = [{"digest": digest, "names": names} for digest, names in criteria.items() if digest not in known]
@@ -378,8 +389,17 @@ def _credit_sums(shard: int, criterion: str, credits: list[float]) -> CriterionC
     )
 
 
-def _row(record: RunRecord, dollars: float) -> Run:
+async def _copied_columns(session: AsyncSession, run: str) -> dict[str, str | None]:
+    """Columns of a new row that other tables hold."""
+    tags = await session.scalars(select(RunTag.tag).where(RunTag.run == run).order_by(RunTag.tag))
+    owner = await session.scalar(select(Submission.submitted_by).where(Submission.run == run))
+    return {"owner": owner, "tags": ", ".join(tags) or None}
+
+
+def _row(record: RunRecord, columns: Mapping[str, object]) -> Run:
+    """Row of a run; columns that are not given stay as they are."""
     return Run(
+        **columns,
         name=record.name,
         state=record.state,
         recipe=plain_text(record.recipe)[: _length(Run.recipe)],
@@ -387,7 +407,6 @@ def _row(record: RunRecord, dollars: float) -> Run:
         started=record.started,
         changed=record.changed,
         bytes=record.bytes,
-        dollars=dollars,
         message=plain_text(record.message),
         stages=[stage.model_dump(mode="json") for stage in record.stages],
         progress=[stage.model_dump(mode="json") for stage in record.progress],

@@ -16,7 +16,7 @@ from rubricworks.platform_api.db.tables import Run, RunTable, Submission
 from rubricworks.platform_api.pagination import PageRequest, query_page
 from rubricworks.platform_api.problems import NotFound
 from rubricworks.platform_api.schemas.bodies import JsonObject, Page
-from rubricworks.platform_api.schemas.runs import RunBody, StepStatistics
+from rubricworks.platform_api.schemas.runs import StepStatistics
 from rubricworks.redaction import redact
 from rubricworks.reports.rubric_audit import AUDIT_PAGE
 from rubricworks.runs.run_name import check_run_name
@@ -44,20 +44,6 @@ class WrittenPages(NamedTuple):
     report: bool
     audits: list[str]
     """Stages that audited rubrics (`rubric.audit`)."""
-
-
-async def list_runs(
-    session: AsyncSession, asked: PageRequest, *, state: str | None = None, recipe: str | None = None, search: str = ""
-) -> Page[RunBody]:
-    """Runs, the last changed first."""
-    query = select(Run)
-    if state is not None:
-        query = query.where(Run.state == state)
-    if recipe is not None:
-        query = query.where(Run.recipe == recipe)
-    if search:
-        query = query.where(Run.name.contains(search, autoescape=True))
-    return await query_page(session, query, (Run.changed, Run.name), asked, RunBody.model_validate)
 
 
 async def count_runs(session: AsyncSession) -> dict[str, int]:

@@ -83,6 +83,11 @@ def promote(
     if roll_back:
         return _roll_back(connection, model, version, by)
     candidate = registry.get_version(connection, model, version) if version else registry.challenger(connection, model)
+    champion = registry.champion(connection, model)
+    if champion and not reject and (candidate is None or candidate.version == champion.version):
+        waiting = "" if candidate else ", and no challenger waits"
+        echo(f"{model} version {champion.version} is the champion already{waiting}")
+        return
     if candidate is None:
         names = ", ".join(registry.model_names(connection)) or "none"
         raise UserError(f"{model} has no challenger in the registry at {connection.safe_uri} (models there: {names})")
@@ -91,7 +96,6 @@ def promote(
         registry.tag(connection, candidate, {registry.APPROVAL_TAG: "rejected", **decision})
         echo(f"{model} version {candidate.version} is rejected; the champion stays")
         return
-    champion = registry.champion(connection, model)
     if not force:
         _check(candidate, champion)
     registry.promote(connection, model, candidate.version, expected=champion.version if champion else None)

@@ -146,8 +146,8 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
     """Build the board of several evaluations.
 
     Args:
-        against: name of the model that the others are compared with; by default
-            that of the first evaluation.
+        against: name of the model that the others are compared with, each with that of its own evaluation where that
+            has one; by default the base of the first evaluation.
         every_figure: show every part of every scorer, not only the first.
     Raises:
         ValueError: there is no score, or no model of the name `against`.
@@ -171,7 +171,7 @@ def leaderboard(sources: Sequence[Source], *, against: str | None = None, every_
     raw: dict[tuple[_Model, int], float] = {}
     for number, instrument in enumerate(columns):
         for model in models:
-            if cell := collected.cell(instrument, model, _peer(model, chosen, models)):
+            if cell := collected.cell(instrument, model, _peer(model, chosen, models, collected.evaluations)):
                 mean, difference, p = cell
                 cells[model, number] = Cell(
                     mean=mean, difference=difference, lower_is_better=collected.is_lower_better(instrument)
@@ -224,12 +224,17 @@ def _label(name: str, step: int | None, decoding: str) -> str:
     return f"{name}{at}" + ("" if decoding == "greedy" else f", {decoding}")
 
 
-def _peer(model: _Model, against: str, models: Sequence[_Model]) -> _Model | None:
-    """Model that another is compared with: that of the same decoding, else its first; None for itself."""
-    candidates = [candidate for candidate in models if candidate[0] == against and candidate != model]
+def _peer(
+    model: _Model, against: str, models: Sequence[_Model], evaluations: Mapping[_Model, Mapping[str, None]]
+) -> _Model | None:
+    """Model that another is compared with: of its own evaluation and decoding before others; None for itself."""
     if model[0] == against:
         return None
-    return next((candidate for candidate in candidates if candidate[3] == model[3]), next(iter(candidates), None))
+    return max(
+        (candidate for candidate in models if candidate[0] == against),
+        key=lambda peer: (not evaluations[peer].keys().isdisjoint(evaluations[model]), peer[3] == model[3]),
+        default=None,
+    )
 
 
 class _Collected:

@@ -15,7 +15,7 @@ import os
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -143,6 +143,20 @@ class TableFile:
         if not groups:
             return []
         return self._read(file, groups, None).slice(start - begins[groups[0]], limit).to_pylist()
+
+    def rows_at(self, places: Collection[int], names: Sequence[str]) -> dict[int, Row]:
+        """Rows by their numbers, with those of the columns that the file has; each row group is decoded once."""
+        file = self._open(())
+        present = [name for name in file.schema_arrow.names if name in names]
+        rows: dict[int, Row] = {}
+        begin = 0
+        for group in range(file.num_row_groups):
+            end = begin + file.metadata.row_group(group).num_rows
+            if here := [place for place in places if begin <= place < end]:
+                table = self._read(file, [group], present)
+                rows |= {place: {name: table[name][place - begin].as_py() for name in present} for place in here}
+            begin = end
+        return rows
 
     def rows_where(self, values: Mapping[str, str | int], names: Sequence[str] | None = None) -> list[Row]:
         """Rows that hold the values, in their order, with those of the columns that the file has."""

@@ -1,8 +1,8 @@
-"""`promote` where there is nothing to promote: it says so, and leaves nothing behind."""
+"""`promote` where there is nothing to promote, or the champion already: it says so, and leaves nothing behind."""
 
 import pytest
 
-from rubricworks.tracking import TrackingConfig, connect
+from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytest.importorskip("mlflow")
 
@@ -37,3 +37,19 @@ def test_a_registry_without_models_is_told_of_as_one(tell, tmp_path):
         0,
         f"no models are registered at sqlite:///{tmp_path / 'runs' / 'mlflow.db'}\n",
     )
+
+
+@pytest.mark.slow
+def test_a_version_that_is_the_champion_already_is_reported_as_that(tell, tmp_path):
+    connection = connect(TrackingConfig(), tmp_path / "runs")
+    connection.client.create_registered_model("captioner")
+    for _ in range(2):
+        connection.client.create_model_version("captioner", source=str(tmp_path))
+    registry.promote(connection, "captioner", 1, expected=None)
+    for options, told in (
+        (["--version", "1"], "captioner version 1 is the champion already\n"),
+        ([], "captioner version 1 is the champion already, and no challenger waits\n"),
+    ):
+        result = tell("promote", "captioner", *options)
+        assert (result.code, result.out) == (0, told)
+    assert "does not wait for approval" in tell("promote", "captioner", "--version", "2").err

@@ -72,6 +72,15 @@ def test_two_revisions_of_a_name_are_two_models():
     assert [row.evaluations for row in board.rows] == [("a",), ("b",)]
 
 
+def test_each_run_is_compared_with_its_own_base_and_one_without_with_the_first():
+    first = Source("a", scores("base", 0.5) + scores("mine", 0.6), base="base")
+    second = Source("b", scores("base", 0.8, revision="base-2") + scores("yours", 0.85), base="base")
+    third = Source("c", scores("theirs", 0.7))
+    board = leaderboard([first, second, third])
+    gains = {row.model: row.cells[0].difference.value for row in board.rows if row.cells[0].difference}
+    assert gains == {"mine": pytest.approx(0.1), "yours": pytest.approx(0.05), "theirs": pytest.approx(0.2)}
+
+
 def test_the_page_says_which_evaluation_scored_each_model_if_they_differ():
     sources = [
         Source("monday", scores("base", 0.4) + scores("policy", 0.5)),

@@ -1,5 +1,6 @@
 """Drift between registry, promotions and consumer is told on the page, by readiness and as a metric, and left."""
 
+import json
 import threading
 
 import pytest
@@ -7,6 +8,7 @@ from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served
 from test_promotions import MODEL, Service, add_version, aliases, write
 from test_runs_and_rollouts import wait_for
+from trained_run import write_run
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.settings import ApiSettings
@@ -129,3 +131,20 @@ def test_a_consumer_that_serves_another_version_or_never_confirms_is_told(servic
     write(tmp_path / "runs", "UPDATE deliveries SET due_at = '2020-01-01 00:00:00.000000' WHERE delivered_at IS NULL")
     wait_for(lambda: service.get(f"promotions/{number}")["state"] == "confirmed")
     wait_for(lambda: kinds(service) == [])
+
+
+def test_the_list_of_runs_has_the_run_whose_model_is_the_champion(service, tmp_path):
+    runs = tmp_path / "runs"
+    for version in (1, 2):
+        run = write_run(runs, f"night-{version}")
+        (run / "promote").mkdir()
+        (run / "promote" / "promotion.json").write_text(json.dumps({"model_name": MODEL, "version": str(version)}))
+
+    def champions():
+        return [(run["name"], run["champion"]) for run in service.get("runs?champion=true")["items"]]
+
+    _, first = promote(service, runs)
+    wait_for(lambda: champions() == [(f"night-{first}", f"{MODEL} {first}")])
+    _, second = promote(service, runs, against=first)
+    wait_for(lambda: champions() == [(f"night-{second}", f"{MODEL} {second}")])
+    assert service.get("runs?sort=champion")["items"][0]["name"] == f"night-{second}"

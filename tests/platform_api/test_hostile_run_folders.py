@@ -51,12 +51,16 @@ def addresses(run: str) -> list[str]:
     """Everything that can be read of a run."""
     paths = []
     for route in (route for router in ROUTERS for route in router.routes):
-        if "GET" not in route.methods or "{run}" not in route.path or route.path.endswith("/events"):
+        # A file that is taken along is sent as it is, however large.
+        if "GET" not in route.methods or "{run}" not in route.path or route.path.endswith(("/events", "/artifact")):
             continue
         parts = route.path.split("/")
         stage = next((STAGES[part] for part in parts if part in STAGES), STAGE)
         path = route.path.format(**VALUES, run=run, stage=stage)
         paths.append((path + ASKED.get(parts[-1], "").format(run=run)).replace(" ", "%20"))
+    paths += [f"/runs/{run}?tab={tab}" for tab in ("curves", "costs", "recipe", "artifacts")]
+    paths += [f"/runs/{run}/responses/{STAGE}?{query}" for query in ("text=a", "truncated=true", "sort=reward")]
+    paths += [f"{page}?run={run}&run=good-1" for page in ("/api/v1/comparison", "/compare-runs")]
     return [*paths, f"/api/v1/leaderboard?run={run}", f"/leaderboard?run={run}"]
 
 

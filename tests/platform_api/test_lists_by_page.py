@@ -11,6 +11,9 @@ from rubricworks.platform_api.settings import ApiSettings
 
 WHOLE = {
     "/runs/{run}": "stages of a run's recipe",
+    "/comparison": "runs that the caller chose",
+    "/runs/{run}/notes": "tags of one run",
+    "/runs/{run}/curves": "curves, whose points a chart needs whole",
     "/runs/{run}/stages/{stage}/steps": "its cursor is the step: `after`",
     "/runs/{run}/stages/{stage}/groups/{step}/{sample_id}": "rollouts of one group",
     "/runs/{run}/stages/{stage}/groups/{step}/{sample_id}/exchange": "calls about one response",

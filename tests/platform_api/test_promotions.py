@@ -209,6 +209,14 @@ def test_what_did_not_pass_its_gate_is_not_requested(service, tmp_path, standing
     assert service.request(99)[0] == 404
 
 
+def test_a_request_for_the_champion_says_that_it_is_the_champion_already(service, tmp_path):
+    version = add_version(tmp_path)
+    number = service.request(version)[1]["id"]
+    assert service.post("approver", f"promotions/{number}/approve")[0] == 200
+    status, body = service.request(version)
+    assert (status, body["detail"]) == (409, f"{MODEL} version {version} is the champion already")
+
+
 @pytest.mark.parametrize(("model", "version"), [(MODEL, 9), ("nobody", 1)])
 def test_a_version_that_is_not_there_is_told_without_the_place_of_the_registry(service, tmp_path, model, version):
     add_version(tmp_path)

@@ -174,6 +174,59 @@ def test_a_run_outlives_its_service_which_knows_it_again(stand_in):
         assert submit(url, "bad-other")[0] == 201
 
 
+def test_a_submitted_run_is_listed_at_once_and_stays_without_a_first_file(stand_in):
+    with served(settings(stand_in)) as url:
+        assert submit(url, "bad")[0] == 201
+        listed = ask(f"{url}/api/v1/runs", **bearer())[1]["items"]
+        assert [(run["name"], run["owner"], run["recipe"]) for run in listed] == [("bad", "environment", "quickstart")]
+        assert listed[0]["state"] in ("starting", "failed")
+        wait_for(lambda: state(url, "bad")["state"] == "ended")
+        for name in ("other-1", "other-2"):  # the index forgets what has no folder, once the list of runs changes
+            (stand_in / name).mkdir()
+            (stand_in / name / "recipe.yaml").write_text("name: x\n")
+            wait_for(lambda name=name: ask(f"{url}/api/v1/runs/{name}", **bearer())[0] == 200)
+        status, run = ask(f"{url}/api/v1/runs/bad", **bearer())
+        assert (status, run["state"], run["message"]) == (200, "failed", "error: disk: 0.0 GiB free")
+        for tab in ("overview", "curves", "costs", "recipe", "artifacts"):
+            assert exchange(f"{url}/runs/bad?tab={tab}", **bearer())[0] == 200
+        assert submit(url, "bad")[0] == 201
+        assert ask(f"{url}/api/v1/runs/nobody", **bearer())[0] == 404
+
+
+def test_a_run_that_cannot_start_is_not_listed(stand_in):
+    with served(settings(stand_in)) as url:
+        submit(url, "first")
+        assert submit(url, "second")[0] == 409
+        assert ask(f"{url}/api/v1/runs/second", **bearer())[0] == 404
+        stop(url, "first")
+        wait_for(lambda: state(url, "first")["state"] == "ended")
+
+
+def test_a_stopped_run_is_resumed_and_cloned_with_its_changes(stand_in):
+    def resume(run, key):
+        headers = bearer() | {"Idempotency-Key": key}
+        return ask(f"{url}/api/v1/runs/{run}/resume", method="POST", body={}, **headers)
+
+    with served(settings(stand_in)) as url:
+        submit(url, "first", overrides=["world.scenes=2400"])
+        wait_for(lambda: (stand_in / "first" / "installation").exists())
+        wait_for(lambda: ask(f"{url}/api/v1/runs/first", **bearer())[1]["bytes"] > 0)
+        assert "it is going" in resume("first", "resume-going")[1]["detail"]
+        stop(url, "first")
+        wait_for(lambda: state(url, "first")["state"] == "ended")
+        wait_for(lambda: b'id="resume"' in exchange(f"{url}/runs/first", **bearer())[2])
+        assert resume("first", "resume-first") == (200, {"run": "first"})
+        assert ask(f"{url}/api/v1/changes?limit=1", **bearer())[1]["items"][0]["action"] == "run.resume"
+        form = exchange(f"{url}/new-run?clone=first", **bearer())[2].decode()
+        assert "world.scenes=2400</textarea>" in form
+        assert "name: quickstart" in form
+        (stand_in / "mine").mkdir()
+        (stand_in / "mine" / "recipe.yaml").write_text("name: mine\n")
+        wait_for(lambda: ask(f"{url}/api/v1/runs/mine", **bearer())[0] == 200)
+        assert "rubricworks run --resume mine" in resume("mine", "resume-mine")[1]["detail"]
+        assert "name: mine" in exchange(f"{url}/new-run?clone=mine", **bearer())[2].decode()
+
+
 def test_mistakes_are_told_by_field_and_line(stand_in):
     text = QUICKSTART.replace("group_size: 8", "group_size: 1").replace("held_out: 256", "heldout: 256")
     with served(settings(stand_in)) as url:

@@ -29,6 +29,25 @@ function focusItem(item) {
   target.focus({ preventScroll: true });
 }
 
+// Rows that are ticked to be compared: so many at least and at most, and x ticks the current one.
+const choosing = document.querySelector("form[data-choose]");
+if (choosing) {
+  const [least, most] = choosing.dataset.choose.split(" ").map(Number);
+  const told = choosing.querySelector("output"), button = choosing.querySelector("button"), begin = told.textContent;
+  const count = () => {
+    const chosen = [...choosing.elements].filter((box) => box.checked).length;
+    button.disabled = chosen < least || chosen > most;
+    told.textContent = !chosen ? begin : chosen > most ? `${chosen} ticked; ${most} at most` : `${chosen} ticked`;
+  };
+  document.addEventListener("change", count);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "x" || event.ctrlKey || event.metaKey || event.target.matches(TYPING)) return;
+    document.querySelector("tr.current input[type=checkbox]")?.click();
+  });
+  addEventListener("pageshow", count);
+  count();
+}
+
 // Content that comes anew keeps the focus where it was.
 let focusedLink = null;
 document.addEventListener("htmx:beforeSwap", () => (focusedLink = document.activeElement?.getAttribute("href")));
@@ -93,6 +112,12 @@ document.addEventListener("htmx:afterSwap", prepareContent);
 document.addEventListener("htmx:afterRequest", (event) => {
   document.getElementById("unreachable").hidden = event.detail.successful;
 });
+
+// A long page folds on a phone, but for its first part and the part that its address names.
+if (matchMedia("(max-width: 700px)").matches) {
+  const named = location.hash && document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`);
+  [...document.querySelectorAll("details.fold")].slice(1).forEach((fold) => (fold.open = Boolean(named) && fold.contains(named)));
+}
 
 // A log is read from its end.
 for (const log of document.querySelectorAll("[data-end]")) log.scrollTop = log.scrollHeight;
@@ -173,13 +198,19 @@ if (recipe) {
     showLine(line);
   });
 }
+// The control of new content that stands for one of the content before.
+function sameControl(content, before) {
+  if (before.id) return content.querySelector(`#${CSS.escape(before.id)}`);
+  const address = before.getAttribute("href");
+  return address && content.querySelector(`a[href="${CSS.escape(address)}"]`);
+}
 // A part of a page that follows a run: with each event of the run it is fetched anew, and the current item stays.
 const live = document.querySelector("[data-events]");
 if (live) {
   const events = new EventSource(live.dataset.events);
   let isFirst = true;
   events.addEventListener("run", async (event) => {
-    const isGoing = JSON.parse(event.data).state === "going";
+    const isGoing = ["going", "starting", "queued"].includes(JSON.parse(event.data).state);
     if (!isGoing) events.close();
     // The first event tells what the page shows, unless the run has ended since.
     if (isFirst && isGoing) return (isFirst = false);
@@ -187,8 +218,10 @@ if (live) {
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(live.id);
     const now = [...live.querySelectorAll("[data-item]")].findIndex((item) => item.classList.contains("current"));
+    const focused = live.contains(document.activeElement) ? document.activeElement : null;
     live.replaceChildren(...fresh.childNodes);
     prepareContent();
+    if (focused) sameControl(live, focused)?.focus({ preventScroll: true });
     const current = live.querySelectorAll("[data-item]")[now];
     current?.classList.add("current");
     if (document.activeElement === document.body) focusItem(current);

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from fastapi import Request
@@ -48,6 +48,14 @@ def _once() -> Markup:
 
 
 _environment.globals["once"] = _once
+
+
+def address(request: Request, **changes: object) -> str:
+    """Address of a request's page with other values of its query, from its first row on; None leaves a value out."""
+    query = request.query_params.multi_items()
+    same = [(name, value) for name, value in query if value and name not in (*changes, "cursor")]
+    text = urlencode([*same, *((name, str(value)) for name, value in changes.items() if value is not None)])
+    return f"?{text}" if text else request.url.path
 
 
 def problem_page(request: Request, status: int, title: str, detail: str, headers: Any) -> Response:

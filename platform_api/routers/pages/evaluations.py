@@ -17,6 +17,7 @@ from rubricworks.platform_api.routers.dependencies import (
     RunOf,
     SessionOf,
     StoreOf,
+    TabsOf,
     Viewer,
 )
 from rubricworks.platform_api.routers.pages.drawing import draw_page
@@ -60,6 +61,7 @@ async def hacking_page(
     request: Request,
     session: SessionOf,
     viewer: Viewer,
+    links: TabsOf,
     mode: FailureMode | Literal[""] = "",
     cursor: Cursor = None,
 ) -> Response:
@@ -73,6 +75,7 @@ async def hacking_page(
         request,
         viewer,
         "hacking.html",
+        links=links,
         run=run,
         trainings=await reward_hacking.signals_of_trainings(session, store, run.name),
         audits=audits,

@@ -1,31 +1,37 @@
 """Pages of rollouts: a training's groups step by step, a group's responses with their verdicts, its criteria."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from rubricworks.platform_api.pagination import PageRequest, decode_cursor
-from rubricworks.platform_api.problems import NotFound
+from rubricworks.platform_api.problems import BadRequest, NotFound
 from rubricworks.platform_api.routers.dependencies import (
     DrawnPageOf,
     ResponseDigest,
+    RolloutViewOf,
     RunOf,
     SampleId,
     SessionOf,
     StageName,
     Step,
     StoreOf,
+    TabsOf,
     Viewer,
 )
-from rubricworks.platform_api.routers.pages.drawing import draw_page
-from rubricworks.platform_api.services import rollouts
+from rubricworks.platform_api.routers.pages.drawing import address, draw_page
+from rubricworks.platform_api.schemas.rollouts import RolloutPage
+from rubricworks.platform_api.services import rollout_search, rollouts
 from rubricworks.platform_api.services.judgements import judge_requests
 from rubricworks.platform_api.services.judgements.labels import response_digest
 from rubricworks.platform_api.services.rubrics.rubric_sets import find_rubric, met_weight
 from rubricworks.platform_api.services.samples import file_names, find_sample
 
 router = APIRouter(include_in_schema=False)
+_CRITERIA = 500
+"""Criteria among which a list of rollouts lets its reader choose."""
 _FLIPS = 100
 """Groups of a page that differ on a criterion, which have no images."""
 
@@ -38,6 +44,7 @@ async def rollouts_page(
     session: SessionOf,
     viewer: Viewer,
     asked: DrawnPageOf,
+    links: TabsOf,
     step: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     sample_id: Annotated[str | None, Query(max_length=200)] = None,
     criterion: Annotated[str | None, Query(max_length=2000)] = None,
@@ -58,6 +65,7 @@ async def rollouts_page(
         request,
         viewer,
         "rollouts.html",
+        links=links,
         run=run,
         stage=stage,
         steps=steps,
@@ -72,6 +80,51 @@ async def rollouts_page(
     )
 
 
+@router.get("/runs/{run}/responses/{stage}")
+async def responses_page(
+    run: RunOf,
+    stage: StageName,
+    request: Request,
+    session: SessionOf,
+    store: StoreOf,
+    viewer: Viewer,
+    asked: DrawnPageOf,
+    links: TabsOf,
+    view: RolloutViewOf,
+) -> Response:
+    steps = await rollouts.step_range(session, run.name, stage)
+    if steps is None:
+        raise NotFound(f"{stage} of {run.name} has no rollouts yet")
+    problem, page = "", RolloutPage(items=[], next_cursor=None, is_cut=False)
+    try:
+        page = await rollout_search.find_rollouts(
+            session, store, run.name, stage, view.wanted, asked, view.sort, ascending=view.order == "asc"
+        )
+    except BadRequest as error:
+        if not view.wanted.truncated:
+            raise
+        problem = error.detail
+    criteria = [figure.criterion for figure in await rollouts.list_criteria(session, run.name, stage)]
+    return draw_page(
+        request,
+        viewer,
+        "responses.html",
+        status=422 if problem else 200,
+        run=run,
+        stage=stage,
+        links=links,
+        steps=steps,
+        view=view,
+        page=page,
+        problem=problem,
+        criteria=criteria[:_CRITERIA],
+        marked=rollout_search.marked,
+        is_filtered=any(value not in ("", None, False) for value in view.wanted),
+        file_names=await file_names(session, run.name, {rollout.sample_id for rollout in page.items}),
+        link=partial(address, request),
+    )
+
+
 @router.get("/runs/{run}/rollouts/{stage}/{step}/{sample_id}")
 async def group_page(
     store: StoreOf,
@@ -83,6 +136,7 @@ async def group_page(
     session: SessionOf,
     viewer: Viewer,
     order: Literal["best", "ends"] = "best",
+    response: Annotated[str, Query(pattern=r"^([0-9a-f]{16})?$", description="Response that is marked")] = "",
 ) -> Response:
     members = (await rollouts.get_group(session, store, run.name, stage, step, sample_id)).rollouts
     if order == "ends":
@@ -103,6 +157,7 @@ async def group_page(
         file_names=await file_names(session, run.name, [sample_id]),
         members=members,
         order=order,
+        marked=response,
         criteria=criteria,
         rubric=rubric,
         weight=met_weight(rubric, members) if rubric else None,
@@ -140,6 +195,8 @@ async def exchange_page(
 
 
 @router.get("/runs/{run}/criteria/{stage}")
-async def criteria_page(run: RunOf, stage: StageName, request: Request, session: SessionOf, viewer: Viewer) -> Response:
+async def criteria_page(
+    run: RunOf, stage: StageName, request: Request, session: SessionOf, viewer: Viewer, links: TabsOf
+) -> Response:
     figures = await rollouts.list_criteria(session, run.name, stage)
-    return draw_page(request, viewer, "criteria.html", run=run, stage=stage, figures=figures)
+    return draw_page(request, viewer, "criteria.html", run=run, stage=stage, figures=figures, links=links)

@@ -1,11 +1,14 @@
 """Pages of submitted runs: the form with the problem of each field, a run's output as it comes, Kubeflow's runs."""
 
+import asyncio
 from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.platform_api.db.tables import Run
 from rubricworks.platform_api.pagination import PageRequest
 from rubricworks.platform_api.problems import NotFound, Problem
 from rubricworks.platform_api.routers.dependencies import (
@@ -26,15 +29,17 @@ from rubricworks.platform_api.routers.keyed_route import FormRoute
 from rubricworks.platform_api.routers.pages.drawing import draw_page
 from rubricworks.platform_api.schemas.bodies import JsonObject
 from rubricworks.platform_api.schemas.submissions import RemoteState
+from rubricworks.platform_api.services import run_comparison, runs
 from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.submission import submissions
 from rubricworks.platform_api.services.submission.kubeflow_runs import STATES, RemoteFilter, show_details, state_word
 from rubricworks.platform_api.services.submission.submissions import Submissions
 from rubricworks.recipe.files import built_in_recipes
+from rubricworks.runs.store import RunStore
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
-_FIELDS = ("recipe", "begin", "run", "overrides", "arm", "place")
-"""Fields of the form; `begin` is the recipe that it began with."""
+_FIELDS = ("recipe", "begin", "clone", "run", "overrides", "arm", "place")
+"""Fields of the form; `begin` is the recipe that it began with, or `clone` the run."""
 
 
 @router.get("/new-run")
@@ -43,8 +48,12 @@ async def new_run_page(
     session: SessionOf,
     service: SubmissionsOf,
     runner: Runner,
+    store: StoreIfAny,
     recipe: Annotated[str, Query(max_length=100)] = "quickstart",
+    clone: Annotated[str, Query(max_length=200, description="Run whose recipe is changed")] = "",
 ) -> Response:
+    if clone:
+        return await _form(request, session, service, runner, await _cloned(session, store, clone))
     known = {path.stem: path for path in built_in_recipes()}
     if recipe not in known:
         raise NotFound(f"there is no recipe {recipe!r}; there are {', '.join(known)}")
@@ -85,7 +94,14 @@ async def submission_page(
 @router.post("/runs/{run}/stop")
 async def stop_by_form(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> Response:
     place = await service.stop(runner, run, session)
-    return RedirectResponse("/kubeflow-runs" if place == "kubeflow" else f"/submissions/{run}", status_code=303)
+    is_listed = place == "here" or await session.get(Run, run) is not None
+    return RedirectResponse(f"/runs/{run}" if is_listed else f"/kubeflow-runs/{run}", status_code=303)
+
+
+@router.post("/runs/{run}/resume")
+async def resume_by_form(run: RunName, service: SubmissionsOf, runner: Runner, session: SessionOf) -> Response:
+    await service.resume_by(runner, run, session)
+    return RedirectResponse(f"/runs/{run}", status_code=303)
 
 
 @router.get("/kubeflow-runs")
@@ -111,6 +127,23 @@ async def kubeflow_run_page(
 ) -> Response:
     shown = await show_details(session, store, await service.show(run))
     return draw_page(request, viewer, "kubeflow_run.html", run=shown, state_word=state_word)
+
+
+async def _cloned(session: AsyncSession, store: RunStore | None, run: str) -> dict[str, str]:
+    """Fields of a form that begins with a run's recipe: the text that was submitted, or else the one in its folder."""
+    fields = dict.fromkeys(_FIELDS, "")
+    submission = await submissions.find_submission(session, run)
+    if submission is not None:
+        changes = "\n".join(submission.overrides)
+        known = {"recipe": submission.recipe, "overrides": changes, "arm": submission.arm or ""}
+        return fields | known | {"place": submission.place, "clone": run}
+    stored = await runs.get_run(session, run)
+    if store is None:
+        raise Problem(503, "No runs", f"the recipe of {run} is in the storage, which does not answer; ask again")
+    text = await asyncio.to_thread(run_comparison.read_recipe, store, stored.name)
+    if not text:
+        raise NotFound(f"{run} has no recipe to clone")
+    return fields | {"recipe": text, "clone": run}
 
 
 async def _form(

@@ -2,7 +2,8 @@
 
 A look ends promotions that were left in `applying`, and finds drift: an alias that somebody moved past the API, a
 version that no consumer confirmed in time or that it was never told of, a consumer that serves another one. Drift is
-told (on the page of promotions, by /readyz and /metrics, in the log) and never mended by itself.
+told (on the page of promotions, by /readyz and /metrics, in the log) and never mended by itself. It also notes which
+runs' models are champions, for lists of runs.
 """
 
 import asyncio
@@ -12,20 +13,21 @@ import logging
 from datetime import timedelta
 
 import aiohttp
-from sqlalchemy import func, select
+from sqlalchemy import false, func, not_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from rubricworks.data.downloads.hosts import FetchRefused
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault
-from rubricworks.platform_api.db.tables import Delivery, Promotion, utc_now
+from rubricworks.platform_api.db.tables import Delivery, Promotion, Run, utc_now
 from rubricworks.platform_api.schemas.promotions import DriftBody
 from rubricworks.platform_api.services.promotion.consumer import ConsumerAddress
 from rubricworks.platform_api.services.promotion.promotions import Promotions
 from rubricworks.redaction import foreign_line
 
 _LONGEST_ANSWER = 1 << 20
+_MOST_MODELS = 200
 _CONFIRMED_WITHIN = timedelta(minutes=15)
 _log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class Reconciler:
                 try:
                     await self._promotions.recover()
                     await self.look(http)
+                    await self.note_champions()
                 except SQLAlchemyError as error:
                     _log.warning("drift could not be looked for: %s", describe_fault(error))
                 except Exception:  # the next look must come
@@ -94,6 +97,24 @@ class Reconciler:
                 _log.warning("drift of %s: %s", difference.model or "all models", difference.text)
         self.drift = tuple(drift)
         return self.drift
+
+    async def note_champions(self) -> None:
+        """Write into the rows of runs whose model is the champion, of models that runs of the index registered."""
+        async with self._database.session() as session:
+            query = select(Run.model).where(Run.model.is_not(None)).distinct().order_by(Run.model)
+            models = [model for model in await session.scalars(query.limit(_MOST_MODELS)) if model]
+        try:
+            champions = {model: await self._promotions.champion(model) for model in models}
+        except UserError:  # drift tells that the registry is away
+            return
+        async with self._database.session() as session:
+            for model, version in champions.items():
+                is_champion = (Run.version == version) if version is not None else false()
+                was = update(Run).where(Run.model == model, Run.champion.is_not(None), not_(is_champion))
+                await session.execute(was.values(champion=None))
+                if version is not None:
+                    now = update(Run).where(Run.model == model, is_champion, Run.champion.is_(None))
+                    await session.execute(now.values(champion=f"{model} {version}"))
 
     async def _is_settled(self, last: Promotion) -> bool:
         """Return True unless a promotion of the model moves the alias, or has moved it since it was looked up."""

@@ -148,10 +148,12 @@ class Promotions:
         Raises:
             NotFound: there is no such version.
             BadRequest: it did not pass its gate, passed against another champion than today's, or has no digest.
-            Conflict: another request for the model is open.
+            Conflict: it is the champion already, or another request for the model is open.
         """
         candidate = await asyncio.to_thread(self._registry.candidate, model, version)
         standing = await asyncio.to_thread(self._registry.standing, model)
+        if standing.champion == version:
+            raise Conflict(f"{model} version {version} is the champion already")
         if not candidate.waits:
             raise BadRequest(
                 f"{model} version {version} does not wait for a decision: "

@@ -35,6 +35,7 @@ from rubricworks.platform_api.services.access.principals import Principal
 from rubricworks.platform_api.services.access.tokens import create_run_token, revoke_run_tokens
 from rubricworks.platform_api.services.project_use import check_use
 from rubricworks.platform_api.services.runs import get_run
+from rubricworks.platform_api.services.submission.awaited_runs import drop_awaited, show_awaited
 from rubricworks.platform_api.services.submission.kubeflow_runs import KubeflowRuns, KubeflowUnavailable
 from rubricworks.platform_api.services.submission.local_runs import LocalRuns
 from rubricworks.platform_api.services.submission.submission_policy import SubmissionPolicy
@@ -165,12 +166,13 @@ class Submissions:
                 "place": chosen,
                 "request": request,
             }
-            await self._take_name(by, name, values)
+            await self._take_name(by, name, values, recipe)
             try:
                 page = await self._start(by, name, recipe, chosen)
             except BaseException:
                 async with self._database.session() as undoing:
                     await revoke_run_tokens(undoing, name)
+                    await drop_awaited(undoing, name)
                     await undoing.execute(delete(Submission).where(Submission.run == name))
                 raise
         submission = await get_submission(session, name)
@@ -231,6 +233,34 @@ class Submissions:
         async with self._database.session() as session:
             submission = await _find(session, run)
         return self._local is not None and submission is not None and submission.place == "here"
+
+    async def resume_problem(self, run: str) -> str:
+        """Reason why `resume` would refuse a run that has ended, and the way that works; empty if there is none."""
+        async with self._database.session() as session:
+            submission = await _find(session, run)
+        if submission is not None and submission.place == "kubeflow":
+            return f"it ran on Kubeflow: rubricworks runs retry {run}"
+        if self._local is None or submission is None:
+            return f"it was started elsewhere: rubricworks run --resume {run}"
+        assert self._runs is not None
+        if not await asyncio.to_thread((self._runs / run / _RECIPE).is_file):
+            return "it wrote no file that it could go on from; clone it"
+        return "" if submission.state == "ended" else f"it is {submission.state}"
+
+    async def resume_by(self, by: Principal, run: str, within: AsyncSession) -> None:
+        """Resume a run that ended before its work was done.
+
+        Raises:
+            Conflict: it cannot be resumed here, or needs no resuming.
+            BadRecipe: its recipe reaches what no admin admits by now.
+        """
+        stored = await get_run(within, run)
+        if stored.state == "done":
+            raise Conflict(f"{run} is done; clone it to run it again")
+        if reason := await self.resume_problem(run):
+            raise Conflict(f"{run} cannot be resumed here: {reason}")
+        await self.resume(by, run, lambda: None)
+        record(within, by, "run.resume", run)
 
     async def resume(self, by: Principal, run: str, prepare: Callable[[], None]) -> None:
         """Resume a run of this machine that has ended.
@@ -304,6 +334,7 @@ class Submissions:
                 if codes.get(name) != 0:
                     lines = self.output(name).strip().splitlines()
                     submission.message = lines[-1] if lines else "it never began: the service was stopped"
+                await show_awaited(session, submission)
                 self._children.pop(name, None)
         return not left
 
@@ -364,18 +395,19 @@ class Submissions:
         has_begun = self._local is not None and await asyncio.to_thread(self._local.has_begun, submission.run)
         return "" if has_begun else None
 
-    async def _take_name(self, by: Principal, name: str, submitted: JsonObject) -> None:
+    async def _take_name(self, by: Principal, name: str, submitted: JsonObject, recipe: Recipe) -> None:
         """Take the name of a run; that of a request whose run never began is taken again."""
         values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
         try:
             async with self._database.session() as session:
                 await session.execute(delete(Submission).where(Submission.request == submitted["request"]))
-                session.add(Submission(run=name, submitted_by=by.name, **submitted, **values))
+                session.add(taken := Submission(run=name, submitted_by=by.name, **submitted, **values))
                 await session.flush()
                 await check_use(session, self._project)
+                await show_awaited(session, taken, recipe=recipe.name, pipeline=recipe.pipeline)
         except IntegrityError as error:
-            taken = f"a run {name} was submitted already; choose another name"
-            raise _bad_name(409, "Conflict", taken) from error
+            reason = f"a run {name} was submitted already; choose another name"
+            raise _bad_name(409, "Conflict", reason) from error
 
     async def _start(self, by: Principal, name: str, recipe: Recipe, place: str) -> str:
         if place == "kubeflow":
@@ -428,6 +460,7 @@ class Submissions:
         row = await _find(within, stopped.name)
         if row is not None and row.place == "kubeflow" and row.page == stopped.page:
             row.state = "stopping"
+            await show_awaited(within, row)
         record(within, by, "run.stop", stopped.name, place="kubeflow")
         return "kubeflow"
 
@@ -442,6 +475,11 @@ async def get_submission(session: AsyncSession, run: str) -> Submission:
     if submission is None:
         raise NotFound(f"no run {run!r} was submitted here")
     return submission
+
+
+async def find_submission(session: AsyncSession, run: str) -> Submission | None:
+    """A submitted run; None if none of that name was submitted."""
+    return await _find(session, run)
 
 
 async def list_submissions(session: AsyncSession, asked: PageRequest) -> Page[SubmissionBody]:

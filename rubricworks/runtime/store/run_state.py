@@ -7,6 +7,7 @@ state/STAGE/answers/…        model answers in immutable pieces, written every 
 state/STAGE/identities.json  what the models said of themselves, and their prompts
 state/STAGE/error.json       the error of its last attempt
 state/STAGE/progress.json    what it has done of all, see `runtime.progress`
+state/STAGE/curves.jsonl     figures of its trainer, a line for each logging step
 """
 
 import gzip
@@ -27,6 +28,7 @@ STATE = "state"
 ERROR_FILE = "error.json"
 LEDGER_FILE = "ledger.jsonl"
 PROGRESS_FILE = "progress.json"
+CURVES_FILE = "curves.jsonl"
 _ROWS_PER_PIECE = 4_000
 _SMALL_BYTES = 8 << 20
 _MAX_SMALL_PIECES = 16
@@ -68,6 +70,10 @@ class RunState:
                 merge_identities(self._run / IDENTITY_FILE, state.read(item.key))
             elif name.startswith("answers/") and stage == self._stage:
                 answers = True
+            elif name == CURVES_FILE and stage == self._stage:
+                curves = self._run / STATE / stage / CURVES_FILE
+                curves.parent.mkdir(parents=True, exist_ok=True)
+                curves.write_bytes(state.read(item.key))
             elif name == ERROR_FILE:
                 errors.append(item.key)
         if errors and whole:
@@ -88,8 +94,9 @@ class RunState:
         self._write_if_changed(LEDGER_FILE, self._own_ledger_lines())
         identities = self._run / IDENTITY_FILE
         self._write_if_changed(IDENTITY_FILE, identities.read_bytes() if identities.is_file() else b"")
-        progress = self._run / STATE / self._stage / PROGRESS_FILE
-        self._write_if_changed(PROGRESS_FILE, progress.read_bytes() if progress.is_file() else b"")
+        for name in (PROGRESS_FILE, CURVES_FILE):
+            file = self._run / STATE / self._stage / name
+            self._write_if_changed(name, file.read_bytes() if file.is_file() else b"")
 
     def push_error(self) -> None:
         """Upload this stage's error, or delete that of an earlier attempt."""

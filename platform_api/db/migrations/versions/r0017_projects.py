@@ -1,4 +1,4 @@
-"""Sessions of people, the project of the database, and what each run has spent.
+"""Sessions of people, and the project of the database.
 
 Revision ID: 0017
 Revises: 0016
@@ -21,8 +21,6 @@ def upgrade() -> None:
             sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
         )
         sessions.create_index(op.f("ix_sessions_person"), ["person"])
-    with op.batch_alter_table("runs") as runs:
-        runs.add_column(sa.Column("dollars", sa.Double(), nullable=False, server_default="0"))
     op.create_table(
         "installation",
         sa.Column("project", sa.String(40), nullable=False),
