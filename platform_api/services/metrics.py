@@ -161,7 +161,7 @@ async def _stage_figures(session: AsyncSession) -> Iterator[Metric]:
         )
         for field, text in fields.items()
     ]
-    spent = {(run,): dollars for run, _, dollars in runs}
+    spent = {(run,): dollars for run, _, dollars in runs if dollars is not None}
     dead = {(run, path.partition("/")[0]): float(rows) for run, path, rows in letters}
     figures.append(_gauge("rubricworks_run_dollars", "Dollars that a run that is going has spent", ["run"], spent))
     figures.append(_gauge("rubricworks_dead_letters", "Calls without a usable answer of runs at work", labels, dead))
