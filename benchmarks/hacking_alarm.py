@@ -3,7 +3,7 @@
 Trains every regime of `benchmarks.hacked_policies` with each of the seeds, a second or two a run, and prints what each
 statistic tells by itself, and how often and when the alarm fires with each kind of probe and without one. A run is
 hacked if the truth, smoothed over three looks, ends at least 0.08 below its maximum while the reward rose; sound if it
-ends within 0.04 of it; others count for neither. The seeds from 1 to 17 chose the statistics, weights and limit; use
+ends within 0.04 of it; others count for neither. The seeds from 1 to 19 chose the statistics, weights and limit; use
 others to measure. `--runs FILE` keeps the runs, or reads them.
 """
 
