@@ -10,6 +10,7 @@ from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.settings import ApiSettings
 
 WHOLE = {
+    "/project": "who submitted a run this month",
     "/runs/{run}": "stages of a run's recipe",
     "/runs/{run}/stages/{stage}/steps": "its cursor is the step: `after`",
     "/runs/{run}/stages/{stage}/groups/{step}/{sample_id}": "rollouts of one group",
