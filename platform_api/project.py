@@ -52,7 +52,8 @@ class Login(_Section):
     scopes: str = "openid profile email"
     """What is requested; some providers tell groups only where `groups` is among them."""
     name_claim: str = "email"
-    """Claim that names a person in the audit log. An e-mail address that the provider has not verified is refused."""
+    """Claim that names a person in the audit log, which nobody may be able to change for themselves: the second person
+    of an approval is told by it. An e-mail address counts only where the provider says that it is verified."""
     groups_claim: str = "groups"
     session_hours: float = Field(default=12, gt=0, le=24)
     """Lifetime of a browser's session; then the provider is asked again."""

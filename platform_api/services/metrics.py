@@ -27,6 +27,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BREAK_GLASS = "break_glass"
 """Action of the audit log: a use of the environment's token where people log in."""
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _UNROUTED = "other"
 """Route of requests that are refused before a route is chosen, or that no route has."""
 
@@ -46,7 +47,8 @@ class RequestTimes:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", _UNROUTED)
                 seconds: Histogram = scope["app"].state.request_seconds
-                seconds.labels(route, scope["method"], str(message["status"])).observe(time.perf_counter() - begin)
+                method = scope["method"] if scope["method"] in _METHODS else _UNROUTED  # a caller may write anything
+                seconds.labels(route, method, str(message["status"])).observe(time.perf_counter() - begin)
             await send(message)
 
         await self.app(scope, receive, send_measured)

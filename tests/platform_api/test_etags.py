@@ -18,7 +18,9 @@ VALUES = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "numb
 READS = [
     re.sub(r"\{(\w+)\}", lambda match: (VALUES | {"form": "csv"})[match[1]], route.path)
     for route in guarded_routes()
-    if "GET" in route.methods and route.path.startswith("/api/v1") and not route.path.endswith("/events")
+    if "GET" in route.methods
+    and route.path.startswith("/api/v1")
+    and not route.path.endswith(("/events", "/changes/export"))
 ]
 
 

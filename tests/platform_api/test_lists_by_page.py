@@ -10,6 +10,7 @@ from rubricworks.platform_api.app import create_app
 from rubricworks.platform_api.settings import ApiSettings
 
 WHOLE = {
+    "/project": "who submitted a run this month",
     "/runs/{run}": "stages of a run's recipe",
     "/comparison": "runs that the caller chose",
     "/runs/{run}/notes": "tags of one run",

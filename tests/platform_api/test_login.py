@@ -158,6 +158,7 @@ def hmac_by_public_key(provider, nonce):
         ),
         pytest.param(lambda p, n: "a.b.c", "does not hold", id="no token"),
         pytest.param(lambda p, n: p.sign(p.claims(n, email_verified=False)), "has not verified", id="unverified"),
+        pytest.param(lambda p, n: p.sign(p.claims(n, email_verified=None)), "has not verified", id="unknown address"),
         pytest.param(lambda p, n: p.sign(p.claims(n, email="a b")), "is no name", id="name"),
         pytest.param(
             lambda p, n: p.sign(p.claims(n, groups=["nobody"])), "is in no group that has a role", id="no role"

@@ -19,7 +19,7 @@ from rubricworks.storage import open_bucket
 pytestmark = pytest.mark.slow
 NOWHERE = "http://127.0.0.1:9"
 BANNER = re.compile(r'<(?:aside|div) class="banner alarm[^"]*" role="\w+">(.*?)</(?:aside|div)>')
-NEED_NOTHING = {"/", "/login", "/runs/{run}/label/{stage}"}
+NEED_NOTHING = {"/", "/login", "/login/start", "/login/callback", "/runs/{run}/label/{stage}"}
 """Pages that lead elsewhere, or are shown to nobody in particular."""
 UNKNOWN = {"/submissions/{run}"}
 

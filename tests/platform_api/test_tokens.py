@@ -54,7 +54,7 @@ def right_of(route):
 @pytest.mark.parametrize("route", guarded_routes(), ids=lambda route: f"{min(route.methods)} {route.path}")
 def test_every_route_lets_those_through_that_have_its_right(url, secrets, route, scope):
     values = {"run": "today-1", "stage": STAGE, "step": "1", "sample_id": "a", "name": "nobody", "digest": "0" * 64}
-    values |= {"number": "999", "form": "csv"}
+    values |= {"number": "999", "form": "csv", "person": "x@y"}
     path = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], route.path)
     if path.endswith("/logout"):
         return  # the same for everybody, see below

@@ -228,8 +228,14 @@ class IdentityProvider:
         name = claims.get(claim)
         if not isinstance(name, str) or not name.strip():
             raise LoginRefused(f"the identity provider tells no {claim!r} of you; set login.name_claim of the project")
-        if claim == "email" and claims.get("email_verified") is False:
-            raise LoginRefused(f"the identity provider has not verified the address {name}")
+        if claim == "email" and claims.get("email_verified") not in (
+            True,
+            "true",
+        ):  # whose holder may change it at will
+            raise LoginRefused(
+                f"the identity provider has not verified the address {name}; an admin may set login.name_claim of the "
+                "project file to a claim that nobody changes for themselves, such as preferred_username"
+            )
         if "@" not in name:  # a token may have this name
             name = f"{name}@{urlsplit(self.login.issuer).hostname}"
         if len(name) > LONGEST_NAME or not name.isprintable() or any(letter in name for letter in ": "):
