@@ -32,6 +32,7 @@ WITH_RUNS = {
 }
 ELSEWHERE = {
     "api": "asks the Postgres and Ceph of `make test-cluster`",
+    "rollout_search": "writes a million rollouts to disk",
     "colocate": "asks vLLM's environment of `make test-vllm`",
 }
 

@@ -70,9 +70,13 @@ class MeasureBody(Body):
 class FiredAlarm(Body):
     """The alarm, which fired."""
 
-    step: int = Field(examples=[80])
+    step: int = Field(ge=0, le=2**53, examples=[80])
     reasons: list[str] = Field(default=[], examples=[["the held-out judge fell from 0.62 to 0.41"]])
-    onset: int | None = Field(default=None, description="Last step at which the policy was at its best", examples=[40])
+    onset: int | None = Field(
+        default=None, ge=0, le=2**53, description="Last step at which the policy was at its best", examples=[40]
+    )
+        default=None, ge=0, le=2**53, description="Last step at which the policy was at its best", examples=[40]
+    )
 
 
 class SignalsBody(Body):

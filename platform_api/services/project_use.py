@@ -13,6 +13,7 @@ from rubricworks.platform_api.db.tables import Run, Submission, utc_now
 from rubricworks.platform_api.problems import Conflict
 from rubricworks.platform_api.project import Project
 from rubricworks.platform_api.schemas.project import ProjectUse, SpenderBody
+from rubricworks.platform_api.services.submission.awaited_runs import AWAITED
 
 _LOCK = 7_278_364_103
 """Key of the lock under which runs are counted, so that of two submissions at once the second sees the first."""
@@ -96,7 +97,8 @@ async def _count_going(session: AsyncSession) -> int:
 
 def _is_starting() -> ColumnElement[bool]:
     """A submission whose run the index has not seen at work; one that is resumed has a row of before."""
-    is_new = and_(Submission.state == "going", Submission.submitted_at > utc_now() - _UNSEEN_FOR, Run.name.is_(None))
+    has_no_file = or_(Run.name.is_(None), Run.state.in_(AWAITED))
+    is_new = and_(Submission.state == "going", Submission.submitted_at > utc_now() - _UNSEEN_FOR, has_no_file)
     return or_(Submission.state == "starting", is_new)
 
 

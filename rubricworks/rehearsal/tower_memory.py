@@ -50,9 +50,9 @@ def _kept(config: Any, depth: int, side: int, checkpointing: bool, autocast: boo
     counter = LiveBytes({parameter.untyped_storage()._cdata for parameter in tower.parameters()})
     with counter, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         features = tower(pixels, grid_thw=grid)
-    kept = counter.live
+    alive = counter.live
     del features
-    return kept
+    return alive
 
 
 def _tower(config: Any, depth: int, dtype: torch.dtype) -> Any:

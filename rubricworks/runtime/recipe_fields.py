@@ -43,7 +43,7 @@ _NAMES = {
     Reach.NOTHING: (
         *("name", "description", "experiment", "arm", "pipeline", "model", "model_name", "revision", "prices"),
         *("prompt", "targets", "criterion", "splits", "opponent", "policy", "peer", "select_by", "models", "baseline"),
-        *("captioner", "against", "set", "tasks", "verifiers", "judged_habit"),
+        *("captioner", "against", "set", "tasks", "verifiers", "judged_habit", "penalties"),
         *("image", "question", "answer", "options", "task", "references", "open", "choice"),  # columns and templates
         *("add", "require", "forbid", "weights"),  # keys of rubrics
         *("stage", "engine"),  # of a served model

@@ -80,13 +80,13 @@ def test_a_migration_that_ends_half_way_is_undone_and_carried_out_later(tmp_path
     url = f"sqlite:///{file}"
     to_revision(url, REVISIONS[-2])
     with sqlite3.connect(file) as database:
-        database.execute("CREATE TABLE installation (x INTEGER)")
+        database.execute("CREATE TABLE run_tags (x INTEGER)")
         before = list(database.iterdump())
-    with pytest.raises(UserError, match="installation already exists"):
+    with pytest.raises(UserError, match="run_tags already exists"):
         in_database(url, migrate)
     with sqlite3.connect(file) as database:
         assert list(database.iterdump()) == before
-        database.execute("DROP TABLE installation")
+        database.execute("DROP TABLE run_tags")
     assert in_database(url, migrate) == REVISIONS[-1]
 
 

@@ -126,7 +126,10 @@ def test_old_rows_that_nothing_needs_go_and_what_people_made_stays(tmp_path, cap
     assert prune() == ["deleted 0 rows"]
     old, new = "2020-01-01 00:00:00.000000", "2999-01-01 00:00:00.000000"
     with sqlite3.connect(tmp_path / "platform.db") as database:
-        runs = "INSERT INTO runs VALUES (:name, 'done', '', '', :at, :at, 1, '', '[]', '[]', 0, '', 0)"
+        runs = (
+            "INSERT INTO runs (name, state, recipe, pipeline, started, changed, bytes, message, stages, progress, "
+            "simulated, fault) VALUES (:name, 'done', '', '', :at, :at, 1, '', '[]', '[]', 0, '')"
+        )
         database.execute(runs, {"name": "there", "at": old})
         for run, at in (("there", old), ("gone", old), ("young", new)):
             database.execute(

@@ -60,12 +60,12 @@ def test_planned_activations_are_within_15_percent_of_a_real_pass(checkpointing)
 
 
 def test_twice_the_images_keep_twice_and_checkpointing_keeps_less():
-    one, two, less = (
+    single, double, checkpointed = (
         tower_activations(SHAPE, images=images, side=SIDE, checkpointing=checkpointing, autocast=False)
         for images, checkpointing in ((1, False), (2, False), (1, True))
     )
-    assert two == pytest.approx(2 * one, rel=1e-6)
-    assert less < one / 4
+    assert double == pytest.approx(2 * single, rel=1e-6)
+    assert checkpointed < single / 4
 
 
 def test_a_model_without_a_tower_has_no_figure():

@@ -65,7 +65,7 @@ def test_a_login_stores_the_token_for_its_user_alone_and_can_be_forgotten(url, h
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_text()) == {url: TOKEN}
     monkeypatch.setenv("RUBRICWORKS_API", url)
-    assert named_api().get("caller") == {"name": "environment", "scope": "admin"}
+    assert named_api().get("caller") == {"name": "environment", "scope": "admin", "project": None}
     assert invoke("login", url, "--forget")[0] == 0
     assert json.loads(path.read_text()) == {}
 
@@ -200,7 +200,7 @@ def test_dead_letters_are_asked_again(named, folder):
 
 def test_tokens_are_those_of_the_installation_unless_a_folder_is_named(named, home):
     secret = invoke("tokens", "create", "bert", "--scope", "viewer")[1].strip()
-    assert ApiClient(named, secret).get("caller") == {"name": "bert", "scope": "viewer"}
+    assert ApiClient(named, secret).get("caller") == {"name": "bert", "scope": "viewer", "project": None}
     assert re.search(r"^bert +viewer +expires .* created by environment$", invoke("tokens", "list")[1], re.MULTILINE)
     assert invoke("tokens", "revoke", "bert")[1] == "bert is revoked\n"
     assert re.search(r"^bert +viewer +revoked ", invoke("tokens", "list")[1], re.MULTILINE)
