@@ -68,7 +68,7 @@ def test_a_budget_is_the_sum_of_the_ledger(caller):
     assert (budget["tokens"], budget["dollars"], budget["caps"]["dollars"]) == (240, 0.5, 2.0)
     (stage,) = [stage for stage in budget["stages"] if stage["stage"] == STAGE]
     assert (stage["seconds"], stage["calls"], stage["cached"]) == (12.5, 14, 4)
-    _, _, body = exchange(f"{caller.pages}/runs/today-1", **bearer())
+    _, _, body = exchange(f"{caller.pages}/runs/today-1?tab=costs", **bearer())
     assert b"of $2.00 allowed" in body
 
 
@@ -90,7 +90,8 @@ def test_a_stage_that_failed_has_its_time_on_the_page_and_in_the_budget(tmp_path
     (run / path).write_text(json.dumps({"stage": STAGE, "message": "no room", "seconds": 7.5}))
     with served_letters(tmp_path) as caller:
         stages = {stage["stage"]: stage["seconds"] for stage in caller.get("runs/today-1/budget")["stages"]}
-        page = exchange(f"{caller.pages}/runs/today-1", **bearer())[2].decode()
+        pages = (f"{caller.pages}/runs/today-1{tab}" for tab in ("", "?tab=costs"))
+        page = "".join(exchange(address, **bearer())[2].decode() for address in pages)
     assert (stages["prepare"], stages[STAGE]) == (2.5, 7.5)
     assert '<span class="failed" style="left:25.00%;width:75.00%">' in page
     assert '<span class="tile-name">Time</span><span class="tile-value">10 s</span>' in page

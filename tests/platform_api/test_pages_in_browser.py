@@ -251,7 +251,7 @@ ADDRESSES = {
     "/runs/{run}/rollouts/{stage}": [f"{RUN}/rollouts/{STAGE}"],
     "/runs/{run}/responses/{stage}": [
         f"{RUN}/responses/{STAGE}?{query}"
-        for query in ("text=STAR", f"criterion={NAMES[0]}&sort=reward", "truncated=true&label=bogus", "text=nothing")
+        for query in ("text=STAR", "criterion=Names%20the%20star&sort=reward", "truncated=true&x=bogus", "text=no")
     ],
     "/runs/{run}/rollouts/{stage}/{step}/{sample_id}": [
         f"{RUN}/rollouts/{STAGE}/1/a",

@@ -12,7 +12,7 @@ from trained_run import write_run
 
 from rubricworks.platform_api.db import engine
 from rubricworks.platform_api.routers import runs as runs_router
-from rubricworks.platform_api.services import runs
+from rubricworks.platform_api.services import run_list, runs
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.platform_api.streams import MOST, MOST_OF_CALLER
 from rubricworks.runs.folder_lock import lock_folder
@@ -95,7 +95,7 @@ def test_all_streams_of_a_run_look_at_it_together(going, monkeypatch, path):
 
 def test_a_request_beyond_all_connections_of_the_database_gets_503(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_POOL_SECONDS", 0.2)
-    go_on, list_runs, waiting = threading.Event(), runs.list_runs, []
+    go_on, list_runs, waiting = threading.Event(), run_list.list_runs, []
 
     async def slow(session, *arguments, **filters):
         await session.execute(text("SELECT 1"))  # takes a connection
@@ -103,7 +103,7 @@ def test_a_request_beyond_all_connections_of_the_database_gets_503(tmp_path, mon
         await runs.asyncio.to_thread(go_on.wait, 300)
         return await list_runs(session, *arguments, **filters)
 
-    monkeypatch.setattr(runs, "list_runs", slow)
+    monkeypatch.setattr(run_list, "list_runs", slow)
     with served(settings(tmp_path)) as url, ThreadPoolExecutor(20) as pool:
         secret = ask(f"{url}/api/v1/tokens", method="POST", body={"name": "ci", "scope": "viewer"}, **bearer())[1][
             "secret"

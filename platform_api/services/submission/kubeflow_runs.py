@@ -25,6 +25,7 @@ from rubricworks.platform_api.schemas.submissions import (
     RemoteStageBody,
 )
 from rubricworks.platform_api.services.runs import outside_links
+from rubricworks.platform_api.services.submission.awaited_runs import AWAITED
 from rubricworks.recipe import ClusterConfig, Recipe
 from rubricworks.recipe.cluster_configs import recipe_yaml
 from rubricworks.recipe.kubeflow import KubeflowConfig
@@ -318,6 +319,8 @@ async def show_details(session: AsyncSession, store: RunStore | None, answer: Re
     place, _, folder = run.uri.rstrip("/").rpartition("/")
     # A run of the same name may lie elsewhere.
     record = await session.get(Run, folder) if store is not None and place == store.uri else None
+    if record is not None and record.state in AWAITED:
+        record = None  # its folder is not there yet
     failed, _, reason = record.message.partition(": ") if record and record.state == "failed" else ("", "", "")
     stages = []
     for stage in run.stages:
