@@ -75,8 +75,6 @@ class FiredAlarm(Body):
     onset: int | None = Field(
         default=None, ge=0, le=2**53, description="Last step at which the policy was at its best", examples=[40]
     )
-        default=None, ge=0, le=2**53, description="Last step at which the policy was at its best", examples=[40]
-    )
 
 
 class SignalsBody(Body):

@@ -177,7 +177,7 @@ def test_a_person_reads_of_a_criterion_what_the_judge_reads(caller, folder):
     rows = [{"sample_id": "a", "rubric": json.dumps(rubric)}]
     write_table(folder / "today-1" / "synthesize_rubrics", "rubrics", rows)
     place, key = f"{caller.pages}/runs/today-1", bearer(caller.secret("runner"))
-    wait_for(lambda: b">rubrics<" in exchange(place, **key)[2])
+    wait_for(lambda: b">rubrics<" in exchange(f"{place}?tab=artifacts", **key)[2])
     page = exchange(f"{place}/label/{STAGE}/1/a", **key)[2].decode()
     for text in ("Is it &lt;i&gt;named&lt;/i&gt;?", "A star.", "Crimson counts.", "by text_verify: one thing"):
         assert text in page
