@@ -204,13 +204,19 @@ def _rank(value: float) -> float:
 
 
 def read_step(row: Mapping[str, Any]) -> StepStats:
-    """Statistics of a step from a line of `steps.jsonl`."""
+    """Statistics of a step from a line of `steps.jsonl`; what is no number there counts as missing."""
+    scores = row.get("held_out")
+    held_out = tuple(_number(score) for score in scores) if isinstance(scores, list) else ()
     figures = {
         name: float(value) if isinstance(value, int | float) else math.nan
         for name, value in row.items()
         if name not in ("step", "held_out")
     }
-    return StepStats(int(row["step"]), figures.pop("reward", math.nan), figures, tuple(row.get("held_out") or ()))
+    return StepStats(int(row["step"]), figures.pop("reward", math.nan), figures, held_out)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def step_stats(
