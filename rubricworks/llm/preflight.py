@@ -160,7 +160,8 @@ async def check_sees_images(endpoint: Endpoint) -> None:
     """Send one request with a picture, and again while the server fails.
 
     Raises:
-        UserError: the server refuses the picture, fails at it, or the model answers without having seen it.
+        UserError: the server refuses the picture, fails at it and not without it, or the model answers without having
+            seen it.
     """
     question = user_message([image_part(_picture()), text_part(QUESTION)])
     body = RequestFrame(endpoint, None).encode([question], 0).body
@@ -180,7 +181,7 @@ async def check_sees_images(endpoint: Endpoint) -> None:
             raise UserError(
                 f"{endpoint.label} takes no images, and is shown some: {error}; give a model that sees"
             ) from None
-        if error.status >= 500 and error.status != _BUSY:
+        if error.status >= 500 and error.status != _BUSY and await _answers_text(endpoint):
             raise UserError(
                 f"{endpoint.label} answers texts and fails at a picture each time: {error}; look at its log"
             ) from None
@@ -197,6 +198,16 @@ async def check_sees_images(endpoint: Endpoint) -> None:
             f"{endpoint.label} is shown images and does not see them: asked for the colour of a purple picture, it "
             f"answers {quote!r}; give a model that sees"
         )
+
+
+async def _answers_text(endpoint: Endpoint) -> bool:
+    """Return True if the server answers the question without a picture: so it is the picture at which it fails."""
+    body = RequestFrame(endpoint, None).encode([user_message([text_part(QUESTION)])], 0).body
+    try:
+        await _request(endpoint, "POST", "chat/completions", body, timeout_s=endpoint.timeout_s)
+    except RequestFailed:
+        return False
+    return True
 
 
 def _picture() -> bytes:

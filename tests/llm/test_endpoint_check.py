@@ -151,11 +151,21 @@ def test_who_sees_it_who_says_no_colour_and_who_is_busy_passes(serve, answer):
 
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize("status", [500, 502, 504])
-def test_a_server_that_fails_at_pictures_is_told_after_several_calls(serve, status):
-    server = serve(lambda number, body: fail(status, "CUDA error"))
+def test_a_server_that_fails_at_pictures_alone_is_told_after_several_calls(serve, status):
+    def fail_at_pictures(_, body):
+        shown = any(part["type"] != "text" for part in body["messages"][-1]["content"])
+        return fail(status, "CUDA error") if shown else say("which picture?")
+
+    server = serve(fail_at_pictures)
     with pytest.raises(UserError, match=rf"answers texts and fails at a picture each time: HTTP {status}"):
         asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
-    assert len(server.chats) > 2
+    assert len(server.chats) > 3
+
+
+@pytest.mark.usefixtures("quick_retries")
+def test_a_server_that_fails_at_the_question_itself_passes(serve):
+    server = serve(lambda number, body: fail(500, "not a caption"))
+    asyncio.run(check_sees_images(Endpoint(url=server.url, model="captioner")))
 
 
 @pytest.mark.usefixtures("quick_retries")
