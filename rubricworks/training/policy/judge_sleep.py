@@ -23,7 +23,6 @@ class SleepingJudges(TrainerCallback):
     def __init__(self, is_main: bool) -> None:
         urls = os.environ.get(SLEEPING_ENV, "").split()
         self._urls = urls if is_main else []
-        self.exist = bool(urls)
         self._asleep = False
 
     def sleep(self) -> None:

@@ -11,10 +11,11 @@ scaled by `group_token_weights` give equation 1 exactly, also with accumulation 
 
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from accelerate.utils import gather_object
@@ -25,13 +26,13 @@ from trl.data_utils import is_conversational, prepare_multimodal_messages
 from rubricworks.adapters.rows import completion_text
 from rubricworks.adapters.trl import GroupReward
 from rubricworks.errors import UserError
+from rubricworks.llm.served import SLEEPING_ENV
 from rubricworks.rl import decoupled_advantages, group_advantages
 from rubricworks.rl.advantages import Scale
 from rubricworks.rubrics import Response
 from rubricworks.training.checkpoints import load_renamed_weights
 from rubricworks.training.config import RefillOptions, SelectionOptions, VllmOptions
 from rubricworks.training.policy.ended_rows import EarlyCalls, Start, ended_rows_of_generate, ended_rows_of_vllm
-from rubricworks.training.policy.judge_sleep import SleepingJudges
 from rubricworks.training.policy.refill import (
     PASSES,
     Group,
@@ -51,6 +52,9 @@ from rubricworks.training.policy.vllm_rollouts import (
 from rubricworks.training.processes import is_main
 from rubricworks.training.progress import StepTimes
 
+if TYPE_CHECKING:
+    from rubricworks.training.policy.judge_sleep import SleepingJudges
+
 Penalty = Callable[..., Sequence[float]]
 """`penalty(prompts=…, completions=…, completion_ids=…, sample_id=[…], …)`: amounts to subtract from the advantages.
 
@@ -63,6 +67,15 @@ _ROLLOUT = ("prompt", "completion", "completion_ids")
 """Keys of TRL's rows that are not columns of the dataset."""
 PATIENCE = 3
 """Consecutive steps without anything to learn from, after which a training stops."""
+
+
+def _sleeping_judges() -> "SleepingJudges | None":
+    """The served judges that sleep while weights are updated; None without any."""
+    if not os.environ.get(SLEEPING_ENV):
+        return None
+    from rubricworks.training.policy.judge_sleep import SleepingJudges
+
+    return SleepingJudges(is_main())
 
 
 class StepRollouts(NamedTuple):
@@ -184,11 +197,11 @@ class PolicyTrainer(GRPOTrainer):
         """TRL's rows of the batch that is sampled."""
         self._scored: _Scored
         self._unjudged = UnjudgedSteps()
-        self._judges = SleepingJudges(is_main())
+        self._judges = _sleeping_judges()
         self._sampler_options = sampler
         self._agreement = SamplerAgreement(None if sampler is None else sampler.max_logp_difference)
         super().__init__(*args, **kwargs)
-        if self._judges.exist:
+        if self._judges is not None:
             self.callback_handler.callbacks.insert(0, self._judges)
         for reward in self.reward_funcs:
             if isinstance(reward, GroupReward):
@@ -273,7 +286,7 @@ class PolicyTrainer(GRPOTrainer):
         return rewards_NK.masked_fill(~judged_N[:, None], torch.nan)
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        if self._judges.exist:
+        if self._judges is not None:
             self._judges.sleep()
             self.accelerator.wait_for_everyone()
         return super().compute_loss(*args, **kwargs)
