@@ -103,12 +103,7 @@ def test_a_request_for_what_is_in_the_bucket_is_told_to_come_again(away):
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        f"{RUN}/stages/train_policy/signals",
-        f"{RUN}/budget",
-        EXCHANGE.replace("rollouts/train_policy", "stages/train_policy/groups"),
-    ],
+    "path", [f"{RUN}/budget", EXCHANGE.replace("rollouts/train_policy", "stages/train_policy/groups")]
 )
 def test_figures_that_need_the_recipe_are_refused_rather_than_guessed_without_it(away, line, path):
     line.fault = lambda request: "drop" if request.path.partition("?")[0].endswith("/recipe.yaml") else None
