@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Literal, NamedTuple
 
 from fastapi import Depends, Header, Path, Query, Request
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.access import requires
@@ -218,7 +219,7 @@ class RolloutView(NamedTuple):
     order: Literal["asc", "desc"]
 
 
-Reward = Annotated[float | Literal[""], Query(allow_inf_nan=False)]
+Reward = Annotated[Annotated[float, Field(allow_inf_nan=False)] | Literal[""], Query()]
 
 
 async def get_rollout_view(
