@@ -36,7 +36,11 @@ parameters = {{ "path.stage" = "synthesize_rubrics" }}
 # No schema describes a recipe, a version of the registry, rows of a CSV, labels to compare, a weight that is not 0, or
 # two judges that are not the same, conditions on figures, or which recipes have a limit of tokens.
 [[operations]]
-include-path-regex = "^/api/v1/(submissions|promotions)$|/csv$|/agreement$|/versions$|/judge-preferences|^/api/v1/runs$|/rollouts$|^/api/v1/comparison$"
+include-path-regex = "^/api/v1/(submissions|promotions)$|/csv$|/agreement$|/versions$|/judge-preferences"
+checks.positive_data_acceptance.enabled = false
+
+[[operations]]
+include-path-regex = "^/api/v1/(runs|comparison)$|/rollouts$"
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]  # a rubric takes 0 and 1 for false and true
