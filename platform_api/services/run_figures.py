@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.spending import SPENDING_FILE, Budget, read_budget, read_spending
 from rubricworks.platform_api.db.tables import Run
@@ -28,7 +29,6 @@ from rubricworks.platform_api.services.runs import (
 from rubricworks.redaction import redact
 from rubricworks.reports.charts import Series, SeriesChart, curve, series_chart
 from rubricworks.reports.costs import model_calls, stage_costs
-from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.store import RunStore
 from rubricworks.runtime.store.run_state import ERROR_FILE, STATE
 from rubricworks.storage.confined_files import UnreadableFile

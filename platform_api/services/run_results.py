@@ -6,13 +6,13 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from rubricworks.data.ledger import LEDGER_FILE, parse_ledger
 from rubricworks.evaluation.scoreboard import SCORES_FILE, WIN, Scoreboard
 from rubricworks.llm.spending import SPENDING_FILE
 from rubricworks.platform_api.services.run_storage import run_dollars
 from rubricworks.reports.run_folder import Promotion
 from rubricworks.runs.records import RunRecord
 from rubricworks.runs.store import RunStore, StoredFile
-from rubricworks.runtime.store.run_state import LEDGER_FILE
 from rubricworks.storage.confined_files import UnreadableFile
 from rubricworks.storage.plain_json import plain_json, plain_object, plain_text
 
@@ -92,7 +92,7 @@ def _seconds(store: RunStore, run: str, files: Mapping[str, StoredFile]) -> floa
         content = store.read(run, LEDGER_FILE) if LEDGER_FILE in files else None
     except UnreadableFile:
         return None
-    seconds = [row.get("seconds") for row in _objects(content or b"") if "stage" in row]
+    seconds = [entry.get("seconds") for entry in parse_ledger(content or b"")]
     known = [float(of_stage) for of_stage in seconds if isinstance(of_stage, int | float)]
     return sum(known) if known else None
 

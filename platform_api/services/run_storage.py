@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from rubricworks.data.ledger import LEDGER_FILE
 from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.spending import BUDGET_FILE, SPENDING_FILE, read_spending
 from rubricworks.platform_api.problems import BadRequest
@@ -27,7 +28,6 @@ from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.records import RunRecord
 from rubricworks.runs.store import RunStore, StoredFile, open_run_store
 from rubricworks.runs.tables import TableFile
-from rubricworks.runtime.store.run_state import LEDGER_FILE
 
 _AGAIN_AFTER = 5.0
 """Seconds between attempts to open it: each may take as long as a store that does not answer."""

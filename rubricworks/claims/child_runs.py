@@ -17,10 +17,10 @@ from statistics import mean
 from typing import NamedTuple
 
 from rubricworks.claims.planned_runs import PlannedRun
+from rubricworks.data.ledger import read_ledger
 from rubricworks.errors import UserError
 from rubricworks.recipe.files import load_recipe, recipe_path
 from rubricworks.reports.formats import duration
-from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runtime.stage_table import NOT_REUSABLE
 
 COMMAND = (sys.executable, "-m", "rubricworks.cli")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from rubricworks.data.ledger import last_change
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import BASE, POLICY, Scoreboard, read_scoreboard
 from rubricworks.metrics import Interval, share_interval
@@ -399,7 +400,7 @@ def newest_runs(folder: Path, paper: str, number: str) -> list[Path]:
     """The newest scored run of each arm among those of a folder that can fill a table."""
     table = paper_table(paper, number)
     runs = []
-    for recipe in sorted(folder.glob("*/recipe.yaml"), key=lambda path: path.stat().st_mtime):
+    for recipe in sorted(folder.glob("*/recipe.yaml"), key=lambda path: last_change(path.parent)):
         source = read_source(recipe.parent)
         if source.pipeline in table.pipelines and source.board is not None:
             runs.append((source.arm, recipe.parent, table.recipes in str(read_recipe(recipe.parent).get("name"))))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.ledger import LEDGER_FILE, last_change
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scorers.benchmark import BenchmarkScorer
 from rubricworks.evaluation.scorers.scorer import SPEEDS, BenchmarkSpeed, Workload
@@ -43,7 +44,7 @@ class Speeds(NamedTuple):
 
 def measured_speeds(runs: Path, recipe: Recipe) -> Speeds | None:
     """Speeds of the last run of the same base model, or, where a recipe has none, of the same recipe."""
-    ledgers = sorted(runs.glob("*/ledger.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    ledgers = sorted(runs.glob(f"*/{LEDGER_FILE}"), key=lambda path: last_change(path.parent), reverse=True)
     for ledger in ledgers:
         speeds = _speeds_in(ledger)
         if speeds and _is_of_same_model(ledger.with_name("recipe.yaml"), recipe):

@@ -1,10 +1,10 @@
 """Hours, GPUs and dollars of a large recaptioning, from the rates that a small one measured."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 
@@ -39,10 +39,9 @@ def read_rate(run: Path) -> MeasuredRate:
     Raises:
         UserError: there is none in the folder, or it wrote no caption in its last attempt.
     """
-    try:
-        lines = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    except OSError:
-        raise UserError(f"{run}: no recaptioning to take rates from; run one on a thousand images first") from None
+    lines = read_ledger(run)
+    if not lines:
+        raise UserError(f"{run}: no recaptioning to take rates from; run one on a thousand images first")
     measured = [line for line in lines if line["stage"] == STAGE and line.get("images")]
     if not measured:
         raise UserError(f"{run}: no image was captioned here, so there is no rate; run `recaption` to a new --out")

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.tables import read_rows
 from rubricworks.environment import fill, names_in
 from rubricworks.errors import UserError
@@ -33,7 +34,6 @@ from rubricworks.rehearsal.scripted_server import ScriptedServer
 from rubricworks.rehearsal.shapes import Shape
 from rubricworks.rehearsal.shrink import Substitution, processes_of, shrink
 from rubricworks.rehearsal.verdict import Rehearsal, StageVerdict
-from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runs.local import run_local
 from rubricworks.runs.stage_graph import stages_before
 from rubricworks.runtime.accelerators import ACCELERATORS_ENV

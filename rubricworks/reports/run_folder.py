@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.data.alarm import Alarm, read_alarm
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.source_entries import file_name
 from rubricworks.data.tables import read_rows
@@ -240,21 +241,6 @@ def is_simulated(folder: Path) -> bool:
         return bool(plain_object(source.read_bytes())["simulated"])
     except (ValueError, KeyError) as error:
         raise UserError(f"{source}: not what an audit leaves there; move it away, or audit again") from error
-
-
-def read_ledger(run: Path) -> list[dict[str, Any]]:
-    """The ledger's lines in order; a line that a kill truncated is skipped."""
-    path = run / "ledger.jsonl"
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    entries = []
-    for line in lines:
-        try:
-            entry = plain_object(line)
-        except ValueError:
-            continue
-        if "stage" in entry:
-            entries.append(entry)
-    return entries
 
 
 def read_dead_letters(run: Path) -> list[DeadLetters]:

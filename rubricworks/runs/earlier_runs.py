@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from rubricworks.data.ledger import LEDGER_FILE, last_change
 from rubricworks.errors import UserError
 from rubricworks.llm.spending import SPENDING_FILE, read_spending
 from rubricworks.recipe import Recipe
@@ -12,8 +13,8 @@ from rubricworks.strict_yaml import parse_yaml
 
 def runs_of(recipe: Recipe, runs: Path) -> list[Path]:
     """Return the folders of the recipe's runs, the newest first."""
-    newest_first = sorted(runs.glob("*/ledger.jsonl"), key=lambda ledger: ledger.stat().st_mtime, reverse=True)
-    return [ledger.parent for ledger in newest_first if _is_of(recipe, ledger.parent)]
+    own = [ledger.parent for ledger in runs.glob(f"*/{LEDGER_FILE}") if _is_of(recipe, ledger.parent)]
+    return sorted(own, key=last_change, reverse=True)
 
 
 def spent_lines(recipe: Recipe, runs: Path) -> Iterator[str]:

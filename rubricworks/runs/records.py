@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from rubricworks.data.ledger import LEDGER_FILE, first_start, parse_ledger, stage_ends
 from rubricworks.recipe import DEFAULT_METHOD
 from rubricworks.reports.run_folder import SOURCE
 from rubricworks.runs.store import PRUNED, RunStore, StoredFile
@@ -34,7 +35,6 @@ State = Literal["done", "going", "stopped", "failed", "unfinished"]
 SILENT_AFTER = timedelta(minutes=20)
 """Silence after which a run in a bucket is not going: longer than most steps of a training."""
 _STAGE_START = "made_from.json"
-_LEDGER = "ledger.jsonl"
 _MOST_AT_WORK = 4
 """Stages of a run whose progress is read."""
 _PREFLIGHT = "state/preflight/"
@@ -115,7 +115,8 @@ def run_record(
     recipe = run.mapping("recipe.yaml", _parse_recipe)
     stages = _stages(files)
     outcome = _last_outcome(run, stages)
-    ends, began = _stored_times(run)
+    ledger = parse_ledger(run.read(LEDGER_FILE))
+    ends = stage_ends(ledger)
     failure = _failure_message(run)
     if run.is_going(now):
         state: State = "going"
@@ -135,7 +136,7 @@ def run_record(
         state=state,
         recipe=plain_text(str(recipe.get("name") or "")),
         pipeline=plain_text(str(recipe.get("pipeline") or DEFAULT_METHOD)) if recipe else "",
-        started=began or min(times),
+        started=first_start(ledger) or min(times),
         changed=max(times),
         bytes=sum(file.size for file in files.values()),
         stages=tuple(sorted((_with_end(stage, ends) for stage in stages), key=_by_end)),
@@ -243,22 +244,6 @@ def _by_end(stage: StageRecord) -> tuple[bool, datetime]:
 def _with_end(stage: StageRecord, ends: dict[str, datetime]) -> StageRecord:
     stored = ends.get(stage.stage) if stage.done else None
     return stage if stored is None else stage.model_copy(update={"changed": stored})
-
-
-def _stored_times(run: _Reader) -> tuple[dict[str, datetime], datetime | None]:
-    """Ends of the stages, and the start of the first, as the ledger has them: the dates of files change with a copy."""
-    ends: dict[str, datetime] = {}
-    began: datetime | None = None
-    for line in run.read(_LEDGER).splitlines():
-        try:
-            entry = plain_object(line)
-            end = datetime.fromisoformat(str(entry["ended"]))
-            start = end - timedelta(seconds=float(entry["seconds"]))
-            ends[str(entry["stage"])] = end
-        except (ValueError, KeyError, TypeError, OverflowError):
-            continue
-        began = start if began is None else min(began, start)
-    return ends, began
 
 
 def _progress(run: _Reader, stages: tuple[StageRecord, ...]) -> tuple[StageAtWork, ...]:

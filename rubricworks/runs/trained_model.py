@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubricworks.data.ledger import read_ledger, stage_ends
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.tables import read_rows
 from rubricworks.errors import UserError
 from rubricworks.evaluation.scoreboard import ModelScores, Scoreboard, figure_name, read_scoreboard
-from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runtime.job import DONE, MADE_FROM, model_dir
 from rubricworks.runtime.stage_table import STAGES
 from rubricworks.stages.evaluation.scored_models import CARDS
@@ -51,9 +51,8 @@ class TrainedModel(NamedTuple):
 
     def scored_at(self) -> str:
         """Time at which the evaluation ended, ISO 8601 in UTC."""
-        ends = [entry["ended"] for entry in read_ledger(self.run) if entry["stage"] == _SCORE and "ended" in entry]
-        file_time = datetime.fromtimestamp((self.run / _SCORE / DONE).stat().st_mtime, UTC)
-        ended = datetime.fromisoformat(ends[-1]) if ends else file_time
+        ended = stage_ends(read_ledger(self.run)).get(_SCORE)
+        ended = ended or datetime.fromtimestamp((self.run / _SCORE / DONE).stat().st_mtime, UTC)
         return ended.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def card(self) -> str:

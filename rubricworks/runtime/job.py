@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rubricworks import __version__
+from rubricworks.data.ledger import LEDGER_FILE
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
@@ -73,7 +74,7 @@ class Job:
         """Append the stage's line to the run's ledger, with the time of its end, which a copy of the run keeps."""
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"stage": self.stage, "seconds": round(seconds, 3), **figures, "ended": ended}
-        with (self.run / "ledger.jsonl").open("a") as ledger:
+        with (self.run / LEDGER_FILE).open("a") as ledger:
             ledger.write(json.dumps(line) + "\n")
 
     def scratch(self, name: str) -> Path:

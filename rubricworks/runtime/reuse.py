@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.response_images import IMAGES, ResponseImages
 from rubricworks.errors import UserError
@@ -160,10 +161,9 @@ def _damage(folder: Path, digest: str) -> str | None:
 
 def _figures(source: Path, stage: str) -> dict[str, Any]:
     """Return the figures of the stage's last ledger line in the source run."""
-    path = source / "ledger.jsonl"
-    entries = [_parse_object(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    stage_entries = [entry for entry in entries if entry and entry.get("stage") == stage]
-    return {key: value for key, value in (stage_entries or [{}])[-1].items() if key not in ("stage", "seconds")}
+    stage_entries = [entry for entry in read_ledger(source) if entry["stage"] == stage]
+    last = stage_entries[-1] if stage_entries else {}
+    return {key: value for key, value in last.items() if key not in ("stage", "seconds", "ended")}
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

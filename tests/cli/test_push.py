@@ -206,13 +206,13 @@ def result(hub, task: str):
 def test_a_benchmarks_result_goes_along_as_the_hub_reads_it(hub, tell, runs):
     run = write_evaluated_run(runs / "one")
     with (run / "ledger.jsonl").open("a") as ledger:
-        ledger.write('{"stage": "score", "seconds": 1.0, "ended": "1970-01-01T00:00:00.000+00:00"}\n')
+        ledger.write('{"stage": "score", "seconds": 1.0, "ended": "2001-02-03T04:05:06.000+00:00"}\n')
     arguments = ["--benchmark", f"chartqa=org/bench:human@{COMMIT}", "--benchmark", "docvqa_val=org/bench:all"]
     done = tell("push", "one", "org/mine", *arguments)
     assert done.code == 0, done
     charts, documents = result(hub, "chartqa"), result(hub, "docvqa_val")
     assert (charts.dataset_id, charts.task_id, charts.dataset_revision) == ("org/bench", "human", COMMIT)
-    assert (charts.value, charts.date) == (75.0, "1970-01-01T00:00:00Z")
+    assert (charts.value, charts.date) == (75.0, "2001-02-03T04:05:06Z")
     assert charts.notes == "chartqa by lmms-eval 0.7.3, greedy decoding"
     assert (documents.task_id, documents.value, documents.dataset_revision) == ("all", 100.0, None)
     assert "`.eval_results` holds those of chartqa, docvqa_val. The others" in hub.files["README.md"].decode()

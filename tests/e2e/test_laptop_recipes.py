@@ -6,8 +6,8 @@ import pytest
 from laptop_recipes import SMALL
 from tiny_run import finish_run, settings
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.tables import read_rows
-from rubricworks.reports.run_folder import read_ledger
 
 pytestmark = pytest.mark.slow
 

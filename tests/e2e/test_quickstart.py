@@ -14,7 +14,7 @@ import pytest
 from kills import continued_after, differing, products, run_with_kills, saved
 from tiny_run import TINY, Run, finish_run, settings
 
-from rubricworks.reports.run_folder import read_ledger
+from rubricworks.data.ledger import read_ledger
 from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytestmark = pytest.mark.slow

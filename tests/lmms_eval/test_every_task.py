@@ -4,10 +4,8 @@ import asyncio
 import json
 import re
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
-from benchmark_rows import write_data_sets
 from scripted_server import ScriptedServer, say
 
 from rubricworks.evaluation.suites.lmms_eval import LMMS_EVAL, run_tasks
@@ -33,15 +31,6 @@ EXPECTED = {
     "charxiv_val_reasoning_cot": 1 / 4,
     "mmvet": 2 / 3,
 }
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    write_data_sets(tmp_path / "hub")
-    monkeypatch.chdir(tmp_path / "hub")
-    return tmp_path
 
 
 def answer(task: str, asked: str) -> str:

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from benchmark_rows import write_data_sets
 from scripted_server import ScriptedServer, fail, say
 
 from rubricworks.evaluation.suites.lmms_eval import run_tasks
@@ -16,20 +15,8 @@ from rubricworks.llm import ChatClient, Endpoint
 
 pytestmark = pytest.mark.lmms
 BENCHMARKS = {benchmark.task: benchmark for name in ("pretrain-9", "rlr3-15") for benchmark in TASK_SETS[name]}
-
-
 TASKS = ("mmvet", "mathvista_testmini_cot", "mmbench_en_dev", "realworldqa_reasoning")
 COUNT = 3
-
-
-@pytest.fixture
-def data(tmp_path, monkeypatch) -> Path:
-    """The data sets of these tasks, found in the working folder by their names on the Hub."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    write_data_sets(tmp_path / "hub")
-    monkeypatch.chdir(tmp_path / "hub")
-    return tmp_path / "runs"
 
 
 def measure(task: str, folder: Path, said):
@@ -71,8 +58,8 @@ def right(task: str, asked: object) -> str:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_its_judge_is_the_recipes(task, data):
-    result, asked = measure(task, data, lambda text: say(right(task, text)))
+def test_its_judge_is_the_recipes(task, hub):
+    result, asked = measure(task, hub / "runs", lambda text: say(right(task, text)))
     expected = 2 / 3 if task == "mmvet" else 1 / 3
     assert result.value == pytest.approx(expected, abs=1e-3)
     assert result.reason is None
@@ -80,10 +67,10 @@ def test_its_judge_is_the_recipes(task, data):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_judge_that_fails_gives_no_number(task, data):
-    result, _ = measure(task, data, lambda _: fail(400, "content filter"))
+def test_a_judge_that_fails_gives_no_number(task, hub):
+    result, _ = measure(task, hub / "runs", lambda _: fail(400, "content filter"))
     assert result.value is None
     assert result.samples == {}
     assert "its judge failed (transport)" in result.reason
-    result, _ = measure(task, data, lambda text: say(right(task, text)))
+    result, _ = measure(task, hub / "runs", lambda text: say(right(task, text)))
     assert result.value is not None  # and nothing of the failed attempt is taken for a result

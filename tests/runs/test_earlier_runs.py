@@ -41,5 +41,15 @@ def test_the_newest_finished_run_of_the_recipe_is_told(tmp_path, earlier):
     ]
 
 
+def test_a_copy_of_an_older_run_is_not_the_newest(tmp_path, earlier):
+    for name, day in (("newest", 2), ("copied", 1)):
+        earlier(name, 100 * day)
+        line = {"stage": "score", "seconds": 1.0, "ended": f"2026-03-0{day}T12:00:00+00:00"}
+        (tmp_path / name / "ledger.jsonl").write_text(json.dumps(line) + "\n")
+    os.utime(tmp_path / "newest" / "ledger.jsonl", (1, 1))
+    (line,) = spent_lines(load_recipe(recipe_path("quickstart"), ()), tmp_path)
+    assert line.startswith("used by the newest finished run, newest: ")
+
+
 def test_without_a_run_there_is_no_line(tmp_path):
     assert list(spent_lines(load_recipe(recipe_path("quickstart"), ()), tmp_path)) == []

@@ -13,9 +13,9 @@ from cli_fixtures import tell as tell
 from PIL import Image
 from scripted_server import ScriptedServer, say
 
+from rubricworks.data.ledger import read_ledger
 from rubricworks.data.tables import count_rows, read_rows
 from rubricworks.errors import UserError
-from rubricworks.reports.run_folder import read_ledger
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import content_digest
 from rubricworks.runtime.launch import launch

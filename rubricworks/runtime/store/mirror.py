@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from rubricworks.data.ledger import LEDGER_FILE
 from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.response_images import IMAGES
 from rubricworks.errors import TransientError, UserError
 from rubricworks.llm.identity import IDENTITY_FILE
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.store.attempts import REPLACED, IndexEntry, check_attempt, write_index
-from rubricworks.runtime.store.run_state import ERROR_FILE, LEDGER_FILE, RunState
+from rubricworks.runtime.store.run_state import ERROR_FILE, RunState
 from rubricworks.storage import Bucket, join
 from rubricworks.storage.files import TEMPORARY_SUFFIX
 

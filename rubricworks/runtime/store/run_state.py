@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
 
+from rubricworks.data.ledger import LEDGER_FILE
 from rubricworks.errors import UserError
 from rubricworks.llm import read_budget
 from rubricworks.llm.cache import CACHE_FILE, AnswerCache, newest_answer_id, read_answers
@@ -26,7 +27,6 @@ from rubricworks.storage import Bucket, StoredObject
 
 STATE = "state"
 ERROR_FILE = "error.json"
-LEDGER_FILE = "ledger.jsonl"
 PROGRESS_FILE = "progress.json"
 CURVES_FILE = "curves.jsonl"
 _ROWS_PER_PIECE = 4_000

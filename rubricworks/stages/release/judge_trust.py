@@ -96,12 +96,10 @@ def judge_errors(run: RunFolder) -> Block | None:
     parts: list[Part] = [Text(text) for text in texts]
     if agreement and (other := _other_judge(run, agreement)):
         parts.insert(0, Text(f"Not known to be of this run's judge: the file of agreement {other}.", "bad"))
-    for stage in run.trainings:
-        canary = read_value(run.path / stage / CANARY_FILE, CanaryRecord)
-        if canary and canary.checks:
-            parts.append(_canary(canary))
-    measured = agreement or rates or any(isinstance(part, Text) and part.text not in texts for part in parts)
-    title = "Errors of the judge" if measured else "The judge"
+    records = (read_value(run.path / stage / CANARY_FILE, CanaryRecord) for stage in run.trainings)
+    canaries = [_canary(record) for record in records if record and record.checks]
+    parts += canaries
+    title = "Errors of the judge" if agreement or rates or canaries else "The judge"
     return Block("judge", title, parts, name="Judge") if parts else None
 
 
