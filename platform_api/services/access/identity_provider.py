@@ -228,10 +228,8 @@ class IdentityProvider:
         name = claims.get(claim)
         if not isinstance(name, str) or not name.strip():
             raise LoginRefused(f"the identity provider tells no {claim!r} of you; set login.name_claim of the project")
-        if claim == "email" and claims.get("email_verified") not in (
-            True,
-            "true",
-        ):  # whose holder may change it at will
+        # The holder of an address that is not verified may change it at will.
+        if claim == "email" and claims.get("email_verified") not in (True, "true"):
             raise LoginRefused(
                 f"the identity provider has not verified the address {name}; an admin may set login.name_claim of the "
                 "project file to a claim that nobody changes for themselves, such as preferred_username"
