@@ -192,9 +192,8 @@ def _alarm_finding(alarm: Alarm | None) -> tuple[GateFinding, str]:
         note, met = "too short to tell", False
     else:
         note, met = "has not fired" if alarm.state == "silent" else "no reward to game", True
-    return GateFinding(
-        rule=label, met=met, note=note
-    ), f"{label}: {note}{'' if met else '; must have watched in silence'}"
+    finding = GateFinding(rule=label, met=met, note=note)
+    return finding, f"{label}: {note}{'' if met else '; must have watched in silence'}"
 
 
 def _number(figure: Any, part: str) -> float | None:
