@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs reference bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ lint: $(VENV)/installed  ## Style and types
 
 docs: $(VENV)/installed  ## The pages of docs/ and of the library's docstrings, as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
+
+reference: $(VENV)/installed  ## The pages of docs/reference that are made from the code: recipes, commands, API, tables, chart
+	$(VENV)/bin/python docs/generators
 
 bench: bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
 

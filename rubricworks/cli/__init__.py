@@ -16,7 +16,7 @@ from rubricworks.terminal import echo
 
 _COMMANDS = {
     "run": ("rubricworks.cli.run:run", "Run a recipe: images in, a better model and a report out."),
-    "recipes": ("rubricworks.cli.recipes:recipes", "List, copy and describe recipes."),
+    "recipes": ("rubricworks.cli.recipes:recipes", "List, show and copy recipes, and print their schema."),
     "init": ("rubricworks.cli.init:init", "Write a recipe for your images and your endpoint."),
     "rehearse": (
         "rubricworks.cli.rehearse:rehearse",

@@ -3,20 +3,18 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Union
 
 import click
-from pydantic import TypeAdapter
 
 from rubricworks.errors import UserError
-from rubricworks.recipe import METHODS, recipe_class
 from rubricworks.recipe.files import built_in_recipes, load_recipe, recipe_path
+from rubricworks.recipe.schema import recipe_schema
 from rubricworks.terminal import echo
 
 
 @click.group()
 def recipes() -> None:
-    """List, show, copy and describe recipes."""
+    """List, show and copy recipes, and print their schema."""
 
 
 @recipes.command("list")
@@ -52,5 +50,4 @@ def show(name: str) -> None:
 @recipes.command()
 def schema() -> None:
     """Print the JSON schema of recipes, for editors that complete and check YAML."""
-    kinds: Any = Union[tuple(recipe_class(method) for method in METHODS)]  # noqa: UP007 - of a tuple that is not known here
-    echo(json.dumps(TypeAdapter(kinds).json_schema(), indent=2))
+    echo(json.dumps(recipe_schema(), indent=2))

@@ -36,6 +36,7 @@ class Templates(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     open: str = OPEN_TEMPLATE
+    """Prompt of an open question; must contain `{question}`."""
     choice: str = CHOICE_TEMPLATE
     """Without `{options}`, the options follow the question; a small student uses "{question}" for both kinds."""
 

@@ -44,10 +44,15 @@ class QuestionColumns(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     image: str | None = None
+    """Image: a path, an address or the bytes."""
     question: str | None = None
+    """Text of the question."""
     answer: str | None = None
+    """Reference answer."""
     options: str | None = None
+    """Options of a multiple-choice question."""
     task: str | None = None
+    """Task that a question counts towards."""
     references: str | None = None
     """Worked answers, for a warm-up."""
 

@@ -26,7 +26,9 @@ class RolloutServer(_Section):
     accelerators: int = Field(1, ge=1)
     """Accelerators that share the model [--tensor-parallel-size]."""
     gpu_memory: float = Field(0.9, gt=0, le=1)
+    """Share of GPU memory for vLLM."""
     max_model_length: int | None = Field(None, ge=1)
+    """Tokens of a prompt and its response; the model's own limit by default."""
     start_within: float = Field(1800, gt=0)
     """Seconds in which the server must have loaded the model."""
 
@@ -35,6 +37,7 @@ class TrainJobConfig(_Section):
     """A training stage on several nodes, by Kubeflow Trainer (version 2.3 or later)."""
 
     nodes: int = Field(2, ge=1)
+    """Pods of the training."""
     min_nodes: int | None = Field(None, ge=1)
     """Fewest nodes to train on after a preemption or while there is no room for all; None = all or nothing."""
     processes_per_node: int | None = Field(None, ge=1)
@@ -42,6 +45,7 @@ class TrainJobConfig(_Section):
     runtime: str = "torch-distributed"
     """Name of the nodes' (Cluster)TrainingRuntime; its policy must be `torch`."""
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
+    """Kind of the Kubeflow Trainer runtime."""
     sharding: Literal["fsdp", "none"] = "fsdp"
     """Weights, gradients and optimizer state sharded over all processes, or a copy in each."""
     wrap: tuple[str, ...] = ()
@@ -57,6 +61,7 @@ class TrainJobConfig(_Section):
     keep_failed: bool = True
     """Keep a failed TrainJob for inspection; one that is done or stopped is deleted."""
     rollouts: RolloutServer | None = None
+    """vLLM server of the training, in a pod of its own; none by default."""
 
     @model_validator(mode="after")
     def _nodes_fit(self) -> "TrainJobConfig":

@@ -28,10 +28,13 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     query that goes with every request, such as Azure's `?api-version=2024-10-21`. A list names several servers of the
     model: each request goes to the one with the fewest in flight."""
     model: str = Field(min_length=1)
+    """Name of the model at the endpoint."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the API key."""
     temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature of requests; 0 is greedy."""
     max_tokens: int = Field(default=1024, ge=1)
+    """Longest response in tokens, reasoning included."""
     concurrency: int = Field(default=128, ge=1)
     """Maximal number of requests in flight. The limiter starts at 32 and adapts to the server."""
     timeout_s: float = Field(default=120.0, gt=0)

@@ -140,6 +140,7 @@ class ServedModel(ServedDefinition):
     """Definition with its name, as an endpoint holds it."""
 
     name: ServedName
+    """Name of the model in `serve:`."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -173,6 +174,7 @@ class ServedAddress(BaseModel):
     """URL of a server that speaks no chat protocol, or `{serve: NAME}`: one that the run serves itself."""
 
     url: str
+    """Address of the server, for clients."""
     revision: str = ""
     """Distinguishes versions of what the server runs; of one that the run serves, its identity."""
     serve: ServedModel | None = None

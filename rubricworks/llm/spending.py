@@ -45,6 +45,7 @@ class Budget(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Caps on a run's spending, over all stages and attempts."""
 
     tokens: int | None = Field(default=None, ge=1, le=2**53)
+    """Cap on prompt and completion tokens; none by default."""
     dollars: float | None = Field(default=None, gt=0)
     """Requires prices: `prices` of the endpoints, or the recipe's table of them."""
 

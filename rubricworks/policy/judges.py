@@ -27,6 +27,7 @@ class Panel(_Judges):
 
     type: Literal["panel"]
     of: tuple[Endpoint, ...] = Field(min_length=2)
+    """Judges of the panel, at least two."""
     combine: Combine = "majority"
     """Rule that merges their credits."""
 
@@ -36,6 +37,7 @@ class LogprobJudge(_Judges):
 
     type: Literal["logprob"]
     judge: Annotated[Endpoint, GivesLogprobs()]
+    """Endpoint that returns log-probabilities."""
 
 
 class CascadeJudge(_Judges):
@@ -43,7 +45,9 @@ class CascadeJudge(_Judges):
 
     type: Literal["cascade"]
     cheap: Annotated[Endpoint, GivesLogprobs(lambda cascade: cascade.repeats == 1)]
+    """Judge of every criterion."""
     strong: Endpoint
+    """Judge of the criteria below the confidence."""
     below: float = Field(default=0.9, gt=0.5, le=1)
     """Confidence below which the strong judge decides a criterion: the cheap one's probability of its own score."""
     repeats: int = Field(default=1, ge=1)

@@ -109,21 +109,27 @@ class CaptionPolicy(Policy):
     """Policy that captions images."""
 
     reward: CaptionReward | None = None
+    """Reward of a caption; an SFT needs none."""
     algorithm: CaptionAlgorithm
+    """Training algorithm."""
 
 
 class AnswerPolicy(Policy):
     """Policy that answers questions."""
 
     reward: AnyAnswerReward
+    """Reward of an answer."""
     algorithm: AnswerGrpo
+    """Training algorithm."""
 
 
 class ImagePolicy(Policy):
     """Policy that generates images."""
 
     reward: ImageReward | None = None
+    """Reward of an image; an SFT needs none."""
     algorithm: ImageAlgorithm
+    """Training algorithm."""
 
 
 _KINDS: dict[str, type[Policy]] = {"rlr3": AnswerPolicy, "rubricrl": ImagePolicy}

@@ -89,8 +89,11 @@ class ImagesConfig(BaseModel):
     vllm: str | None = Field(default=None, min_length=1)
     """Servers of judges, teachers and rollouts."""
     api: str | None = Field(default=None, min_length=1)
+    """Image of the API."""
     pull_policy: str | None = Field(default=None, pattern="^(Always|IfNotPresent|Never)$")
+    """Pull policy of all images."""
     pull_secrets: tuple[Name, ...] = ()
+    """Secrets of the registry."""
 
 
 class WorkspaceConfig(BaseModel):
@@ -136,6 +139,7 @@ class ClusterConfig(BaseModel):
     """Refuse images that are not named by their digest."""
     images: ImagesConfig = ImagesConfig()
     pools: dict[Name, PoolConfig] = {}
+    """Node pools by name."""
     stages: dict[str, StagePlacement] = {}
     """Stage → placement, also of `preflight` and `outcome`; `default` fills the fields that a stage leaves out."""
     serve: dict[str, StagePlacement] = {}
@@ -151,10 +155,13 @@ class ClusterConfig(BaseModel):
     queue: LabelValue | None = None
     """Kueue's local queue that admits the pods."""
     labels: dict[Label, LabelValue] = {}
+    """Labels of every pod."""
     env: dict[Variable, str] = {}
+    """Environment variables of every pod."""
     secrets: KeyVariables = {}
     """Secrets of every stage: `s3-keys: {access: AWS_ACCESS_KEY_ID, secret: AWS_SECRET_ACCESS_KEY}` for a store."""
     config_maps: KeyVariables = {}
+    """ConfigMap keys that pods read as environment variables: ConfigMap → key → variable."""
     secret_files: dict[Name, MountPath] = {}
     """Secrets mounted in every stage as a folder with a file per key: `s3-certificate: /etc/s3`."""
     config_map_files: dict[Name, MountPath] = {}

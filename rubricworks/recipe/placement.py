@@ -73,7 +73,9 @@ class Toleration(BaseModel):
     key: str | None = None
     """Key of the taint; None with `Exists` means every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
+    """`Exists` matches any value of the taint."""
     value: str | None = None
+    """Value of the taint, for `Equal`."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint; None means every effect."""
     seconds: int | None = Field(default=None, ge=0)
@@ -96,8 +98,11 @@ class NodeTerm(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: Label
+    """Label of the node."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
+    """Comparison of the label with the values."""
     values: tuple[LabelValue, ...] = ()
+    """Values to compare with."""
     weight: int | None = Field(default=None, ge=1, le=100)
     """None if nodes must match; with a weight, those that match are preferred."""
 
@@ -126,9 +131,11 @@ class PoolConfig(BaseModel):
     per_node: int | None = Field(default=None, ge=1)
     """Accelerators of one node; a stage that requests more is refused."""
     node_selector: dict[Label, LabelValue] = {}
+    """Labels of the pool's nodes."""
     affinity: tuple[NodeTerm, ...] = ()
     """Terms besides the selector; those without a weight must all hold."""
     tolerations: tuple[Toleration, ...] = ()
+    """Taints of the pool's nodes that pods tolerate."""
     queue: LabelValue | None = None
     """Kueue's local queue for this pool; by default the cluster's."""
 
@@ -163,9 +170,13 @@ class StagePlacement(BaseModel):
     cache: bool | None = None
     """Whether Kubeflow may skip the stage if it ran with the same inputs; by default true for stages that make data."""
     env: dict[Variable, str] = {}
+    """Environment variables of the pod."""
     secrets: KeyVariables = {}
+    """Secret keys that the pod reads as environment variables: Secret → key → variable."""
     config_maps: KeyVariables = {}
+    """ConfigMap keys that the pod reads as environment variables: ConfigMap → key → variable."""
     labels: dict[Label, LabelValue] = {}
+    """Labels of the pod."""
     train_job: TrainJobConfig | None = None
     """Train on several nodes, each with the resources given here; the stage's own pod only follows the job."""
     fan_out: FanOutConfig | None = None

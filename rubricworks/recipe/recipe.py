@@ -121,12 +121,16 @@ class Recipe(BaseModel):
     """Noun for one sample of the recipe's source."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """Name of the recipe; its runs are named after it."""
     description: str = ""
+    """Purpose of the recipe, in `recipes list` and on pages."""
     pipeline: str
     seed: int = Field(default=1, ge=0)
     """Seed of every stage that does not set its own."""
     world: WorldConfig | None = None
+    """Scene world to generate and serve for the run; none for images of your own."""
     tracking: TrackingConfig = TrackingConfig()
+    """MLflow server and experiment."""
     budget: Budget = Budget()
     """Caps on tokens and dollars over the whole run, which stops there and can be resumed with higher ones."""
     prices: dict[str, Prices] = {}

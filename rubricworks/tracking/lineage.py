@@ -38,6 +38,7 @@ class StagedRecipe(BaseModel):
     name: str
     """Name of the recipe."""
     pipeline: str
+    """Method of the recipe."""
     stages: dict[str, dict[str, Any]]
     """Stage → its configuration, without the stages that only report."""
 

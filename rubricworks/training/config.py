@@ -44,8 +44,11 @@ class LoraOptions(_Options):
     """Low-rank adapters on the linear layers (Hu et al., 2021); the rest of the model is frozen."""
 
     rank: int = Field(16, ge=1)
+    """Rank of the adapters."""
     alpha: int = Field(32, ge=1)
+    """Scale of the adapters: alpha / rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the adapters."""
     targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Layer names, or every linear layer but the head that writes tokens."""
 
@@ -112,6 +115,7 @@ class LoraOptimizer(Optimizer):
     """Optimizer of all weights, or of adapters."""
 
     lora: LoraOptions | None = None
+    """Train adapters of this shape; all weights by default."""
 
     @property
     def adapters(self) -> LoraOptions | None:
@@ -196,6 +200,7 @@ class _Vllm(_Options):
     """Weight of the loss by the ratio of the trainer's probabilities to vLLM's, of each token or of whole responses;
     ratios beyond the bounds are cut to them, or their loss is 0 [vllm_importance_sampling_mode]."""
     correction_max: float | None = Field(3.0, gt=0)
+    """Upper bound of the ratio; null = none."""
     correction_min: float | None = Field(None, gt=0)
     """Bounds of the ratio; null = none."""
     max_logp_difference: float | None = Field(0.1, gt=0)
@@ -207,9 +212,11 @@ class ColocatedVllm(_Vllm):
     """vLLM on the GPUs of the training."""
 
     mode: Literal["colocate"]
+    """vLLM on the GPUs of the training."""
     gpu_memory: float = Field(0.3, gt=0, lt=1)
     """Share of GPU memory for vLLM."""
     tensor_parallel: int = Field(1, ge=1)
+    """GPUs that share the model."""
     sleep: bool = False
     """Free vLLM's memory during the update."""
 
@@ -218,6 +225,7 @@ class VllmServer(_Vllm):
     """A remote vLLM server."""
 
     mode: Literal["server"]
+    """A vLLM server elsewhere."""
     url: str = "http://127.0.0.1:8000"
     """Address of `vllm serve`; a TrainJob with `rollouts` starts its own (docs/multi-node.md)."""
 
@@ -252,6 +260,7 @@ class ProbeOptions(_Options):
     every: int = Field(10, ge=1)
     """Steps between two calls of the probe, at each of which the alarm looks; it can fire from the third on."""
     samples: int = Field(64, ge=2)
+    """Held-out samples of a probe."""
 
 
 class Watch(_Options):
@@ -261,6 +270,7 @@ class Watch(_Options):
     """Log the alarm and go on; stop the training; or stop it, and return the policy of the probe at which it was last
     at its best."""
     probe: ProbeOptions | None = None
+    """Held-out probe of the alarm; none by default."""
 
     @model_validator(mode="after")
     def _knows_where_to_go_back(self) -> Self:
@@ -273,12 +283,14 @@ class UnprobedWatch(Watch):
     """Monitoring of a training that has no held-out probe."""
 
     probe: None = None
+    """Not available here."""
 
 
 class SelectionOptions(_Options):
     """Rollouts of a group that a step trains on (RubricRL, section 3.4): `group_size` are drawn, `keep` are kept."""
 
     keep: int = Field(4, ge=2)
+    """Rollouts of a group to train on."""
     strategy: Literal["hybrid", "ffkc_1d", "vanilla"] = "hybrid"
     """The best and random others; diverse rewards; the first ones drawn."""
     top: int | None = Field(None, ge=0)
@@ -307,6 +319,7 @@ class Rollouts(_Options):
     group_size: int = 8
     """Rollouts of one sample, from 2 to 1024 [num_generations]."""
     prompts_per_step: int = Field(8, ge=1)
+    """Prompts of an optimizer step, each with `group_size` rollouts."""
 
     @model_validator(mode="after")
     def _is_a_group(self) -> Self:
@@ -365,6 +378,7 @@ class PolicyConfig(_Options):
     refill: RefillOptions | None = None
     """Draw other prompts for those whose rollouts all pass, all fail or all earn the same; none by default."""
     watch: Watch = Watch()
+    """Reward-hacking alarm."""
     save_every: int = Field(50, ge=1)
     """Steps between two checkpoints, rounded up to whole generations."""
     log_every: int = Field(10, ge=1)
@@ -432,10 +446,13 @@ class GrpoConfig(PolicyConfig):
     beta: float = Field(0.0, ge=0)
     """Weight of the KL penalty against the starting model."""
     epsilon: float = Field(0.2, gt=0)
+    """Clip range of the ratio [epsilon]."""
     epsilon_high: float | None = Field(None, gt=0)
+    """Upper clip range; `epsilon` by default [epsilon_high]."""
     delta: float | None = Field(None, gt=1)
     """Upper bound of the ratio for negative advantages (dual clip)."""
     importance_level: Literal["token", "sequence"] = "token"
+    """Ratio per token (GRPO), or per response (GSPO) [importance_sampling_level]."""
 
     @model_validator(mode="after")
     def _mean_over_groups_weighs_tokens_alike(self) -> Self:

@@ -36,6 +36,7 @@ class ScoreEndpoint(Endpoint):
     """Endpoint that gives an image a number, with its weight among several."""
 
     weight: float = Field(default=1.0, gt=0)
+    """Weight of the endpoint in the reward."""
 
 
 class ScorerAnswer(BaseModel):

@@ -72,6 +72,7 @@ class BestOfN(ImageSftConfig, Algorithm):
     temperature: float = Field(default=1.0, gt=0)
     """Of an autoregressive generator."""
     guidance: float = Field(default=1.0, ge=0)
+    """Scale of the guidance while images are drawn; 1 is none."""
 
     @model_validator(mode="after")
     def _keeps_some(self) -> Self:

@@ -38,8 +38,11 @@ class Weights(_Options):
     """Weights of the rewards; 0 turns a reward off."""
 
     precision: float = Field(0.1, ge=0)
+    """Weight of the share of correct statements."""
     recall: float = Field(0.3, ge=0)
+    """Weight of the share of exam questions answered."""
     linguistic: float = Field(0.3, ge=0)
+    """Weight of the linguistic rating."""
 
     @model_validator(mode="after")
     def _some_count(self) -> "Weights":
@@ -54,6 +57,7 @@ class Weights(_Options):
 
 class _LengthRange(_Options):
     lower: float = Field(0.5, ge=0)
+    """Shortest caption, in tokens per token of the reference."""
     upper: float = Field(2.0, gt=0)
     """Bounds of the range, in tokens of the caption per token of the reference."""
 
@@ -92,6 +96,7 @@ class CaptionScoresReward(Reward):
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
     as in the paper (`grading.assertions.texts`)."""
     weights: Weights = Weights()
+    """Weight of each score (BalCapRL, equation 2.5)."""
     length: Annotated[LengthGate | LinearLength, Field(discriminator="type")] | None = LengthGate(type="gate")
     """Control of a caption's length relative to its reference; null = none."""
 

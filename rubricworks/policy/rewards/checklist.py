@@ -35,7 +35,9 @@ class ChecklistReward(Reward):
     exposure: Exposure = "text"
     """`text` is minimal exposure; the others are the paper's ablations."""
     remap: bool = True
+    """Remap credits within the group (RLR³, section 4.3.1)."""
     gate: bool = True
+    """Give no credit to a response that misses an essential criterion (RLR³, section 4.3.2)."""
     mask: bool = True
     """Parts of the reward; ablations turn them off."""
 

@@ -26,7 +26,9 @@ class VisualQuestions(BaseModel):
     source: str
     """A Parquet file or folder, or JSON lines with the images beside them."""
     columns: QuestionColumns = QuestionColumns()
+    """Columns of the source."""
     templates: Templates = Templates()
+    """Prompt templates."""
 
 
 def samples_by_digest(samples: str | Path, *splits: str) -> dict[str, str]:

@@ -58,6 +58,7 @@ class Captioner(BaseModel):
     name: str = ""
     """Name in the table, by default the model's."""
     endpoint: ImageEndpoint | None = None
+    """Endpoint that captions; without one, `model` captions here."""
     model: str | None = Field(default=None, min_length=1)
     """A model directory, or a name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
     responses: str | None = Field(default=None, min_length=1)
@@ -88,6 +89,7 @@ class Config(StageConfig):
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that images may be fetched from, where a source holds URLs."""
     captioners: tuple[Captioner, ...] = Field(min_length=1)
+    """Captioners, each with its share of the images."""
     prompt: str | None = Field(default=None, min_length=1)
     """Request to all captioners. Default: the prompt that the first captioner trained here was trained on, by its model
     card; without one that of the samples, or one for detail."""

@@ -45,7 +45,9 @@ class AuditGate(BaseModel):
     judges: tuple[Endpoint, ...] = ()
     """By default the policy's, with its `combine` and `call_per`."""
     combine: Combine = "majority"
+    """Decision of several judges."""
     call_per: CallPer = "response"
+    """One judge call per response, or one per criterion."""
 
 
 def _from_word(value: Any) -> Any:

@@ -90,6 +90,7 @@ class DiffusionRollouts(Rollouts):
     guidance: float = Field(1.0, ge=0)
     """Scale of the guidance; 1 is none, as in RubricRL. FLUX reads it as an input."""
     sampling: ImageSampling = ImageSampling()
+    """Sampler of the images."""
 
 
 class DiffusionNftOptimizer(LoraOptimizer):
@@ -120,6 +121,7 @@ class DiffusionNftConfig(PolicyConfig):
     decay_rate: float = Field(0.001, ge=0)
     """Decay of the sampling policy's moving average, per update, up to `decay_cap`."""
     decay_cap: float = Field(0.5, ge=0, lt=1)
+    """Largest decay of the sampling policy."""
     decay_start: int = Field(0, ge=0)
     """Updates during which the sampling policy is the trained one."""
     ema_decay: float | None = Field(0.9, ge=0, lt=1)

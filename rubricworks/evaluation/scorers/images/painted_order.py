@@ -44,7 +44,9 @@ class PaintedOrderScorer(Scorer):
     more_judges: tuple[ImageEndpoint, ...] = ()
     """Further judges to try."""
     call_per: CallPer = "response"
+    """One judge call per image, or one per criterion."""
     credits: Credits = "binary"
+    """Scale of the verdicts."""
     every: int = Field(default=8, ge=1)
     """One of so many samples is graded, chosen by its name."""
     text_reader: RapidOcr | ImageEndpoint | None = None

@@ -27,6 +27,7 @@ class Config(StageConfig):
     student: caption_student.Config = caption_student.Config()
     """Captioning by the model before training."""
     rubric: synthesize_rubrics.Config | None = None
+    """Rubric synthesis of the peer; only for a peer that grades by rubrics."""
 
     @model_validator(mode="before")
     @classmethod

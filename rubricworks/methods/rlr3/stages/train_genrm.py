@@ -62,6 +62,7 @@ class Config(StageConfig):
     sft: SftConfig
     """SFT baseline on the labels."""
     rlvr: UnprobedGrpoConfig
+    """GRPO of the judge on its labels, after the SFT."""
     start: Literal["base", "sft"] = "base"
     """Start of RLVR. A tiny base writes too few valid objects to learn from."""
     engine: EngineOptions = EngineOptions()

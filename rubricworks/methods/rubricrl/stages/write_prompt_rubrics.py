@@ -29,6 +29,7 @@ class Config(StageConfig):
     queries: int = Field(default=3, ge=1, le=20)
     """Calls for candidates, each with the aspects in another order."""
     per_query: int = Field(default=10, ge=1, le=50)
+    """Criteria per call of the writer (RubricRL, section 3.2)."""
     select: int = Field(default=10, ge=1, le=50)
     """Criteria of a rubric, at most; 10 is the best of the paper's Table 9."""
     shard_size: int = Field(default=64, ge=1)
