@@ -13,5 +13,6 @@ def test_docs_name_client_and_trial_server_of_one_major_version():
     values = yaml.safe_load((ROOT / "charts" / "rubricworks" / "values.yaml").read_text())
     server = values["trial"]["mlflow"]["image"]["tag"].removeprefix("v").removesuffix("-full")
     page = " ".join((ROOT / "docs" / "kubernetes.md").read_text().split())
-    assert f"Ours is {client} (`constraints.txt`), the trial's server {server}," in page
+    assert f"the client's version, {client} (`constraints.txt`)" in page
+    assert f"The trial's server is {server}," in page
     assert client.split(".")[0] == server.split(".")[0]
