@@ -109,7 +109,7 @@ _STATIC = Path(__file__).parent / "pages" / "static"
 _REPORT_TEMPLATES = Path(rubricworks.reports.__file__).parent / "templates"
 _REPORT_STYLES = ("report.css", "tables.css", "leaderboard.css", "audit.css")
 _THREADS = 16
-"""As many as the storage's client keeps connections."""
+"""Threads for storage: as many as its client keeps connections."""
 _AGAIN_AFTER = 5.0
 """Seconds between attempts to open a database file that could not be opened."""
 _log = logging.getLogger(__name__)

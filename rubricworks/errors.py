@@ -15,4 +15,4 @@ class StoppedAtBudget(UserError):
     def __init__(self, message: str, more: str) -> None:
         super().__init__(message)
         self.more = more
-        """What to resume with: `--set budget.tokens=…`."""
+        """Option to resume with: `--set budget.tokens=…`."""

@@ -54,7 +54,7 @@ _VALUE = re.compile(r"[\"'][^\"']*[\"']|[^\s,}\]]+")
 _CREDENTIALS = re.compile(
     r"\b(?P<scheme>(?i:Bearer|Basic))\s+(?=[\w.~+/-]*(?:[0-9=]|[a-z][A-Z]))[\w.~+/-]{8,}=*",
 )
-"""What a header `Authorization` holds; "basic authentication" is none."""
+"""Credential in a header `Authorization`; the words "basic authentication" are none."""
 _LONGEST_READ = 10_000
 
 

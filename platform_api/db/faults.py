@@ -17,11 +17,11 @@ from rubricworks.redaction import redact
 
 
 class Fault(NamedTuple):
-    """What is wrong with a database, and what helps."""
+    """Fault of a database, with its remedy."""
 
     problem: str
     remedy: str
-    """What its operator can do; empty if only the reason tells that."""
+    """Remedy for the operator; empty if only the reason has it."""
     retry_seconds: int | None = 2
     """Seconds after which a request may be repeated; None if that does not help."""
 

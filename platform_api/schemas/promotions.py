@@ -130,7 +130,7 @@ class Readiness(Body):
 
 
 class Version(Body):
-    """What runs."""
+    """Model that is served."""
 
     name: Literal["rubricworks"] = "rubricworks"
     version: str = Field(examples=["0.4.0"])

@@ -38,7 +38,7 @@ class StoredVerdict(VerdictBody):
 
 
 class StoredCard(BaseModel, extra="ignore"):
-    """What a page shows of a scorecard, as a stage stored it."""
+    """Fields of a stored scorecard that pages show."""
 
     judge: str | None = None
     verdicts: list[StoredVerdict] = []

@@ -95,7 +95,7 @@ class RunBody(Body):
 
 
 class NotesBody(Body):
-    """What people noted about a run."""
+    """Notes and tags of a run."""
 
     note: str = Field(examples=["The judge was slow."])
     tags: list[str] = Field(examples=[["baseline"]])

@@ -53,7 +53,7 @@ class RolloutFilter(NamedTuple):
     most: float | None = None
     criterion: str = ""
     met: Met = ""
-    """Of the criterion: `met` is a credit of 1, `unmet` any below."""
+    """State of the criterion: `met` is a credit of 1, `unmet` any below."""
     truncated: bool = False
     unjudged: bool = False
     file: str = ""

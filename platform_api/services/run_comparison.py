@@ -26,7 +26,7 @@ _MOST_SETTINGS = 5_000
 _MOST_POINTS = 500
 """Points of a curve that an answer has; longer ones are averaged."""
 _MOST_BYTES = 8 << 20
-"""Of a file of curves, its end."""
+"""Bytes at the end of a file of curves that are read."""
 
 
 async def compare_runs(session: AsyncSession, store: RunStore, names: Sequence[str]) -> ComparisonBody:

@@ -39,7 +39,7 @@ _MOST_BYTES = 128 * 1024 * 1024
 """Size of all copies: half of what the chart gives to the folder of temporary files."""
 _LOCK = threading.Lock()
 _sources: dict[Path, tuple[str, StoredFile]] = {}
-"""What each copy was made from."""
+"""Source of each copy."""
 _readers: dict[Path, int] = {}
 """Number of readers of each run's copy, the last used one last."""
 
@@ -73,7 +73,7 @@ class RunStorage:
 
 
 class CopiedTable(NamedTuple):
-    """What is copied of a table."""
+    """Files of a table that are copied."""
 
     kind: str
     """Name of its schema."""

@@ -43,11 +43,11 @@ Reduce = Callable[[Sequence[float | None], Sequence[float]], float | None]
 
 
 class GradesOne(Protocol):
-    """What grades one response: `Grader`, `Cascade`, `BoxedGrader`, `mlflow_traces.TracedGrader`, or your own."""
+    """Grader of one response: `Grader`, `Cascade`, `BoxedGrader`, `mlflow_traces.TracedGrader`, or your own."""
 
     @property
     def exposure(self) -> str:
-        """What the judge is shown beside the response; with `image` the sample needs its image."""
+        """Parts of the sample that the judge sees besides the response; with `image` the sample needs its image."""
 
     async def grade(self, sample: Sample, response: str | Response, rubric: Rubric, /) -> Scorecard:
         """Grade by a rubric; a criterion that could not be judged has a credit of None."""

@@ -35,7 +35,7 @@ _DECODER_ERRORS = (
 )
 """Exceptions of Pillow's decoders on damaged files; the AVIF decoder raises RuntimeError."""
 _OVERSHOOT = 0.05
-"""By how much a decoder's pixels may leave the range from 0 to 1."""
+"""Tolerance for a decoder's pixels outside the range from 0 to 1."""
 _OPENING = threading.Lock()
 """Warning filters belong to the process, not to a thread."""
 

@@ -68,12 +68,12 @@ SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "a
 
 
 class Captions(NamedTuple):
-    """What a record says of its image."""
+    """Captions and prompt that a record has for its image."""
 
     references: tuple[str, ...] = ()
     prompt: str = ""
     unread: str = ""
-    """What of it is not read, and why; empty if all is."""
+    """Parts that are not read, with the reason; empty if all are."""
 
 
 def captions_in(record: Mapping[str, object]) -> Captions:

@@ -117,7 +117,7 @@ def image_bytes(entry: ImageEntry, *, max_side: int | None = 1_024) -> bytes | R
 
 
 class FetchesImages(Protocol):
-    """What fetches remote images: `downloads.fetcher.Fetcher`, or one that stores them."""
+    """Fetcher of remote images: `downloads.fetcher.Fetcher`, or one that stores them."""
 
     @property
     def concurrency(self) -> int:

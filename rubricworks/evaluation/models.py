@@ -16,7 +16,7 @@ class ModelSource(BaseModel, extra="forbid", frozen=True):
     folder: str | None = None
     """Model directory, or a name on the Hub, with its commit: org/name@COMMIT."""
     endpoint: ImageEndpoint | None = None
-    """It decodes as its own `temperature` says."""
+    """Decodes at its own `temperature`."""
     responses: str | None = None
     """JSON lines or Parquet with `sample_id` and `response`, or a `responses` table."""
     model: str | None = None

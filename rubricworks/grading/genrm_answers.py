@@ -19,9 +19,9 @@ class CriterionCheck(NamedTuple):
 
     verifiable: bool
     slot: bool
-    """Its slot in the output holds it verbatim."""
+    """True if its slot in the output has its exact text."""
     executed: bool
-    """Its slot is right, and its credit is a valid call of its verifier, or a number if a judge decides."""
+    """True if its slot is right and its credit is a valid call of its verifier, or a number if a judge decides."""
     score: float
     """The verifier's score of the value with the label's value as target, or 1 if the credit equals the label's; 0 if
     not executed."""

@@ -83,7 +83,7 @@ class _Draw(NamedTuple):
     credit: float
     reasoning: str
     probability: float | None
-    """Of 1 against 0; None where it was not asked for."""
+    """Probability of 1 against 0; None if it was not requested."""
 
 
 class _Judged(NamedTuple):

@@ -35,7 +35,7 @@ class Identity(NamedTuple):
 
 
 class PinnedEntry(BaseModel):
-    """What the file holds of one endpoint."""
+    """Entry of one endpoint in the file."""
 
     identity: Identity | None = None
     prompts: tuple[str, ...] = ()

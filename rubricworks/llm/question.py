@@ -28,7 +28,7 @@ class Reply(NamedTuple, Generic[T]):
     """Usage of the original call, also for a cached answer."""
     cached: bool
     probabilities: tuple[float, ...] = ()
-    """Of the binary field that was asked for, in the order of the answer; see `logprobs`."""
+    """Probabilities of the requested binary field, in the order of the answer; see `logprobs`."""
 
 
 class ChatError(Exception):

@@ -76,10 +76,10 @@ class Spending:
         self.budget = budget or Budget()
         self.capped = self.budget.tokens is not None or self.budget.dollars is not None
         self._refusal = ""
-        """Why a call was refused; empty before the first."""
+        """Reason for refusing calls; empty before the first refusal."""
         self._path = path
         self._lock = threading.Lock()
-        """Of the figures: never held while the file is written."""
+        """Lock of the figures; never held while the file is written."""
         self._file_lock = threading.Lock()
         self._writer = ThreadPoolExecutor(1, "ledger")
         self._writing: Future[None] | None = None

@@ -168,7 +168,7 @@ class StagePlacement(BaseModel):
     retries: int | None = Field(default=None, ge=0, le=20)
     """Further attempts, each of which resumes the one before; 2 by default."""
     cache: bool | None = None
-    """Whether Kubeflow may skip the stage if it ran with the same inputs; by default true for stages that make data."""
+    """Let Kubeflow skip the stage if it ran with the same inputs; by default true for stages that make data."""
     env: dict[Variable, str] = {}
     """Environment variables of the pod."""
     secrets: KeyVariables = {}

@@ -88,7 +88,7 @@ class Price(BaseModel):
     price_in: float = Field(ge=0)
     price_out: float = Field(ge=0)
     price_cached: float | None = Field(default=None, ge=0)
-    """Of prompt tokens that the provider had cached; by default `price_in`."""
+    """Price of prompt tokens that the provider had cached; by default `price_in`."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _kill(stage: str) -> bool:
 
 
 def _runs(process: psutil.Process, stage: str) -> bool:
-    """Whether a process is one of a training's own, and not the torchrun that started it."""
+    """Return True for a process of a training, and False for the torchrun that started it."""
     try:
         command = process.cmdline()
     except psutil.Error:
@@ -91,7 +91,7 @@ def _runs(process: psutil.Process, stage: str) -> bool:
 
 
 def _leads_session(process: psutil.Process) -> bool:
-    """Whether a process is a stage that was forked from the server of stages."""
+    """Return True for a stage that was forked from the server of stages."""
     try:
         return "rubricworks.runs.stage_server" in process.parent().cmdline()
     except (psutil.Error, AttributeError):

@@ -50,11 +50,11 @@ class Miniature(NamedTuple):
     kind: str
     """Class of the model."""
     origin: str
-    """Where its shape is from."""
+    """Source of its shape."""
     shape: Shape
     """The model's own shape."""
     differs: tuple[str, ...] = ()
-    """What is of another kind than at full size, and why."""
+    """Substitutions for parts of full size, with the reason."""
 
 
 def build_miniature(model: str, folder: Path, texts: Iterable[str], *, seed: int = 0) -> Miniature:

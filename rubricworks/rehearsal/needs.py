@@ -1,4 +1,4 @@
-"""What a recipe needs at full size: memory and disk of each training, calls, dollars."""
+"""Needs of a recipe at full size: memory and disk of each training, calls, dollars."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -38,9 +38,9 @@ class TrainingNeeds(NamedTuple):
     memory: int
     """Bytes on each accelerator, without vLLM."""
     activations: int
-    """Of these, what grows with rows and tokens."""
+    """Part that grows with rows and tokens."""
     tower: int
-    """Of these, what a vision tower keeps of an image in each row."""
+    """Part that a vision tower keeps of an image in each row."""
     disk: int
     """Bytes of its checkpoints and models."""
     rows: int

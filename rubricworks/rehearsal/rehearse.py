@@ -66,7 +66,7 @@ _FORMS: dict[str, dict[str, Callable[[Path], Path]]] = {
 
 
 class _Material(NamedTuple):
-    """What takes the place of models and rows."""
+    """Substitutes for models and rows."""
 
     fields: dict[str, str]
     """Field → model that the recipe loads by it."""

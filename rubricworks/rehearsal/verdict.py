@@ -12,11 +12,11 @@ class StageVerdict(NamedTuple):
     stage: str
     outcome: Outcome
     differs: tuple[str, ...]
-    """What was of another kind than at full size, and why."""
+    """Substitutions for parts of full size, with the reason."""
     killed_at: tuple[int, ...]
     """Steps of the checkpoints after which its trainings were killed and resumed."""
     reason: str
-    """Why it failed, in a line."""
+    """Reason for the failure, in a line."""
     seconds: float
 
     @property
@@ -38,7 +38,7 @@ class Rehearsal(NamedTuple):
     models: dict[str, str]
     """Model → class of its miniature, and where the shape is from."""
     notes: tuple[str, ...]
-    """What is of another kind in all of it."""
+    """Substitutions in the whole rehearsal."""
     problems: tuple[str, ...]
     """Mistakes that show at full size alone."""
     needs: tuple[str, ...]

@@ -94,7 +94,7 @@ def probe_text(probe: JudgeProbe) -> str:
 
 
 def probe_lines(probe: JudgeProbe) -> list[str]:
-    """What was asked of a judge, and the figures that it gave, a line each."""
+    """Questions of a probe with their figures, a line each."""
     lines = [
         f"{probe.judge} asked again about {probe.responses:,} responses, {probe.verdicts:,} verdicts, at temperature "
         f"{probe.temperature:g}: it answers as {_entry(probe.identity)}",

@@ -133,7 +133,7 @@ def _note(board: Scoreboard, response: ScoredResponse) -> str:
 
 
 def _drawn_right(response: ScoredResponse) -> str:
-    """What GenEval's detector, which no training sees, says of an image."""
+    """Verdict of GenEval's detector, which no training sees, on an image."""
     correct = response.values.get("geneval_correct")
     return "" if correct is None else "correct" if correct else "wrong"
 
@@ -175,7 +175,7 @@ def _claim_list(title: str, claims: list[tuple[str, bool]], yes: str, no: str) -
 
 
 def _why_not(response: ScoredResponse, graded: GradedCaption | None) -> str:
-    """Why a caption has no claims; empty if it has some, or if nobody was to list them."""
+    """Reason why a caption has no claims; empty if it has some, or if none were requested."""
     if graded is None or graded.assertions is not None:
         return ""
     if graded.error is None:

@@ -33,7 +33,7 @@ def direction(gain: Interval | None, level: float = 0.0, *, lower_is_better: boo
 
 
 def doubt(gain: Interval, level: float = 0.0, samples: str = "samples") -> str:
-    """What keeps a gain from being told from the level; empty if it can be."""
+    """Reason why a gain cannot be distinguished from the level; empty if it can."""
     return f"few {samples}" if is_small(gain) else "not distinguishable" if direction(gain, level) == "open" else ""
 
 

@@ -16,7 +16,7 @@ from rubricworks.reports.run_summary import RunSummary, last_lines, run_summary
 
 @dataclass(frozen=True)
 class Block:
-    """What a section shows, and the figures that it adds to the run's summary or to the stage's metrics."""
+    """Content of a section, and its figures for the run's summary or the stage's metrics."""
 
     id: str
     """Anchor on the page."""
@@ -53,7 +53,7 @@ class Report:
     """Stage that trains a policy → the policy's name; empty where there is only one."""
     responses: str = "captions"
     stood_in: str = "images, teachers, rubric writer and judges"
-    """What the scene world stands in for, on the page of a simulated run."""
+    """Note on a simulated run's page: the parts that the scene world replaces."""
     footer: str = ""
 
 

@@ -201,7 +201,7 @@ class Passage(NamedTuple):
     """Data URI, shown in place of the text."""
     lists: Sequence[CheckList] = ()
     missing: str = ""
-    """Why there are no verdicts on it."""
+    """Reason for missing verdicts."""
 
 
 class Card(NamedTuple):

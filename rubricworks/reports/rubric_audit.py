@@ -64,13 +64,13 @@ def audit_text(audit: RubricAudit) -> str:
 
 
 def calls_text(audit: RubricAudit) -> str:
-    """What the judge was asked."""
+    """Question to the judge."""
     readings = f" and {counted(audit.readings, 'reading')}" if audit.readings else ""
     return f"{counted(audit.calls, 'grading')}{readings} by {audit.judge}"
 
 
 def judge_lines(audit: RubricAudit) -> list[str]:
-    """Which model judged, by its answers, and what it took; none of an audit in a run, whose report tells both."""
+    """Judge's model, by its answers, and the cost; empty for an audit in a run, whose report has both."""
     lines = []
     if audit.identities:
         lines.append(identity_text(JudgeIdentity(rater=audit.judge, judge=audit.judge, entries=audit.identities)))

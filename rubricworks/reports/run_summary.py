@@ -49,7 +49,7 @@ class RunSummary(DecodingSummary):
     """True if the scene world stood in for images and models."""
     oracle_f1: Pair = Pair()
     rubric_reward: Pair = Pair()
-    """As in `scores`."""
+    """Figures, named as in `scores`."""
     decodings: dict[str, DecodingSummary] = {}
     """Other decodings, such as `sampled`."""
     seconds: dict[str, float]
@@ -64,7 +64,7 @@ class RunSummary(DecodingSummary):
     """Sentence about trainings that had nothing to learn from; empty if there is none."""
     dead_letters: int
     details: dict[str, JsonValue] = {}
-    """What only this method measures."""
+    """Figures of this method only."""
 
 
 def run_summary(run: RunFolder, *, method: str, alarm: str | None, details: dict[str, JsonValue]) -> RunSummary:

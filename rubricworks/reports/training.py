@@ -192,7 +192,7 @@ def _watched(run: RunFolder, stage: str, name: str) -> Text | None:
 
 
 def _missing(run: RunFolder, stage: str, name: str) -> Text:
-    """Why a training has no rollouts."""
+    """Reason why a training has no rollouts."""
     if losses := _losses(run.path / stage):
         return Text(f"Trained on references, without rewards, to a loss of {number(losses[-1][1])}.")
     of_policy = f"No rollouts of {name}" if name else "There are no rollouts"

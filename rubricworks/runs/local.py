@@ -44,7 +44,7 @@ _SCRIPT = re.compile(
     rf"\s*_KFP_RUNTIME=true python3 -m {re.escape(EXECUTOR_MODULE)}"
     r'\s*--component_module_path\s*"\$program_path/ephemeral_component.py"\s*"\$@"\s*'
 )
-"""What Kubeflow's script of a component does that installs nothing."""
+"""The part of Kubeflow's component script that runs it, without installing anything."""
 
 
 def run_local(
@@ -113,7 +113,7 @@ class _Session:
         return not end.code
 
     def trains(self, stage: str) -> bool:
-        """Whether a stage is to load a model; one that is done loads nothing."""
+        """Return True for a stage that will load a model; a finished stage loads nothing."""
         is_done = (self.run / stage / "done.json").exists()
         return stage in STAGES and STAGES[stage].image == "trainer" and not is_done
 

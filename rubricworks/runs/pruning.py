@@ -37,7 +37,7 @@ class PruneResult(NamedTuple):
     keep_reason: str
     """Empty if the run was deleted, or would be."""
     traces: Traces = Traces()
-    """What goes with it at MLflow."""
+    """MLflow runs and versions that are deleted with it."""
 
 
 def parse_age(text: str) -> timedelta:

@@ -1,4 +1,4 @@
-"""What a trained model gives away: its weights, configuration, tokenizer and card, and nothing else of its run.
+"""Published part of a trained model: its weights, configuration, tokenizer and card, and nothing else of its run.
 
 The weights are safetensors, the rest are texts. Pickled weights, checkpoints, code and tables stay where they are.
 """

@@ -77,11 +77,11 @@ class RunRecord(BaseModel):
     message: str = ""
     """Reason of a failure, the way on of a run that was stopped, or the result that a finished run reported."""
     progress: tuple[StageAtWork, ...] = ()
-    """Of the stages at work, the last begun first; empty if the run is not going."""
+    """Stages at work, the last begun first; empty if the run is not running."""
     simulated: bool = False
     """The scene world stood in for images or models."""
     tracking: dict[str, Any] = {}
-    """Its tracking configuration."""
+    """Tracking configuration."""
     tracking_key: str = ""
     """Key by which its MLflow runs are found."""
     reused_runs: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class SpawnedStage(subprocess.Popen[bytes]):
         )
 
     def go(self) -> None:
-        """It has begun."""
+        """True once the process has begun."""
 
 
 def run_stage_process(

@@ -227,7 +227,7 @@ class _BucketStore:
 
 
 def _of_this_run(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """What a bucket reads; None if there is no such object."""
+    """Read from a bucket; None if there is no such object."""
     try:
         return read(*args, **kwargs)
     except FileNotFoundError:

@@ -28,7 +28,7 @@ class TrainedModel(NamedTuple):
     stage: str
     """Stage whose output it is: its training, or `score` for the best milestone of one."""
     folder: Path
-    """Its files; of a pipeline that was trained by an adapter, those of the adapter."""
+    """Files of the model; for LoRA-trained pipelines, of the adapter."""
 
     def scores(self) -> tuple[Scoreboard, ModelScores] | None:
         """The run's scoreboard and this model's line on it; None if it was not scored."""

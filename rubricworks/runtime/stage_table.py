@@ -39,9 +39,9 @@ class Stage:
     inputs: tuple[str, ...] = ()
     """Names of the outputs that it reads, as its component takes them."""
     optional: tuple[str, ...] = ()
-    """Those of them that a pipeline may leave out."""
+    """Inputs that a pipeline may leave out."""
     served: tuple[ServedInput, ...] = ()
-    """Those of them that are models which the run serves: read only if the configuration calls the model."""
+    """Inputs that are models served by the run; read only if the configuration calls the model."""
     table: str = ""
     """Schema of its output table (`data.schemas`); for a training stage, of its rollouts."""
     sections: tuple[str, ...] = ("reports.data:files",)
@@ -49,34 +49,34 @@ class Stage:
     title: str = ""
     """Heading of that page; by default the id's words."""
     module: str = ""
-    """Its module in the package; by default its id."""
+    """Module in the package; by default the id."""
     config: str = "Config"
     """Class of its configuration in the module, or a union of classes."""
     cacheable: bool = False
-    """Kubeflow may cache it: its output depends on its inputs alone. The others read a source, train, measure or
+    """True if Kubeflow may cache it: its output depends only on its inputs. The others read a source, train, measure or
     decide."""
     reusable: bool = True
-    """Another run may copy its output; not that of stages that register a model or write a report of their run."""
+    """True if another run may copy its output; False for stages that register a model or write their run's report."""
     always_runs: bool = False
-    """It runs again even if it is done."""
+    """True if it runs again even when finished."""
     multi_node: bool = False
-    """It can train on several nodes (`train_job`)."""
+    """True if it can train on several nodes (`train_job`)."""
     multi_process: bool = False
-    """On a pod with several accelerators, a process for each trains it (`pods.processes`); others use one at most."""
+    """True if a process per accelerator trains it (`pods.processes`); other stages use one accelerator at most."""
     calls_models: bool = False
-    """Its configuration names endpoints: on a cluster it waits until the pools that later stages need are checked."""
+    """True if its configuration names endpoints: on a cluster it waits until the pools of later stages are checked."""
     can_fan_out: bool = False
-    """Its items can be divided over pods (`fan_out`)."""
+    """True if its items can be divided over pods (`fan_out`)."""
     in_retraining: bool = False
-    """A retraining runs it again."""
+    """True if a retraining runs it again."""
     fetches_model: bool = False
-    """Its output is a model, though it trains none."""
+    """True if its output is a model that it did not train."""
     report: str = ""
     """Module below `rubricworks` whose `REPORT` it writes, as `report.html` and `summary.json` of the run."""
     reads_whole_run: bool = False
-    """It reads the outputs of all other stages."""
+    """True if it reads the outputs of all other stages."""
     opens_run: bool = False
-    """It writes the run's own files (recipe, budget), for runs that no client prepared."""
+    """True if it writes the run's own files (recipe, budget), for runs that no client prepared."""
 
     @property
     def artifact(self) -> Literal["Dataset", "Model", ""]:

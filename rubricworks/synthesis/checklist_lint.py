@@ -59,7 +59,7 @@ _NEXT_CLAUSE = re.compile(
 )
 """States …; it also gives …: a clause of its own."""
 _OBJECT = r"(?:an?|the|its|each|every|any|that|how|why|what|whether)\b"
-"""What a verb is followed by, and a plural noun hardly ever is."""
+"""Words that follow a verb, and hardly ever a plural noun."""
 _NO_CONTENT = r"(?:(?!\b(?:that|which|who|how|why|if)\b).)"
 _JOINED_VERBS = re.compile(
     rf"^{_NO_CONTENT}*?(?:"

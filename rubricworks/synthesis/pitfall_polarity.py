@@ -41,7 +41,7 @@ _MEANING: Mapping[str, Polarity] = {"better": "good", "worse": "bad", "unclear":
 
 
 class PitfallReading(BaseModel):
-    """What meeting one criterion makes of a response."""
+    """Meaning of one criterion that is met."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 from rubricworks.verifiers.failure import needed
 
 MOST_PAIRS = 4_000_000
-"""Of two lists (2,000 by 2,000). A matrix of more would take seconds and hundreds of megabytes."""
+"""Largest product of two lists' lengths (2,000 by 2,000). More would take seconds and hundreds of megabytes."""
 
 
 def best_total(similarities: Sequence[Sequence[float]]) -> float:
@@ -44,7 +44,7 @@ def best_total(similarities: Sequence[Sequence[float]]) -> float:
 
 
 def best_total_of_matrix(similarities: Any) -> float:
-    """The same by SciPy, for large matrices and NumPy arrays."""
+    """The same with SciPy, for large matrices and NumPy arrays."""
     optimize = needed("scipy.optimize", "SciPy")
     numpy = needed("numpy", "NumPy")
     matrix = numpy.asarray(similarities, dtype=float)

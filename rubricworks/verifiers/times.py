@@ -29,9 +29,9 @@ _WORDS_OF_TIMES = {"at", "of", "on", "the", "st", "nd", "rd", "th", "hrs", "hour
 class _Time(NamedTuple):
     value: datetime
     fields: frozenset[str]
-    """Those that the text gives: a year is no time of the day, a day no date."""
+    """Fields that the text gives: a year is no time of day, and a day no date."""
     half_known: bool
-    """It is before or after noon: not of 3:30 without am or pm."""
+    """True if before or after noon is known; False for 3:30 without am or pm."""
 
 
 def time_verify(predict: object, *, pformat: object, target: object, tformat: object) -> float:

@@ -31,7 +31,7 @@ class Verifier:
     target: frozenset[str] = frozenset({"target"})
     """Arguments that the rubric's call may give."""
     required: tuple[str, ...] = ("target",)
-    """Those without which there is no target; `candidates` may stand for them."""
+    """Required target arguments; `candidates` may replace them."""
     predict: frozenset[str] = frozenset({"predict"})
     """Arguments that the extractor's call gives."""
 

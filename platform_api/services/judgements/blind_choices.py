@@ -33,12 +33,12 @@ B = TypeVar("B", bound=Body)
 WHOLE = ""
 """Criterion of a choice about the whole."""
 _WINS = {"first": 1.0, "second": 0.0}
-"""What a choice counts for the first side; any other one counts one half."""
+"""Value of a choice for the first side; any other counts one half."""
 _LONGEST_NAME = 100
 
 
 class Kind(NamedTuple):
-    """What is compared."""
+    """Subjects of the comparison."""
 
     name: str
     action: str
@@ -58,11 +58,11 @@ JUDGES = Kind(
 
 
 class Subject(NamedTuple):
-    """What a person chooses about."""
+    """Unit of a choice."""
 
     sample_id: str
     response: str
-    """What both judged; empty where the responses differ."""
+    """Response that both judged; empty if the responses differ."""
     criteria: tuple[str, ...]
     """`WHOLE`, and each criterion of which both sides have something."""
 
@@ -101,7 +101,7 @@ class Comparison:
 
 
 async def next_key(session: AsyncSession, comparison: Comparison, rater: str) -> str | None:
-    """What a person has said nothing about yet; None after the last one."""
+    """Next unit without a choice of this person; None after the last."""
     query = select(Choice.sample_id, Choice.response).where(*comparison.stored(rater)).distinct()
     known = {comparison.key_of(*row) for row in await session.execute(query)}
     for keys in comparison.keys:

@@ -53,7 +53,7 @@ class _Verdict(BaseModel, extra="ignore", allow_inf_nan=False):
     reasoning: str | None = None
     error: str | None = None
     votes: list[float | None] | None = None
-    """Of the judges, or of one judge's draws."""
+    """Votes of the judges, or of one judge's draws."""
 
 
 class _ImageResponse(BaseModel, extra="ignore"):
@@ -62,7 +62,7 @@ class _ImageResponse(BaseModel, extra="ignore"):
 
 
 class _Scorecard(BaseModel, extra="ignore"):
-    """What is read of a stored scorecard."""
+    """Fields of a stored scorecard that are read."""
 
     sample_id: str
     response: str | _ImageResponse

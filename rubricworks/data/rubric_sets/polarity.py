@@ -11,7 +11,7 @@ import re
 from typing import Literal
 
 Polarity = Literal["good", "bad", "unknown"]
-"""What meeting a pitfall says of a response."""
+"""Meaning of a pitfall that is met."""
 
 _PREFIX = re.compile(r"^\W*(?:pitfalls?|negative)(?:\s+criteri(?:a|on))?\s*[:\u2013\u2014-]\s*", re.IGNORECASE)
 _SUBJECT = re.compile(
@@ -80,7 +80,7 @@ _FAULTY = re.compile(
 _ASSERTS = ("recommend", "suggest", "claim", "assert", "advis", "prescrib", "encourag", "promot", "endors")
 """Beginnings of verbs by which an affirmative pitfall states what is wrong."""
 _OWED = ("answer", "respond", "engag", "address", "directly", "the question")
-"""What nobody should avoid."""
+"""Acts that are never a fault."""
 _OBJECT = 4
 """Words after a verb in which its object is looked for."""
 

@@ -199,7 +199,7 @@ def examine(
 
 
 class _Content(NamedTuple):
-    """What a criterion asks for; None where it is not known."""
+    """Assertions that a criterion asks for; None if unknown."""
 
     joined: str | None
     """Reason for which it asks for several things; empty if it asks for one."""

@@ -52,7 +52,7 @@ Give exactly one reading per criterion, in the order of the list.\
 
 
 class CriterionReading(BaseModel, extra="forbid", frozen=True):
-    """What one criterion asks for."""
+    """Assertions that one criterion asks for."""
 
     id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
     assertions: tuple[str, ...] = Field(min_length=1)
@@ -97,7 +97,7 @@ async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
 
 
 class PitfallSigns(NamedTuple):
-    """What meeting the criteria of negative weight says of a response, by title."""
+    """Meaning of each criterion of negative weight that is met, by title."""
 
     met: dict[str, Polarity]
     calls: int

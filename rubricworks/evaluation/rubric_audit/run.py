@@ -23,7 +23,7 @@ from rubricworks.rubrics import Response, Rubric, Scorecard
 
 
 class AuditCost(BaseModel, extra="forbid", frozen=True):
-    """What one model was asked for an audit, and what it took. Answers of the cache take nothing."""
+    """Calls, tokens and seconds of one model in an audit; cached answers cost nothing."""
 
     calls: int
     """Calls, those that failed and those that the cache answered among them."""
@@ -31,7 +31,7 @@ class AuditCost(BaseModel, extra="forbid", frozen=True):
     """Calls that the cache answered."""
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompt tokens, those that the provider had cached."""
+    """Prompt tokens that the provider had cached."""
     completion_tokens: int
     dollars: float | None
     """None where the endpoint has no prices."""

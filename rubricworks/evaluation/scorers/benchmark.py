@@ -62,7 +62,7 @@ _ANSWER_TOKENS = 1024
 _BOXED_TOKENS = 6144
 """RLR³'s longest response in training; the paper names no limit of its evaluation."""
 _JUDGED_SHARE = {"score": 1.0, "extraction": 1.0, "letter": 0.1, "verdict": 0.5}
-"""What a task asks of its judge → share of its answers."""
+"""Kind of question to a task's judge → share of its answers."""
 _OPEN_SHARE = 0.3
 """Share of answers in words that rules do not find right."""
 _SERVED: dict[str, Any] = {"timeout_s": 3600.0, "concurrency": 256}

@@ -43,7 +43,7 @@ class Score(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     against: str | None = None
     """The other model of a comparison; by default the stage's opponent, where the scorer needs one."""
     reason: str | None = None
-    """Why there is no value."""
+    """Reason for a missing value."""
     evidence: str | None = None
     """JSON of what the value was computed from; in the scorer's first part alone."""
 
@@ -109,7 +109,7 @@ SPEEDS = "benchmark_speeds"
 
 
 class BenchmarkSpeed(NamedTuple):
-    """How fast models that were served here answered a set of benchmarks, for later plans."""
+    """Speed at which models served here answered a set of benchmarks, for later plans."""
 
     set: str
     answers: int
@@ -188,19 +188,19 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     """Figures that it gives, the most important first."""
     needs: ClassVar[frozenset[Need]] = frozenset()
     by_task: ClassVar[bool] = False
-    """Its mean is the mean over tasks (macro average), as benchmarks of several tasks report it."""
+    """True if the mean is over tasks (macro average), as benchmarks of several tasks report it."""
     only_whole: ClassVar[bool] = False
-    """It has no mean unless every sample of every task has a score, as published benchmarks have."""
+    """True if there is no mean unless every sample of every task has a score, as in published benchmarks."""
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Parts whose values do not lie in [0, 1], such as ranks."""
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     """Parts of which less is better, such as ranks."""
     needs_corpus: ClassVar[bool] = False
-    """Its batch is all of a model's responses at once, without the samples' images."""
+    """True if a batch is all responses of a model, without the samples' images."""
     measures_models: ClassVar[bool] = False
-    """It asks the model itself (`measure`), whatever the responses to the samples are."""
+    """True if it calls the model itself (`measure`) instead of reading responses."""
     needs_field: ClassVar[bool] = False
-    """It compares a response with those of all other models."""
+    """True if it compares a response with the responses of all other models."""
 
     @abstractmethod
     async def open(self, context: ScoringContext) -> ScoreItem:

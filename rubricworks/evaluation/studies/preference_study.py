@@ -53,9 +53,9 @@ class ModelShare(BaseModel, extra="forbid", frozen=True):
 
     model: str
     share: Interval | None
-    """Of its tasks, the share that it won; an equal pair counts one half. None within one model."""
+    """Share of its tasks that it won; an equal pair counts one half. None within one model."""
     agreement: Interval | None
-    """Of two images of which its reward prefers one, and people one: the share in which they are the same."""
+    """Share of pairs in which its reward and people prefer the same image, among pairs in which both prefer one."""
 
 
 class Preferences(BaseModel, extra="forbid", frozen=True):
@@ -68,7 +68,7 @@ class Preferences(BaseModel, extra="forbid", frozen=True):
     """Share of the pairs that people called equal."""
     models: tuple[ModelShare, ...]
     agreement: Interval | None
-    """Of all answers: the preferred image has the highest reward, where rewards differ."""
+    """Share of all answers in which the preferred image has the highest reward, where rewards differ."""
 
 
 def read_candidates(

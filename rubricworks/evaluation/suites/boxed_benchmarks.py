@@ -42,7 +42,7 @@ _NO_QUESTION = "Answer the question that the image shows."
 
 
 class Asked(NamedTuple):
-    """What one row asks."""
+    """Question of one row."""
 
     question: str
     """Without its options; `<image 2>` stands for the second image, and images that are not named come first."""
@@ -67,7 +67,7 @@ class BoxedBenchmark(NamedTuple):
     """One benchmark's data."""
 
     task: str
-    """As in the set's tasks."""
+    """Name of the task, as in the set."""
     folder: str
     """Data set on the Hub."""
     files: tuple[str, ...]

@@ -32,7 +32,7 @@ class TaskResult(NamedTuple):
     version: str
     """Version of the task."""
     reason: str | None = None
-    """Why there is no figure."""
+    """Reason for a missing figure."""
     tokens: int = 0
     """Tokens of the answers, as far as the program counts them."""
     seconds: float = 0.0

@@ -20,7 +20,7 @@ from rubricworks.listening import listen, url_of
 from rubricworks.llm import ChatClient
 
 JudgeForm = Literal["score", "extraction", "letter", "verdict"]
-"""What a task asks of its judge: a number from 0 to 1, the final answer, the option's letter, or 1 or 0."""
+"""Form of a judge's answer: a number from 0 to 1, the final answer, the option's letter, or 1 or 0."""
 
 _BODY_LIMIT = 64 * 2**20
 _FORMS: dict[JudgeForm, tuple[re.Pattern[str], str]] = {

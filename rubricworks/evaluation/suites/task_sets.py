@@ -17,7 +17,7 @@ class Benchmark(NamedTuple):
     """One benchmark of a set."""
 
     name: str
-    """As the paper writes it."""
+    """Name, as in the paper."""
     task: str
     """Task or group of the harness."""
     metric: str
@@ -25,7 +25,7 @@ class Benchmark(NamedTuple):
     note: str = ""
     harness: Harness = LMMS_EVAL
     judge: JudgeForm | None = None
-    """What the task asks of a judge; None for a task by rules alone."""
+    """Form of the judge's answer; None for a task that only rules score."""
     percent: bool = False
     """The metric is out of 100."""
     answer_tokens: int = 1024

@@ -39,7 +39,7 @@ class JudgeErrors(BaseModel):
     truly_met: Interval
     """Share of the same items that people would credit."""
     by_weight: tuple[WeightErrors, ...] = ()
-    """Of the criteria whose weight is known, the heaviest first."""
+    """Error rates by weight, the heaviest first; of criteria with a known weight."""
 
 
 def judge_errors(

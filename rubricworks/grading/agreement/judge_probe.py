@@ -36,7 +36,7 @@ class ResponsePrice(BaseModel):
     calls: float = Field(examples=[1.0])
     prompt_tokens: float = Field(examples=[410.0])
     cached_tokens: float = Field(examples=[128.0])
-    """Of the prompt tokens, those that the provider had cached."""
+    """Prompt tokens that the provider had cached."""
     completion_tokens: float = Field(examples=[96.0])
     dollars: float = Field(examples=[0.0004])
 
@@ -71,7 +71,7 @@ class JudgeProbe(BaseModel):
     order_changes: Interval | None
     """Share of verdicts that change when the criteria are listed in reverse, those that flip anyhow among them."""
     call_changes: Interval | None
-    """The same where each criterion has a call of its own."""
+    """The same with one call per criterion."""
     per_response: ResponsePrice
     """One call for all criteria of a response."""
     per_criterion: ResponsePrice

@@ -46,7 +46,7 @@ class Ratings:
     judge: str = ""
     """Name of the grading model, as its scorecards have it; empty for people."""
     identities: tuple[PinnedEntry, ...] = ()
-    """Of the judge's models, as pinned beside the table; none where no file tells them."""
+    """Identities of the judge's models, pinned beside the table; empty without a file."""
     of_images: bool = False
     """True if a response is an image, whose digest stands in its items."""
 

@@ -46,11 +46,11 @@ class AgreementReport(BaseModel):
     """The people among themselves, and the judges where there are three or more."""
     comparisons: tuple[Comparison, ...]
     errors: tuple[JudgeErrors, ...] = ()
-    """Of each judge, by the people's labels; without one whose credits are not 0 or 1."""
+    """Error rates of each judge by people's labels; judges with other credits than 0 and 1 are left out."""
     identities: tuple[JudgeIdentity, ...] = ()
-    """Of the judges whose tables lie beside the identities of their run."""
+    """Identities of the judges whose tables are in their run's folder."""
     probe: JudgeProbe | None = None
-    """Of a judge that was asked again."""
+    """Figures of a judge that was called again."""
 
 
 def report_agreement(

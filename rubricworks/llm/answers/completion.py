@@ -101,7 +101,7 @@ class Answer(NamedTuple):
     """Prompt tokens that the provider had cached, of `prompt_tokens`."""
     identity: Identity = Identity()
     logprobs: Sequence[Any] = ()
-    """As the server sent them; empty if it sent none."""
+    """Log-probabilities as the server sent them; empty without any."""
     thought: str = ""
     """Reasoning that the server sent beside the text."""
     arguments: str = ""

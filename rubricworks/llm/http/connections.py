@@ -247,7 +247,7 @@ class Connections:
         return RequestFailed(str(error), raw) if isinstance(error, AnswerTooLarge | UnreadableEncoding) else None
 
     def _received(self, error: BaseException) -> str:
-        """What had come of an answer when the error ended it."""
+        """Part of a response that arrived before the error."""
         return raw_text(self.hide_key(getattr(error, "received", b"")))
 
     def hide_key(self, payload: bytes) -> bytes:

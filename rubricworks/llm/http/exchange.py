@@ -139,7 +139,7 @@ class _Route:
     """Requests of one method and URL."""
 
     request: aiohttp.ClientRequest
-    """What aiohttp opens connections for; it is never sent."""
+    """Request that aiohttp opens connections for; it is never sent."""
     head: bytes = b""
     """Request line and headers, up to the number of the request; empty before the first connection."""
     idle: list[tuple[Connection, float]] = field(default_factory=list)

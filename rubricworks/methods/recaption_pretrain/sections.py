@@ -34,7 +34,7 @@ def _captioners(run: RunFolder) -> tuple[str, str]:
 
 
 def opening(run: RunFolder) -> Block:
-    """Whether the policy's captions pretrain the better model."""
+    """Headline: the difference between the models pretrained on the policy's and on the baseline's captions."""
     policy, baseline = _captioners(run)
     line = headline(run.board.gain(POLICY, FIGURE) if run.board else None, policy, baseline)
     alike = (

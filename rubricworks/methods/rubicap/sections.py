@@ -25,7 +25,7 @@ _MISSING = {
 
 
 def opening(run: RunFolder) -> Block:
-    """Whether the policy beats its base model."""
+    """Headline: the policy beside its base model."""
     board = run.board
     tiles = (
         [

@@ -36,7 +36,7 @@ _PAINTED = (
 
 
 def opening(run: RunFolder) -> Block:
-    """Whether the trained generator draws its prompts better than its base."""
+    """Headline: the trained generator beside its base."""
     board = run.board
     tiles = [gain_tile(board, figure) for figure in (OVERALL, "rubric_reward")] if board else []
     return hero(run, headline(board), [tile for tile in tiles if tile])
@@ -112,7 +112,7 @@ def epoch(run: RunFolder) -> Block | None:
 
 
 def painted_words(run: RunFolder) -> Block | None:
-    """How far each judge's reward rises when words that claim success are in the image."""
+    """Rise of each judge's reward when words that claim success are in the image."""
     graded: dict[str, list[dict[str, float | None]]] = defaultdict(list)
     probed = []
     for row in score_rows(run.path, ["sample_id", "model", "scorer", "part", "decoding", "evidence"]):

@@ -70,7 +70,7 @@ class BestOfN(ImageSftConfig, Algorithm):
     keep: int = Field(default=4, ge=1)
     """Best images of each prompt to train on."""
     temperature: float = Field(default=1.0, gt=0)
-    """Of an autoregressive generator."""
+    """Sampling temperature of an autoregressive generator."""
     guidance: float = Field(default=1.0, ge=0)
     """Scale of the guidance while images are drawn; 1 is none."""
 

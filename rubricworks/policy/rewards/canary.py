@@ -23,7 +23,7 @@ from rubricworks.storage import write_atomic
 
 CANARY_FILE = "canary.json"
 LEVEL = 0.999
-"""Of the intervals: a training looks dozens of times."""
+"""Confidence of the intervals; a training checks dozens of times."""
 logger = logging.getLogger(__name__)
 
 

@@ -60,7 +60,7 @@ class Measurement:
 
     rates: NoiseRates | dict[float, NoiseRates]
     identities: tuple[Identity | None, ...]
-    """What the answers of each judge stated; None where none did."""
+    """Identities that each judge's responses stated; None without any."""
 
 
 def read_measurement(

@@ -34,7 +34,7 @@ class Training:
     refill: RefillOptions | None
     seed: int
     letters: DeadLetters
-    """Where the reward's failed calls go."""
+    """Dead letters of the reward's failed calls."""
     rubric_writing: RubricWriting | None = None
     """Settings of the stage that wrote the rubrics, for a reward that has them rewritten."""
 
@@ -62,7 +62,7 @@ class PreparedReward:
     after_step: Callable[[int], None] | None = None
     """Called with the number of each step whose rollouts are stored."""
     statistics: "Sequence[Statistic]" = ()
-    """What the reward measures of responses for the alarm, beside the algorithm's own statistics."""
+    """Statistics of responses for the alarm, in addition to the algorithm's own."""
 
 
 @dataclass(frozen=True)

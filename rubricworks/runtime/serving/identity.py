@@ -33,7 +33,7 @@ _LONGEST_NAME = 255
 
 
 class ServedIdentity(NamedTuple):
-    """What answers: it changes whenever the same request might be answered otherwise."""
+    """Identity of the answering model; it changes whenever a request might be answered differently."""
 
     weights: str
     """Digest of the weights, or `org/name@COMMIT`."""

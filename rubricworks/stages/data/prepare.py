@@ -157,7 +157,7 @@ class _FetchedOnce:
     def __init__(self, fetcher: "Fetcher", folder: Path) -> None:
         self.concurrency = fetcher.concurrency
         self.stores = False
-        """Whether to store the images that are fetched."""
+        """Store the images that are fetched."""
         self._fetcher, self._folder = fetcher, folder
         self._refused: dict[str, BadImage] = {}
 

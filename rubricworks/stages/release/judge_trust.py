@@ -79,7 +79,7 @@ def _audit_figures(audit: RubricAudit) -> dict[str, JsonValue]:
 
 
 def judge_errors(run: RunFolder) -> Block | None:
-    """What is known of the judge's errors: its identity, agreement with people, probe, canary, corrected rewards."""
+    """Section on the judge's errors: its identity, agreement with people, probe, canary, corrected rewards."""
     stages = (*run.trainings, run.stage)
     reports = (read_value(run.path / stage / AGREEMENT_FILE, AgreementReport) for stage in stages)
     agreement = next((report for report in reports if report), None)
@@ -104,7 +104,7 @@ def judge_errors(run: RunFolder) -> Block | None:
 
 
 def _canary(canary: CanaryRecord) -> Text:
-    """Whether the judge changed while it graded the training."""
+    """Section on changes of the judge during the training."""
     first, last = canary.checks[0], canary.checks[-1]
     alarms = [check for check in canary.checks if check.alarm]
     changed = f"The judge has changed by step {alarms[0].step}: {alarms[0].alarm}. " if alarms else ""

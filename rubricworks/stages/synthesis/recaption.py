@@ -68,7 +68,7 @@ class Captioner(BaseModel):
     max_new_tokens: int = Field(default=1024, ge=1)
     """Longest caption of a `model`; that of an endpoint is its `max_tokens`."""
     temperature: float = Field(default=0.0, ge=0)
-    """Of a `model`; 0 is greedy."""
+    """Sampling temperature of a `model`; 0 is greedy."""
     batch_size: int = Field(default=256, ge=1)
     """Images that a `model` is given at once."""
 

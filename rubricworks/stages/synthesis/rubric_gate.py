@@ -43,7 +43,7 @@ class AuditGate(BaseModel):
     sample: int = Field(default=100, ge=2)
     """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to seventeen calls."""
     judges: tuple[Endpoint, ...] = ()
-    """By default the policy's, with its `combine` and `call_per`."""
+    """Judges of the audit; by default the policy's, with its `combine` and `call_per`."""
     combine: Combine = "majority"
     """Decision of several judges."""
     call_per: CallPer = "response"

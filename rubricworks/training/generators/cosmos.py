@@ -25,7 +25,7 @@ from rubricworks.training.generators.image_tokenizer import Pixels, pixels_of
 MODEL_TYPE = "cosmos_discrete_image"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _EDGE = 1e-3
-"""How far beyond the outermost levels a latent is bounded, so that they can be reached."""
+"""Bound of a latent beyond the outermost levels, so that they can be reached."""
 
 
 class CosmosShape(BaseModel):

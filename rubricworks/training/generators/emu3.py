@@ -24,7 +24,7 @@ from rubricworks.training.progress import quiet_libraries
 IMAGE_ROWS = "image_rows"
 """Optional field of the model's config: rows, and columns, of codes of an image."""
 _ROWS = 90
-"""Of Emu3's processor: 518,400 pixels, in codes of 8 x 8."""
+"""Rows of codes by default: Emu3's processor scales images to 518,400 pixels, in codes of 8 x 8."""
 
 
 class Emu3Codec:

@@ -51,7 +51,7 @@ class Look(NamedTuple):
     values: Mapping[str, float]
     """Statistic → mean; the held-out judge's under `held_out`."""
     losses: Mapping[str, float]
-    """The same → loss; empty for the first look, and while the reward has not risen."""
+    """Statistic → loss; empty for the first look, and while the reward has not risen."""
 
     @property
     def loss(self) -> float:

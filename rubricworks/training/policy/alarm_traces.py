@@ -27,7 +27,7 @@ class Trace(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """What the alarm saw of a training."""
+    """The alarm's view of a training."""
 
     every: int
     """Steps between two looks."""

@@ -95,7 +95,7 @@ def repetition(text: str) -> float:
 
 
 def specificity(groups: Sequence[Sequence[str]]) -> float:
-    """How much more three-word sequences responses to one sample share than responses to different samples, in [-1, 1].
+    """Three-word sequences shared within a sample, less those shared between samples, in [-1, 1].
 
     Responses that describe their image agree with each other and differ from those to other images. Guesses do not
     agree; flattery, padding and lists that fit every image do not differ. NaN without two groups of two.

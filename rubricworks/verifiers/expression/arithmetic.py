@@ -15,7 +15,7 @@ Value = Any
 """A whole number or fraction, kept exact, or an mpmath number."""
 _LARGEST_LOGARITHM = _LARGEST_ANGLE = 10**6
 _MOST_BITS, _FEW_BITS = 60_000, 4_000
-"""Of one exact number: a whole one up to 5,000!, multiplied in microseconds, and a fraction."""
+"""Bits of one exact number: a whole one up to 5,000!, multiplied in microseconds, and a fraction."""
 _MPMATH_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "log": "log10", "lg": "log10"}
 _EXPONENTIAL = ("exp", "sinh", "cosh", "tanh", "coth")
 _LOCAL = threading.local()

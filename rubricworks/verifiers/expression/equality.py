@@ -39,12 +39,12 @@ ENOUGH_PLACES = 6
 """A decimal of so many places and digits stands for what it is rounded from: 0.333333 is 1/3, 0.333 is not."""
 _CONTEXT = Context(prec=60)
 _MOST_DIGITS, _LARGEST = 40, 30
-"""Of a decimal after the point, and before it."""
+"""Digits of a decimal after the point, and before it."""
 _RADIAN: Tree = ("/", ("s", "\\pi"), ("n", 180))
 """One degree."""
 _MOST_MEMBERS = 20
 _VARIABLES = set("nmkrstuvwxyz")
-"""What a constant function may be a function of."""
+"""Variables of a constant function."""
 _DERIVATIVE = re.compile(r"D\d (\S+)")
 
 

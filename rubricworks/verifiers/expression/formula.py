@@ -307,7 +307,7 @@ class _Parser:
         return token.lower() if self.fold and len(token) == 1 and token not in ("E", "I") else token
 
     def operand(self) -> Tree:
-        """What an operator stands before: a bracket, or a product up to the next sign."""
+        """Operand of an operator: a bracket, or a product up to the next sign."""
         if self.tokens[self.at] in ("(", "["):
             self.at += 1
             return self.closed_by(_OPENERS[self.tokens[self.at - 1]])

@@ -77,7 +77,7 @@ class _Words:
     def in_digits(self) -> str:
         parts, end, at = [], 0, 0
         bare: tuple[int, Fraction] | None = None
-        """Where in `parts` a number without a multiplier stands: in 5 to 10 million it has the next one's."""
+        """Index in `parts` of a number without a multiplier: in "5 to 10 million" it has the next one's."""
         while at < len(self.tokens):
             start = self.tokens[at].start()
             if ordinal := self.ordinal(at):

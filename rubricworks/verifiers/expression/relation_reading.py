@@ -24,9 +24,9 @@ from rubricworks.verifiers.expression.trees import Tree, contains
 from rubricworks.verifiers.expression.values import Amount, Answer, Assignment, Listing, Piece, Region, Word
 
 Read = Callable[[str], Answer]
-"""How a side of a relation is read."""
+"""Reader of a side of a relation."""
 SIGN = re.compile(r"\\(?:leq|geq|neq|in)(?![A-Za-z])|<=|>=|!=|[<>=]")
-"""Of relations."""
+"""Signs of relations."""
 _OPENINGS, _CLOSINGS = ("(", "[", "{", "\\begin"), (")", "]", "}", "\\end")
 _MOST_ITEMS = 200
 SIGNS = {

@@ -30,7 +30,7 @@ _CHINESE = {"或": " or ", "且": " and ", "和": " and "}
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
 _FORM_FEED = re.compile(r"\\?\f(?=rac)")
-"""What an escape made of \\frac."""
+"""A `\\frac` whose backslash was read as an escape."""
 _ROOT_SIGN = re.compile(r"√\s?(\d+(?:\.\d+)?)")
 _RAISED_RUN, _LOWERED_RUN = (re.compile(f"[{''.join(table)}]+") for table in (_RAISED, _LOWERED))
 _COMMANDS = {
@@ -66,7 +66,7 @@ _LEAD = re.compile(
     r"|(?:(?!大概|[不非可能约近似至多少超假设如若除排舍错误未无以认于几原猜估许像怕疑限界曾])[\u4e00-\u9fff]){0,8}?(?:为|是|等于|共|共有|共花了)(?=\s*[\d(\\$-]))\s*"
     r"|\\displaystyle(?![A-Za-z])\s*|\\[,;:]\s*"
 )
-"""What may stand before an answer and says nothing."""
+"""Words before an answer without a meaning of their own."""
 _PLAIN_COMPLEMENT = re.compile(r"(?:(?<![A-Za-z\\{])R|\\mathbb\{R\})\s*\\\s+(?=\{)")
 _PLAIN_IN = re.compile(r"^(\s*[A-Za-z])\s+in\s+(?=[\[({]|\\mathbb|\\\{)")
 _CHOOSE = re.compile(r"\{\s*(\w+)\s*\\choose\s*(\w+)\s*\}|(?<![\w\\}])C_\{?([3-9]|\d{2,})\}?\^\{?(\d+)\}?")
@@ -93,11 +93,11 @@ class Surface(NamedTuple):
     body: str
     """The answer itself."""
     in_math: bool
-    """It stood in $...$, \\(...\\), \\[...\\] or \\boxed{...}."""
+    """True if it was in $...$, \\(...\\), \\[...\\] or \\boxed{...}."""
     in_dollars: bool
-    """It stood in one of these but the last."""
+    """True if it was in one of these except the last."""
     is_text: bool = False
-    """All of it stood in \\text{...}."""
+    """True if all of it was in \\text{...}."""
 
 
 class Box(NamedTuple):
@@ -109,7 +109,7 @@ class Box(NamedTuple):
 def boxes(text: str) -> list[Box]:
     """Every closed `\\boxed{…}` that holds no other, from the first to the last, braces matched, contents trimmed."""
     opened: list[tuple[int, int]] = []
-    """Where each open brace begins and its content starts; the latter is -1 where it is no box's."""
+    """Start of each open brace and of its content; the latter is -1 for a brace without a box."""
     closed: list[Box] = []
     for match in _BRACE.finditer(text):
         brace = match[0]

@@ -10,7 +10,7 @@ BINDING = frozenset({"int", "sum", "prod", "lim"})
 CALCULUS = BINDING | {"diff"}
 """Kinds that SymPy computes."""
 OPAQUE = frozenset(f"opaque {kind}" for kind in CALCULUS)
-"""Those that it could not."""
+"""Kinds that SymPy could not compute."""
 BINDING_KINDS = BINDING | {f"opaque {kind}" for kind in BINDING}
 _BRANCHING = frozenset({"root", "abs", "floor", "ceil", "fn", "call", "!", "binom"}) | CALCULUS
 

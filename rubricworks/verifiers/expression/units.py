@@ -19,7 +19,7 @@ class Unit:
     factor: Fraction
     """Base units in one of it."""
     zero: Fraction = Fraction(0)
-    """Its zero in base units: 273.15 K for °C."""
+    """Zero of the unit in base units: 273.15 K for °C."""
     letter: bool = False
     """One letter, which may be a variable: 5m is a length or five times m."""
     required: bool = False

@@ -100,7 +100,7 @@ class Assignment:
     left: Tree | None = None
     """The name as a formula, if it is one."""
     parameters: tuple[str, ...] = ()
-    """Of a function: they may have other names."""
+    """Parameters of a function; their names do not matter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class _Reading(NamedTuple):
     text: str
     """The text that states it."""
     form: str
-    """Its one spelling; empty if nothing is stated."""
+    """The only spelling; empty if nothing is stated."""
     is_prose: bool = False
     """Words without a number, or with a formula that is refused."""
 

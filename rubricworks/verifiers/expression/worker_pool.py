@@ -158,7 +158,7 @@ class Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self.since = time.monotonic()
-        """When it was given its last question, or will never have been: it is being started."""
+        """Time of its last question, or of its start."""
         self._number = 0
         self._rest = b""
         self._closed = False
@@ -202,7 +202,7 @@ class Worker:
     def _answer(self, seconds: float) -> _Answer:
         deadline = time.monotonic() + _PATIENCE * seconds + _GRACE
         reached: Outcome | None = None
-        """How late it is if the worker dies now; None until it has taken the question."""
+        """Outcome if the worker dies now; None until it has taken the question."""
         while True:
             line = self._line(deadline)
             if line is None and reached is None:

@@ -55,7 +55,7 @@ class Questions(VisualQuestions):
 
 class Config(VlmStageConfig):
     examples: Annotated[Instructions | Questions, Field(discriminator="type")]
-    """What is trained on."""
+    """Training examples."""
 
 
 def prepare_inputs(config: Config, job: Job) -> None:
