@@ -130,7 +130,7 @@ class Readiness(Body):
 
 
 class Version(Body):
-    """Model that is served."""
+    """Version of the running server."""
 
     name: Literal["rubricworks"] = "rubricworks"
     version: str = Field(examples=["0.4.0"])

@@ -38,7 +38,7 @@ _LONGEST_NAME = 100
 
 
 class Kind(NamedTuple):
-    """Subjects of the comparison."""
+    """Kind of comparison."""
 
     name: str
     action: str
