@@ -43,17 +43,17 @@ from rubricworks.terminal import echo
 @click.option("--min-count", default=10, show_default=True, help="Criteria with fewer verdicts share one row.",
               type=click.IntRange(min=1))  # fmt: skip
 @click.option(
-    "--rubrics", metavar="RUBRICS", help="Rubrics that graded: tells errors by weight, and --judge what to ask."
+    "--rubrics", metavar="RUBRICS", help="Rubrics used for grading. Adds per-weight error rates; required by --judge."
 )
 @click.option(
     "--judge",
     metavar="MODEL@URL",
-    help="Ask this judge again, for flips, effects of order, and prices; needs --rubrics.",
+    help="Call this judge again to measure flips, effects of order and prices; needs --rubrics.",
 )
 @click.option("--limit", default=32, show_default=True, type=click.IntRange(min=2), help="Responses to ask about.")
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=2), help="Draws of each answer.")
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
-@click.option("--revision", default="", help="Of the judge, as its recipe has it.")
+@click.option("--revision", default="", help="Judge model revision, as set in the recipe.")
 @prices_option
 @subject_option
 @api_key_option

@@ -62,7 +62,7 @@ def audit(
 ) -> None:
     """Audit a judge on a run's GenRM data, or on the responses of an earlier audit.
 
-    Prints the rates, and writes OUT/audit.html and OUT/audit/audit.json. Run again, it goes on where it stopped.
+    Prints the rates, and writes OUT/audit.html and OUT/audit/audit.json. Run again, it resumes where it stopped.
 
     \b
     rubricworks audit runs/ID --judge genrm@http://gpu1:8000/v1 --generator big@http://gpu2:8000/v1 \\

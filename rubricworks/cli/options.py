@@ -21,13 +21,13 @@ cluster_option = click.option(
     "--cluster",
     "recipe",
     metavar="RECIPE",
-    help="Recipe whose cluster: section says where Kubeflow is; by default RUBRICWORKS_KUBEFLOW and its like do.",
+    help="Recipe whose cluster: section locates Kubeflow. Default: RUBRICWORKS_KUBEFLOW_* variables.",
 )
 at_once_option = click.option(
     "--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side."
 )
 prices_option = click.option(
-    "--prices", metavar="IN,OUT[,CACHED]", help="Dollars for a million tokens: prompt, answer, prompt cached there."
+    "--prices", metavar="IN,OUT[,CACHED]", help="Dollars per million tokens: prompt, completion, cached prompt."
 )
 overrides_of_runs_option = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field of the recipe in every run."
@@ -35,7 +35,7 @@ overrides_of_runs_option = click.option(
 subject_option = click.option(
     "--subject",
     type=click.Choice(["caption", "answer"]),
-    help="What the responses are; the judge of answers is shown prompt and reference answer.  [default: answer if the "
+    help="Kind of response. The judge of answers also sees prompt and reference answer.  [default: answer if the "
     "set of rubrics has prompts]",
 )
 report_line = partial(echo, err=True)

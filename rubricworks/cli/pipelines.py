@@ -93,7 +93,7 @@ def push(recipe: str, overrides: tuple[str, ...], version: str | None, arm: str 
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("compiled/components"), show_default=True,
     help="Folder of the catalogue.",
 )  # fmt: skip
-@click.option("--owner", "owners", multiple=True, required=True, metavar="NAME", help="Who approves changes there.")
+@click.option("--owner", "owners", multiple=True, required=True, metavar="NAME", help="Owner of the components.")
 def components(out: Path, owners: tuple[str, ...]) -> None:
     """Write every component as a catalogue of Kubeflow components takes it: definition, metadata, owners and a page.
 

@@ -23,7 +23,7 @@ from rubricworks.training.model_card import CARD
 @click.command()
 @click.argument("run")
 @click.argument("name", metavar="ORG/NAME")
-@click.option("--stage", metavar="STAGE", help="Stage whose model is meant; by default the policy that was evaluated.")
+@click.option("--stage", metavar="STAGE", help="Stage whose model to upload; by default the evaluated policy.")
 @click.option(
     "--benchmark",
     "benchmarks",

@@ -13,14 +13,14 @@ from rubricworks.terminal import echo
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a field, as in `rubricworks run`.")
 @click.option("--arm", metavar="NAME", help="Rehearse one of the recipe's arms.")
-@click.option("--stages", metavar="A,B", help="Stages to end with; what they need is rehearsed too.")
+@click.option("--stages", metavar="A,B", help="Stages to end with; the stages that they need are rehearsed too.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Folder of the rehearsal; by default rehearsals/NAME.",
 )
-@click.option("--ask-endpoints", is_flag=True, help="Ask the recipe's own endpoints, of which each call is paid for.")
+@click.option("--ask-endpoints", is_flag=True, help="Call the recipe's own endpoints; each call is paid for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def rehearse(
     recipe: str,
@@ -31,7 +31,7 @@ def rehearse(
     ask_endpoints: bool,
     as_json: bool,
 ) -> None:
-    """Run RECIPE as it stands, in miniature: models of the same classes, a few rows, every training killed and resumed.
+    """Run RECIPE unchanged, in miniature: models of the same classes, a few rows, every training killed and resumed.
 
     \b
     rubricworks rehearse rubicap

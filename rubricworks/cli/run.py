@@ -55,7 +55,7 @@ from rubricworks.terminal import echo
     "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder of all runs, or s3://bucket/folder."
 )
 @click.option("--on", type=click.Choice(["kubeflow"]), help="Run it where the recipe's cluster: section says.")
-@click.option("--wait", is_flag=True, help="With --on: wait until the run has ended, well or not.")
+@click.option("--wait", is_flag=True, help="With --on: block until the run finishes.")
 @click.option("--dry-run", is_flag=True, help="Print stages, calls, tokens, dollars and what is missing; run nothing.")
 @click.option("--gpu-hour", type=click.FloatRange(min=0), help="With --dry-run: dollars of one GPU for an hour.")
 def run(

@@ -39,7 +39,7 @@ _PAUSE = 1.0
 
 @click.group()
 def runs() -> None:
-    """List, show, follow, submit, stop, retry and prune runs, and ask again for what they lack."""
+    """List, show, follow, submit, stop, retry and prune runs, and repeat failed calls."""
 
 
 @runs.command("list")

@@ -16,7 +16,7 @@ from rubricworks.terminal import echo
 
 @click.group()
 def schedules() -> None:
-    """Schedule runs on Kubeflow: one at a time, and missed ones are not made up for."""
+    """Schedule runs on Kubeflow, one at a time; missed runs are skipped."""
 
 
 @schedules.command()
@@ -95,7 +95,7 @@ def resume(name: str, recipe: str | None) -> None:
 @click.argument("name")
 @cluster_option
 def delete(name: str, recipe: str | None) -> None:
-    """Delete NAME; its runs stay."""
+    """Delete the schedule NAME; its runs are kept."""
     from rubricworks.kubeflow.schedules import delete_schedule
 
     echo(f"schedule {delete_schedule(connect_by_recipe(recipe), name).name} is deleted; its runs stay")

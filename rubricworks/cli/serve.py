@@ -11,7 +11,7 @@ from rubricworks.terminal import echo
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--served-model-name", "name", metavar="NAME", help="Name in requests; by default that of the folder.")
+@click.option("--served-model-name", "name", metavar="NAME", help="Name in requests; by default the folder's name.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65_535), help="0 takes a free one.")
 @click.option("--batch-size", default=16, show_default=True, type=click.IntRange(min=1))

@@ -68,7 +68,7 @@ def images(models: tuple[str, ...], protocol: preference_study.Protocol, prompts
     """Ask people which image they prefer, without telling them which model made it.
 
     MODEL is a name in the run's evaluation, by default the trained one. With `within`, people are compared with each
-    run's own reward: rubric rewards are those of its evaluation, and endpoints are asked for the images shown.
+    run's own reward: the rubric reward of its evaluation, or its endpoints' scores of the images shown.
     """
     sources = dict(map(_source, models))
     if len(sources) < len(models):

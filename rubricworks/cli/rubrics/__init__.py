@@ -13,7 +13,7 @@ from rubricworks.cli.rubrics.show import diff, show
 def rubrics() -> None:
     """Import, export, upload, show, compare and audit sets of rubrics, and review edits.
 
-    `propose`, `versions`, `approve` and `reject` speak to the installation that RUBRICWORKS_API names.
+    `propose`, `versions`, `approve` and `reject` act on the server of RUBRICWORKS_API.
     """
 
 

@@ -73,14 +73,14 @@ from rubricworks.terminal import echo
     help="Ask about the first responses N times, for the share of verdicts that flip.",
 )
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of the judge.")
-@click.option("--revision", default="", help="Of the judge, as its recipe has it.")
+@click.option("--revision", default="", help="Judge model revision, as set in the recipe.")
 @prices_option
 @click.option(
     "--on-change",
     type=click.Choice(["warn", "refuse"]),
     default="warn",
     show_default=True,
-    help="If the judge answers as another model than the first answer in OUT was by.",
+    help="Action if the judge's model differs from that of the first answer in OUT.",
 )
 @subject_option
 @click.option("--fix", metavar="MODEL@URL", help="A writer that rewrites the flagged rubrics, into OUT/fixed.jsonl.")
@@ -108,8 +108,8 @@ def audit(
     shuffled, empty, another sample's, with everything thrown in, and a text that only claims to meet the criteria.
     Prints the figures, and writes OUT/audit.json and OUT/audit.html with the worst rubrics. With --fix, a writer
     rewrites the flagged ones and they are tried again: the page and OUT/fixes.json show old and new, OUT/fixed.jsonl
-    is the whole set with those rewrites that have fewer flags; RUBRICS stays as it is. Run again, only what is not
-    answered yet is asked.
+    is the whole set with the rewrites that have fewer flags; RUBRICS is not changed. Run it again to call only for
+    missing answers.
 
     \b
     rubricworks rubrics audit rubrics.parquet --responses captions/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1

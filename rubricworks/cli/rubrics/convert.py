@@ -25,9 +25,9 @@ sample_option = click.option("--sample", "samples", multiple=True, metavar="ID",
 
 @click.command("import")
 @click.argument("source")
-@click.option("--format", "name", type=click.Choice(FORMATS), help="Format of SOURCE; by default it is found.")
+@click.option("--format", "name", type=click.Choice(FORMATS), help="Format of SOURCE; detected by default.")
 @sample_option
-@click.option("--judge", metavar="MODEL@URL", help="A writer that reads pitfalls whose phrasing does not tell.")
+@click.option("--judge", metavar="MODEL@URL", help="A writer model that classifies ambiguous pitfalls.")
 @click.option(
     "--pitfalls",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -17,7 +17,7 @@ from rubricworks.terminal import echo
 @click.command()
 @click.argument("source", metavar="RUBRICS")
 @click.argument("name", metavar="ORG/NAME")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of RUBRICS; by default it is found.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of RUBRICS; detected by default.")
 @sample_option
 @click.option("--public", is_flag=True, help="Make the data set public; by default a new one is private.")
 @click.option(

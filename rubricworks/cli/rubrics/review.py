@@ -22,8 +22,8 @@ _stage_option = click.option(
 @click.argument("sample")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @_stage_option
-@click.option("--reason", required=True, help="Why the rubric is better so.")
-@click.option("--replaces", type=click.IntRange(1), help="Version it was made from; by default the one that stands.")
+@click.option("--reason", required=True, help="Reason for the change.")
+@click.option("--replaces", type=click.IntRange(1), help="Version it was made from; by default the current one.")
 def propose(run: str, sample: str, file: Path, stage: str, reason: str, replaces: int | None) -> None:
     """Propose the rubric in FILE, as JSON, for SAMPLE of RUN at the installation; somebody else approves it.
 
@@ -47,7 +47,7 @@ def propose(run: str, sample: str, file: Path, stage: str, reason: str, replaces
 
 @click.command()
 @click.option("--state", type=click.Choice(["proposed", "approved", "rejected"]), help="Only these.")
-@click.option("--run", help="Only those of this run.")
+@click.option("--run", help="Only versions of this run.")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Versions at most.")
 def versions(state: str | None, run: str | None, limit: int) -> None:
     """List the edited rubrics of the installation, the newest first, by the number that `approve` takes."""
@@ -63,7 +63,7 @@ def versions(state: str | None, run: str | None, limit: int) -> None:
 @click.argument("number", type=click.IntRange(1))
 @click.option("--reason", default="", help="Reason of the decision.")
 def approve(number: int, reason: str) -> None:
-    """Approve proposal NUMBER, which somebody else made; its rubric stands from now on."""
+    """Approve proposal NUMBER of somebody else; its rubric becomes the current one."""
     _decide(number, "approve", reason)
 
 
@@ -71,7 +71,7 @@ def approve(number: int, reason: str) -> None:
 @click.argument("number", type=click.IntRange(1))
 @click.option("--reason", required=True, help="Reason of the decision.")
 def reject(number: int, reason: str) -> None:
-    """Reject proposal NUMBER; the rubric that stands stays."""
+    """Reject proposal NUMBER; the current rubric stays."""
     _decide(number, "reject", reason)
 
 

@@ -44,7 +44,7 @@ def caption(
     rubricworks caption photos/ --model runs/ID/train_policy/model --out captions/
     rubricworks caption photos/ --model Qwen2.5-VL-7B@http://localhost:8000/v1 --out captions/
 
-    A model that was trained here is asked with the prompt of its training, which its model card holds.
+    A model that was trained here gets the prompt of its training, which its model card holds.
     """
     own = read_usage(Path(model))
     prompt = prompt or own.prompt or CAPTION_PROMPT

@@ -118,8 +118,8 @@ def evaluate(
     rubricworks evaluate mine=captions.jsonl gpt=gpt-4.1@https://api.openai.com/v1 --on photos/ \\
         --with arena --with likert --judge gpt-4.1@https://api.openai.com/v1 --api-key-env OPENAI_API_KEY --out scored/
 
-    Prints the means with 95 % intervals, and writes OUT/scores.html and OUT/score/scores.json. Run again, it goes on
-    where it stopped.
+    Prints the means with 95 % intervals, and writes OUT/scores.html and OUT/score/scores.json. Run it
+    again to resume.
     """
     sources = _models_by_name(models, api_key_env, max_new_tokens)
     if against is not None and against not in sources:

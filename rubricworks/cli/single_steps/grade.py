@@ -61,7 +61,7 @@ def grade(
     OUT is Parquet or, if it ends so, CSV. Beside it are OUT.criteria.csv, a row for each criterion of each response,
     and OUT.html, a page with the criteria and the responses. A response that could not be judged, or has no rubric,
     keeps an empty reward with the reason beside it; it never becomes a zero. What the judges answered to it is in
-    OUT.dead_letters.jsonl. Run again, only what is not answered yet is asked.
+    OUT.dead_letters.jsonl. Run it again to call only for missing answers.
 
     \b
     rubricworks grade captions/ rubrics/ --judge Qwen2.5-7B-Instruct@http://localhost:8000/v1

@@ -31,10 +31,8 @@ from rubricworks.training.config import EngineOptions
 @click.option("--prompt", help="Request to the captioner; by default one for detail.")
 @click.option("--max-new-tokens", default=1024, show_default=True, type=click.IntRange(min=1))
 @click.option("--concurrency", default=128, show_default=True, type=click.IntRange(min=1), help="Requests in flight.")
-@click.option("--batch", is_flag=True, help="Ask the endpoint by its Batch API: half the price, within a day.")
-@click.option(
-    "--allow-host", "hosts", multiple=True, help="Host that images may be fetched from, where there are URLs."
-)
+@click.option("--batch", is_flag=True, help="Use the endpoint's Batch API: half the price, within a day.")
+@click.option("--allow-host", "hosts", multiple=True, help="Host that images may be fetched from, for sources of URLs.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
 @click.option("--plan", is_flag=True, help="Print hours, GPUs and dollars at the rate measured in --out; run nothing.")
 @click.option("--images", type=click.IntRange(min=1), help="Images to plan for; by default RubiCap's 3.5 million.")
@@ -67,7 +65,7 @@ def recaption(
     rubricworks recaption cc3m/ --model runs/ID/train_policy/model --engine vllm --out captions/
     rubricworks recaption --plan --out captions/ --gpus 32 --gpu-hour 2.5
 
-    Run again, it goes on at the first unfinished tar or row group. OUT/recaption/rejected lists the images that
+    Run it again to resume at the first unfinished tar or row group. OUT/recaption/rejected lists the images that
     could not be used, with reasons.
     """
     if plan:

@@ -40,7 +40,7 @@ def synthesize(
     api_key_env: str | None,
     out: Path,
 ) -> None:
-    """Caption IMAGES by a committee, write a rubric for each, into OUT/rubrics.parquet.
+    """Caption IMAGES with a committee and write a rubric for each into OUT/rubrics.parquet.
 
     \b
     rubricworks synthesize photos/ --committee gemma@http://gpu1:8000/v1 --committee qwen@http://gpu2:8000/v1 \\
