@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs reference bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs reference bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks audit clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -149,6 +149,10 @@ images:  ## The container images, with docker or podman: cpu, trainer, vllm, api
 locks: $(VENV)/installed  ## What the images install, locked anew from pyproject.toml and constraints.txt
 	$(RUN) pip install --quiet --disable-pip-version-check uv==0.13.8
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" docker/lock.sh
+
+audit: $(VENV)/installed  ## Known vulnerabilities of what the images install (ADVISORIES=URL of an OSV service; else PyPI's)
+	@$(RUN) pip install --quiet --disable-pip-version-check --target build/pip-audit pip-audit==2.10.1
+	@PYTHONPATH=build/pip-audit $(VENV)/bin/python docker/audit.py $(ADVISORIES)
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) $(VENV)-vllm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 UV=${UV:-uv}
-STAGES="--extra tracking --extra pipelines --extra cluster --extra store --extra eval --extra telemetry"
+STAGES="--extra tracking --extra pipelines --extra cluster --extra store --extra eval --extra batch --extra telemetry --extra signing"
 own=$(mktemp)
 but_two=$(mktemp)
 trap 'rm -f "$own" "$but_two"' EXIT

@@ -58,6 +58,7 @@ _COMMANDS = {
     "runs": ("rubricworks.cli.runs:runs", "List, show, follow, submit, stop, retry and prune runs."),
     "schedules": ("rubricworks.cli.schedules:schedules", "Schedule runs on Kubeflow."),
     "promote": ("rubricworks.cli.promote:promote", "Make a challenger the champion, or reject it."),
+    "fetch": ("rubricworks.cli.fetch:fetch", "Fetch a model from the registry, and verify its digest and signature."),
     "push": ("rubricworks.cli.push:push", "Upload a run's model to the Hugging Face Hub, with its card."),
     "pipelines": ("rubricworks.cli.pipelines:pipelines", "Compile pipelines for Kubeflow, and push them there."),
     "server": ("rubricworks.cli.installation.server:server", "Pages and API: runs, rollouts, verdicts, criteria."),

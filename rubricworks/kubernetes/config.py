@@ -67,6 +67,9 @@ class TrainJobConfig(_Section):
     def _nodes_fit(self) -> "TrainJobConfig":
         if self.min_nodes is not None and self.min_nodes > self.nodes:
             raise ValueError(f"min_nodes {self.min_nodes} is more than nodes {self.nodes}")
+        fields = type(self).model_fields
+        if self.rollouts and any(getattr(self, name) != fields[name].default for name in ("runtime", "runtime_kind")):
+            raise ValueError(f"runtime {self.runtime}: rollouts bring a runtime of their own; leave out one of the two")
         return self
 
 

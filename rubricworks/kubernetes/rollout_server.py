@@ -1,166 +1,108 @@
-"""vLLM server that generates a training's rollouts: a Job of one pod and a Service, deleted with the TrainJob.
+"""vLLM server that generates a training's rollouts: a pod of the TrainJob itself, by a TrainingRuntime of its own.
 
-It starts from the training's initial model and receives the weights of every step over NCCL: the first training process
-opens the group, and the server's workers join it (TRL's `vllm_mode: server`).
+Trainer makes one JobSet of the server and the nodes. So a queue admits both or neither, the nodes start when the server
+is ready, and both go with the TrainJob. The server starts from the training's initial model and receives the weights of
+each step over NCCL: the first training process opens the group, and the server's workers join it (TRL's `vllm_mode:
+server`).
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 
-from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobPlan
-from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
-from rubricworks.kubernetes.indexed_job import JOBS
-from rubricworks.kubernetes.pods import PODS, pod_labels, pod_template, pod_trouble, refusal, root_trouble
-from rubricworks.kubernetes.train_job import find_condition
-from rubricworks.kubernetes.work import StageWork, log_line
+from rubricworks.kubernetes.connection import Json
+from rubricworks.kubernetes.pods import pod_template
+from rubricworks.kubernetes.train_job import NODE
+from rubricworks.kubernetes.work import StageWork
 
-SERVICES = "/api/v1/namespaces/{namespace}/services"
+RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainingruntimes"
+ROLLOUTS = "rollouts"
+"""Name of the server's job in the JobSet, beside the nodes'."""
 PORT = 8000
 URL_ENV = "RUBRICWORKS_VLLM_URL"
 """Environment variable with the server's URL; it overrides the stage's configuration."""
 
 
-@contextmanager
-def rollout_server(
-    cluster: Cluster,
-    plan: TrainJobPlan,
-    work: StageWork,
-    *,
-    poll: float = 5.0,
-    report: Callable[[str], None] = log_line,
-) -> Iterator["Server"]:
-    """Context manager: start the server, yield it when it is ready, and delete it at the end.
-
-    Raises:
-        UserError: the server did not become ready; the message says why.
-    """
-    server = Server(cluster, work, plan.rollouts or plan.pod, plan.job.rollouts or RolloutServer())
-    server.start()
-    try:
-        server.wait(poll, report)
-        yield server
-    finally:
-        with suppress(UserError):
-            server.delete()
+def rollout_environment(name: str) -> dict[str, str]:
+    """Return the variables by which the processes of the TrainJob `name` find its server; JobSet names the host."""
+    return {URL_ENV: f"http://{name}-{ROLLOUTS}-0-0.{name}:{PORT}"}
 
 
-class Server:
-    """The server's Job and Service."""
+def rollout_runtime(plan: TrainJobPlan, work: StageWork, name: str, labels: Mapping[str, str]) -> Json:
+    """Build the TrainingRuntime of server and nodes; the TrainJob of the same name has the rest of the nodes' plan."""
+    from kubeflow_trainer_api import models
 
-    def __init__(self, cluster: Cluster, work: StageWork, plan: PodPlan, options: RolloutServer) -> None:
-        self._cluster, self._work, self._plan, self._options = cluster, work, plan, options
-        self.name = f"{work.name}-vllm"
-        self._labels = {**work.labels, "rubricworks/role": "rollouts"}
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Environment variables for every training process."""
-        return {URL_ENV: f"http://{self.name}:{PORT}"}
-
-    def start(self) -> None:
-        """Create the Job and the Service; a server that an earlier pod of the stage left running is used as it is."""
-        with report_api_errors("start the vLLM server", self._cluster.namespace):
-            self._cluster.create(SERVICES, self.service())
-            self._cluster.create(JOBS, self.job())
-
-    def service(self) -> Json:
-        """Build a headless Service: the name resolves to the pod itself, even before it is ready."""
-        ports = [{"name": "http", "port": PORT, "targetPort": PORT}]
-        return {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": self.name, "labels": self._labels},
-            "spec": {"clusterIP": "None", "selector": self._labels, "ports": ports, "publishNotReadyAddresses": True},
-        }
-
-    def job(self) -> Json:
-        command = [
-            "python",
-            "-m",
-            "rubricworks.runtime.pods.rollout_server",
-            "--model",
-            self._work.inputs["model"],
-            "--",
-            *self._vllm_arguments(),
-        ]
-        accelerators = {"accelerators": self._options.accelerators} if self._plan.accelerator else {}
-        plan = self._plan.model_copy(update=accelerators)
-        # TRL updates the weights through vLLM's development endpoints.
-        template = pod_template(plan, self._labels, command, {"VLLM_SERVER_DEV_MODE": "1"})
-        health = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 5, "failureThreshold": 3}
-        template["spec"]["containers"][0] |= {"readinessProbe": health, "ports": [{"containerPort": PORT}]}
-        return {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": self.name, "labels": {**self._plan.labels, **pod_labels(plan, self._labels)}},
-            "spec": {"backoffLimit": 6, "ttlSecondsAfterFinished": 3600, "template": template},
-        }
-
-    def _vllm_arguments(self) -> list[str]:
-        length = self._options.max_model_length
-        return [
-            *("--port", str(PORT)),
-            *("--tensor-parallel-size", str(self._options.accelerators)),
-            *("--gpu-memory-utilization", str(self._options.gpu_memory)),
-            *(("--max-model-len", str(length)) if length else ()),
-            # TRL sends images apart from token ids, to endpoints that vLLM 0.30 and newer serve only when asked.
-            "--enable-scale-out",
-            *("--weight-transfer-config", '{"backend": "nccl"}'),
-            # TRL requires log probabilities as sampled, for any number of tokens.
-            *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),
-        ]
-
-    def wait(self, poll: float, report: Callable[[str], None]) -> None:
-        """Wait until the server is ready.
-
-        Raises:
-            UserError: it failed, or was not ready in time.
-        """
-        deadline = time.monotonic() + self._options.start_within
-        reported = set[str]()
-        while True:
-            with report_api_errors("look at the vLLM server", self._cluster.namespace):
-                job = self._cluster.get(f"{JOBS}/{self.name}")
-                pods = self._cluster.list(PODS, **{"batch.kubernetes.io/job-name": self.name})
-                created = str(job["metadata"].get("creationTimestamp") or "")
-                refused = None if pods else refusal(self._cluster, [self.name], created)
-            if any(_is_ready(pod) for pod in pods):
-                report("the vLLM server is ready")
-                return
-            trouble = refused or root_trouble(filter(None, map(pod_trouble, pods)))
-            reason = f": {trouble.message}" if trouble else ""
-            if failed := find_condition(job, "Failed"):
-                raise TransientError(f"the vLLM server failed{reason or ': ' + failed.get('message', '')}")
-            if time.monotonic() >= deadline:
-                raise UserError(
-                    f"the vLLM server was not ready within {self._options.start_within:.0f} seconds{reason}; "
-                    "see its log, or allow more (train_job.rollouts.start_within)"
-                )
-            if (state := refused.message if refused else "waiting for it to load the model") not in reported:
-                reported.add(state)
-                report(f"the vLLM server: {state}")
-            time.sleep(poll)
-
-    def set_owner(self, train_job: Json) -> None:
-        """Make the TrainJob own the server, so that the cluster deletes both even if this pod is lost."""
-        owner = {
-            "apiVersion": train_job["apiVersion"],
-            "kind": train_job["kind"],
-            "name": train_job["metadata"]["name"],
-        }
-        owner["uid"] = train_job["metadata"]["uid"]
-        with report_api_errors("hand the vLLM server over", self._cluster.namespace):
-            for path in (f"{JOBS}/{self.name}", f"{SERVICES}/{self.name}"):
-                self._cluster.patch(path, {"metadata": {"ownerReferences": [owner]}})
-
-    def delete(self) -> None:
-        with report_api_errors("delete the vLLM server", self._cluster.namespace):
-            for path in (f"{JOBS}/{self.name}", f"{SERVICES}/{self.name}"):
-                self._cluster.delete(path)
+    server = server_pod(plan.rollouts or plan.pod, plan.job.rollouts or RolloutServer(), work, labels)
+    node = {"containers": [{"name": NODE, "image": plan.pod.image}]}
+    body = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"name": name, "labels": {**labels, "trainer.kubeflow.org/framework": "torch"}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {}},
+            "template": {
+                "spec": {
+                    # A server has no end of its own.
+                    "successPolicy": {"operator": "All", "targetReplicatedJobs": [NODE]},
+                    "replicatedJobs": [
+                        # No restarts: a new server has no group by which to receive weights; the training starts anew.
+                        {"name": ROLLOUTS, "template": {"spec": {"backoffLimit": 0, "template": server}}},
+                        {
+                            "name": NODE,
+                            "dependsOn": [{"name": ROLLOUTS, "status": "Ready"}],
+                            "template": {
+                                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                                "spec": {"template": {"spec": node}},
+                            },
+                        },
+                    ],
+                }
+            },
+        },
+    }
+    validated: Json = models.TrainerV1alpha1TrainingRuntime.from_dict(body).to_dict()
+    return validated
 
 
-def _is_ready(pod: Json) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
+def server_pod(plan: PodPlan, options: RolloutServer, work: StageWork, labels: Mapping[str, str]) -> Json:
+    """Build the template of the server's pod."""
+    command = [
+        "python",
+        "-m",
+        "rubricworks.runtime.pods.rollout_server",
+        "--model",
+        work.inputs["model"],
+        "--",
+        *_vllm_arguments(options),
+    ]
+    accelerators = {"accelerators": options.accelerators} if plan.accelerator else {}
+    # TRL updates the weights through vLLM's development endpoints.
+    template = pod_template(plan.model_copy(update=accelerators), labels, command, {"VLLM_SERVER_DEV_MODE": "1"})
+    health = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 5, "failureThreshold": 3}
+    template["spec"]["containers"][0] |= {"readinessProbe": health, "ports": [{"containerPort": PORT}]}
+    return template
+
+
+def is_server(pod: Json) -> bool:
+    """Return True for a server's pod, False for a node's."""
+    return bool(pod["metadata"].get("labels", {}).get("jobset.sigs.k8s.io/replicatedjob-name") == ROLLOUTS)
+
+
+def any_ready(pods: Iterable[Json]) -> bool:
+    """Return True if one of the pods serves."""
+    conditions = [item for pod in pods for item in (pod.get("status") or {}).get("conditions") or []]
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def _vllm_arguments(options: RolloutServer) -> list[str]:
+    length = options.max_model_length
+    return [
+        *("--port", str(PORT)),
+        *("--tensor-parallel-size", str(options.accelerators)),
+        *("--gpu-memory-utilization", str(options.gpu_memory)),
+        *(("--max-model-len", str(length)) if length else ()),
+        # TRL sends images apart from token ids, to endpoints that vLLM 0.30 and newer serve only when asked.
+        "--enable-scale-out",
+        *("--weight-transfer-config", '{"backend": "nccl"}'),
+        # TRL requires log probabilities as sampled, for any number of tokens.
+        *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),
+    ]

@@ -16,13 +16,13 @@ from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import ServePlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
 from rubricworks.kubernetes.pods import PODS, Trouble, pod_labels, pod_template, pod_trouble, root_trouble
-from rubricworks.kubernetes.rollout_server import SERVICES
 from rubricworks.kubernetes.train_job import find_condition
 from rubricworks.kubernetes.work import log_line
 from rubricworks.llm.served import ServedModel
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{namespace}/deployments"
 INFERENCE_SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/{namespace}/inferenceservices"
+SERVICES = "/api/v1/namespaces/{namespace}/services"
 PORT = 8000
 RUN_LABEL = "rubricworks/run"
 OBJECT_LABEL = "rubricworks/served"

@@ -40,7 +40,10 @@ def train_job(
         "kind": "TrainJob",
         "metadata": {"name": name, "labels": {**plan.pod.labels, **labels}},
         "spec": {
-            "runtimeRef": {"name": plan.job.runtime, "kind": plan.job.runtime_kind},
+            # With a server, the runtime of the TrainJob's own name (rubricworks.kubernetes.rollout_server).
+            "runtimeRef": {"name": name, "kind": "TrainingRuntime"}
+            if plan.job.rollouts
+            else {"name": plan.job.runtime, "kind": plan.job.runtime_kind},
             **({"activeDeadlineSeconds": int(plan.job.timeout)} if plan.job.timeout else {}),
             "trainer": {
                 "image": plan.pod.image,

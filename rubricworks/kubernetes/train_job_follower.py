@@ -9,14 +9,23 @@ Follow pods' logs line by line, across lost connections and from one pod to the 
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import filterfalse
 from typing import Any
 
 from rubricworks.errors import UserError
 from rubricworks.kubernetes.config import TrainJobPlan
 from rubricworks.kubernetes.connection import Cluster, Json, report_api_errors
-from rubricworks.kubernetes.pods import PODS, Trouble, index_of, no_pod, pod_trouble, refusal, root_trouble
+from rubricworks.kubernetes.pods import PODS, USER_ERROR, Trouble, index_of, no_pod, pod_trouble, refusal, root_trouble
+from rubricworks.kubernetes.rollout_server import (
+    ROLLOUTS,
+    RUNTIMES,
+    any_ready,
+    is_server,
+    rollout_environment,
+    rollout_runtime,
+)
 from rubricworks.kubernetes.train_job import NODE, TRAIN_JOBS, find_condition, train_job
 from rubricworks.kubernetes.work import StageWork, log_line, sigterm_as_exit
 
@@ -30,16 +39,12 @@ def follow_train_job(
     plan: TrainJobPlan,
     work: StageWork,
     *,
-    env: Mapping[str, str] = {},
-    on_created: Callable[[Json], None] = lambda job: None,
     poll: float = 5.0,
     report: Callable[[str], None] = log_line,
 ) -> None:
     """Run the stage as TrainJobs until one succeeds; a TrainJob of an earlier pod of the stage is followed on.
 
     Args:
-        env: further environment variables of every process.
-        on_created: called with each TrainJob.
         poll: seconds between two requests for its state.
         report: called with each log line of the first node, and with events of the nodes.
     Raises:
@@ -48,12 +53,13 @@ def follow_train_job(
     nodes, restarts = plan.job.nodes, 0
     job = _latest_job(cluster, work)
     if job is not None and find_condition(job, "Failed"):
-        job = _create_next(cluster, plan, work, nodes, env, job)
-    job = job or _create_next(cluster, plan, work, nodes, env, None)
+        job = _create_next(cluster, plan, work, nodes, job)
+    job = job or _create_next(cluster, plan, work, nodes, None)
     try:
         with sigterm_as_exit():
             while True:
-                on_created(job)
+                if plan.job.rollouts:
+                    _own_runtime(cluster, job)
                 nodes = job["spec"]["trainer"]["numNodes"]
                 trouble = _watch(cluster, plan, job, poll, report)
                 if trouble is None:
@@ -66,14 +72,15 @@ def follow_train_job(
                     nodes = fewer
                 else:
                     raise trouble.to_error(_failure_message(trouble, plan, nodes, restarts))
-                job = _create_next(cluster, plan, work, nodes, env, job)
+                job = _create_next(cluster, plan, work, nodes, job)
     except (KeyboardInterrupt, SystemExit):
         report("stopped: the training's pods are deleted; it goes on from its last checkpoint when it is run again")
         cluster.delete(_path(job))
         raise
     except UserError:
-        if not plan.job.keep_failed:
-            with suppress(UserError):
+        with suppress(UserError):
+            # Pods of a job that waits may hold accelerators, so only one that has failed is kept.
+            if not plan.job.keep_failed or not find_condition(cluster.get(_path(job)), "Failed"):
                 cluster.delete(_path(job))
         raise
     cluster.delete(_path(job))
@@ -86,14 +93,19 @@ def _watch(
     log = LogFollower(cluster, NODE, report, pause=min(poll, 1.0))
     failures: dict[str, Trouble] = {}
     waiting_since: float | None = None
+    loading_since: float | None = None
     suspended, reported = False, set[str]()
     try:
         while True:
             with report_api_errors("follow the training", cluster.namespace):
                 state = cluster.get(_path(job))
                 pods = _pods(cluster, job)
-                refused = _refusal(cluster, state, pods)
-            for pod in pods:
+                servers, nodes = [*filter(is_server, pods)], [*filterfalse(is_server, pods)]
+                # Nodes are made when their server is ready.
+                is_loading = plan.job.rollouts is not None and not any_ready(servers)
+                lacking = not servers if is_loading else len(nodes) < job["spec"]["trainer"]["numNodes"]
+                refused = _refusal(cluster, state, pods) if lacking else None
+            for pod in nodes:
                 if index_of(pod) == 0:
                     log.follow(pod)
             troubles = {pod["metadata"]["name"]: trouble for pod in pods if (trouble := pod_trouble(pod))}
@@ -112,8 +124,15 @@ def _watch(
             if trouble and not suspended and (kind := re.sub(r"\d+", "", trouble.message)) not in reported:
                 reported.add(kind)
                 report(f"nodes wait: {trouble.message}")
-            if trouble is None and len(pods) < job["spec"]["trainer"]["numNodes"]:
+            if trouble is None and lacking:
                 trouble = no_pod(cluster, "trainjob", job["metadata"]["name"])
+            loading_since = (loading_since or time.monotonic()) if is_loading and servers and not suspended else None
+            if plan.job.rollouts and servers and not suspended:
+                if loading_since and time.monotonic() - loading_since >= plan.job.rollouts.start_within:
+                    return _not_ready(plan.job.rollouts.start_within, trouble)
+                if (line := f"the vLLM server {'loads the model' if is_loading else 'is ready'}") not in reported:
+                    reported.add(line)
+                    report(line)
             waiting_since = None if suspended or trouble is None else waiting_since or time.monotonic()
             if waiting_since is not None and trouble is not None:
                 room_s = plan.job.wait_for_room
@@ -125,18 +144,27 @@ def _watch(
         log.close()
 
 
-def _create_next(
-    cluster: Cluster, plan: TrainJobPlan, work: StageWork, nodes: int, env: Mapping[str, str], last: Json | None
-) -> Json:
+def _create_next(cluster: Cluster, plan: TrainJobPlan, work: StageWork, nodes: int, last: Json | None) -> Json:
     """Delete the last TrainJob, whose pods may hold nodes, and create the next one."""
     attempt = 1 if last is None else _attempt(last) + 1
     if last is not None:
         with report_api_errors("delete the last TrainJob", cluster.namespace):
             cluster.delete(_path(last))
-    labels = {**work.labels, _ATTEMPT: str(attempt)}
-    body = train_job(plan, f"{work.name}-{attempt}", nodes, labels, work.arguments(), env)
+    labels, name = {**work.labels, _ATTEMPT: str(attempt)}, f"{work.name}-{attempt}"
+    body = train_job(
+        plan, name, nodes, labels, work.arguments(), rollout_environment(name) if plan.job.rollouts else {}
+    )
     with report_api_errors("create a TrainJob", cluster.namespace):
-        return cluster.create(TRAIN_JOBS, body) or cluster.get(f"{TRAIN_JOBS}/{body['metadata']['name']}")
+        if plan.job.rollouts:
+            cluster.create(RUNTIMES, rollout_runtime(plan, work, name, labels))
+        return cluster.create(TRAIN_JOBS, body) or cluster.get(f"{TRAIN_JOBS}/{name}")
+
+
+def _own_runtime(cluster: Cluster, job: Json) -> None:
+    """Make a TrainJob own the runtime of its name, so that the cluster deletes it with the TrainJob."""
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
+    with report_api_errors("hand the training's runtime over", cluster.namespace):
+        cluster.patch(f"{RUNTIMES}/{owner['name']}", {"metadata": {"ownerReferences": [owner]}})
 
 
 def _latest_job(cluster: Cluster, work: StageWork) -> Json | None:
@@ -154,12 +182,19 @@ def _pods(cluster: Cluster, job: Json) -> list[Json]:
 
 
 def _refusal(cluster: Cluster, job: Json, pods: Sequence[Json]) -> Trouble | None:
-    """Return why nodes have no pods: events are on the TrainJob, its JobSet of the same name, or the JobSet's Job."""
-    if len(pods) >= job["spec"]["trainer"]["numNodes"]:
-        return None
+    """Return why pods are missing: events are on the TrainJob, its JobSet of the same name, or the JobSet's Jobs."""
     name = job["metadata"]["name"]
     created = max(str(item["metadata"].get("creationTimestamp") or "") for item in (job, *pods))
-    return refusal(cluster, [name, f"{name}-{NODE}-0"], created)
+    return refusal(cluster, [name, f"{name}-{NODE}-0", f"{name}-{ROLLOUTS}-0"], created)
+
+
+def _not_ready(within: float, trouble: Trouble | None) -> Trouble:
+    reason = f": {trouble.message}" if trouble else ""
+    message = (
+        f"the vLLM server was not ready within {within:.0f} seconds{reason}; see its log, or allow more "
+        "(train_job.rollouts.start_within)"
+    )
+    return Trouble("failed", message, USER_ERROR)
 
 
 def _path(job: Json) -> str:

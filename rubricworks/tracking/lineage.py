@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
+from rubricworks.tracking.artifacts import fetch_artifacts
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
 from rubricworks.tracking.registry import ModelVersion
-from rubricworks.tracking.transfers import long_transfers
 
 LINEAGE_TAG = "made_from"
 DIGEST_TAG = "made_from_digest"
@@ -119,27 +119,6 @@ def read_lineage(connection: Connection, version: ModelVersion) -> Lineage:
             raise UserError(
                 f"{uri}: what {label} was made from cannot be read ({reason}); run its recipe again"
             ) from error
-
-
-def fetch_artifacts(connection: Connection, uri: str, folder: Path, description: str) -> Path:
-    """Download a folder of artifacts and return its local path.
-
-    Args:
-        description: noun phrase for the error message.
-    Raises:
-        UserError: the artifacts are missing, or MLflow cannot be reached.
-    """
-    with report_mlflow_errors(connection.uri):
-        from mlflow.artifacts import download_artifacts
-
-        try:
-            with long_transfers():
-                path = download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=connection.uri)
-        except OSError as error:
-            raise UserError(
-                f"{uri}: {description} is not there ({error.strerror or error}); was its store emptied?"
-            ) from error
-    return Path(path)
 
 
 def _check_origin(version: ModelVersion, digest: str, uri: str) -> bool:

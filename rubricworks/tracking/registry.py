@@ -17,8 +17,10 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
+from rubricworks.tracking.artifacts import fetch_artifacts
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
 from rubricworks.tracking.model_flavour import MODEL_FOLDER, write_flavour
+from rubricworks.tracking.signatures import SIGNATURE_FILE, sign, verify
 from rubricworks.tracking.transfers import long_transfers
 from rubricworks.training.model_card import CARD
 
@@ -90,6 +92,8 @@ def register(
 ) -> ModelVersion:
     """Store a model's folder with an MLflow run and register it; a model registered before keeps its version.
 
+    With a signing key in the environment, the version has a signature of the folder.
+
     Args:
         run: id of the MLflow run.
         tags: tags of the version, such as data digest, recipe digest, figures of the evaluation.
@@ -112,6 +116,7 @@ def register(
                 write_flavour(Path(description), model_dir, model_id=logged.model_id, run=run, prompt=prompt)
                 if card:
                     (Path(description) / CARD).write_text(card, encoding="utf-8")
+                sign(model_dir, Path(description) / SIGNATURE_FILE)
                 client.log_model_artifacts(logged.model_id, str(model_dir), MODEL_FOLDER)
                 client.log_model_artifacts(logged.model_id, description)
             client.finalize_logged_model(logged.model_id, "READY")
@@ -144,6 +149,27 @@ def _logged_model(connection: Connection, run: str, name: str, digest: str) -> A
 def model_files(download: Path) -> Path:
     """Return the Hugging Face folder in a version's downloaded artifacts."""
     return download / MODEL_FOLDER
+
+
+def fetch_model(connection: Connection, version: ModelVersion, target: Path, *, scratch: Path) -> None:
+    """Download a version's Hugging Face folder, if it is the one that was registered, and signed.
+
+    Args:
+        target: folder to be created.
+        scratch: empty folder on the same disk, for the download.
+    Raises:
+        UserError: files are missing or others, or this environment's key did not sign them.
+    """
+    label = f"the model of {version.name} version {version.version}"
+    download = fetch_artifacts(connection, version.source, scratch, label)
+    model = model_files(download)
+    if (digest := version.tags.get(DIGEST_TAG)) and files_digest(model.rglob("*"), model) != digest:
+        raise UserError(
+            f"{version.source}: {label} is not the one that was registered; put it back, or make another version the "
+            "champion"
+        )
+    verify(model, download / SIGNATURE_FILE, f"{version.source}: {label}")
+    model.rename(target)
 
 
 def champion(connection: Connection, name: str) -> ModelVersion | None:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
+from rubricworks.tracking.artifacts import fetch_artifacts
 from rubricworks.tracking.connection import Connection, report_mlflow_errors
-from rubricworks.tracking.lineage import fetch_artifacts
 from rubricworks.tracking.registry import ModelVersion
 
 SCORES_TAG = "measured_by"

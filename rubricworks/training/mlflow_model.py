@@ -66,12 +66,14 @@ def _load_pyfunc(path: str) -> ResponseModel | ImageModel:
     """Load the model; MLflow calls this by name.
 
     Raises:
-        UserError: PyTorch or Transformers is not installed.
+        UserError: PyTorch or Transformers is not installed, or the environment's signing key did not sign the model.
     """
     if missing := [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]:
         raise UserError(f"the model runs on {' and '.join(missing)}: pip install 'rubricworks[train]'")
+    from rubricworks.tracking.signatures import SIGNATURE_FILE, verify
     from rubricworks.training.generators.loading import is_code_generator
 
+    verify(Path(path), Path(path).parent / SIGNATURE_FILE, f"{path}: this model")
     return ImageModel(path) if is_code_generator(Path(path)) else ResponseModel(path)
 
 

@@ -43,10 +43,11 @@ def build(script: Path, image: str, tag: str, **settings: str) -> str:
     # A package that is installed may write beside the certificates, so a folder is an overlay that is thrown away.
     options = {place: "O" if Path(place).is_dir() else "ro" for place in _OF_THIS_MACHINE if Path(place).exists()}
     mounts = [f"--volume={place}:{place}:{option}" for place, option in options.items()]
+    digest = podman("image", "inspect", "--format={{.Digest}}", BASE).stdout.strip()
     environment = {
         **os.environ,
         "ENGINE": "podman",
-        "BASE": BASE,
+        "BASE": f"{BASE}@{digest}",
         "REGISTRY": "localhost/rubricworks-test",
         "TAG": tag,
         "OPTIONS": " ".join(["--isolation=chroot", "--network=host", *mounts]),

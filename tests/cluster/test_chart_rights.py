@@ -53,7 +53,7 @@ def test_stages_may_do_what_they_do_and_no_more(tmp_path: Path) -> None:
     command += [
         str(TESTS / "kubernetes"),
         "-k",
-        "log_is_read or preempted or belongs_to or whose_pod_was_killed or are_refused or refused_quota or kserve_gets",
+        "log_is_read or preempted or together or whose_pod_was_killed or are_refused or refused_quota or kserve_gets",
     ]
     done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=550)
     assert notes.is_file(), done.stdout[-2000:]

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from debian_base import RESTRICTED, build, make_base, missing, podman
+from debian_base import BASE, RESTRICTED, build, make_base, missing, podman
 from object_store import free_port
 
 pytestmark = pytest.mark.cluster
@@ -75,6 +75,24 @@ def test_image_of_the_cpu_stages_holds_what_its_lock_names_and_imports_a_compone
     assert inside(cpu, f"python3 -c '{program}' && rubricworks recipes list").startswith("balcaprl")
 
 
+def test_beside_an_image_are_its_list_of_packages_and_what_it_was_built_from(api):
+    made = ROOT / "build" / "images"
+    assert (made / "api.cdx.json").read_text() == inside(api, f"cat {SBOM}")
+    statement = json.loads((made / "api.provenance.json").read_text())
+    wheel, digest = inside(api, "cat /usr/share/sbom/wheel.sha256").split()[::-1]
+    (image,) = json.loads(podman("image", "inspect", api).stdout)
+    assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
+        "localhost/rubricworks-test/api": image["Id"].removeprefix("sha256:"),
+        Path(wheel).name: digest,
+    }
+    sources = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    (base,) = [source for source in sources if source.get("uri", "").startswith("docker://")]
+    assert base["uri"] == f"docker://{BASE}"
+    assert (
+        f"sha256:{base['digest']['sha256']}" == podman("image", "inspect", "--format={{.Digest}}", BASE).stdout.strip()
+    )
+
+
 def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
     (image,) = json.loads(podman("image", "inspect", api).stdout)
     assert image["Config"]["User"] == "10001:10001"
@@ -137,6 +155,7 @@ def registry(tmp_path):
 def test_a_pushed_image_is_named_by_the_digest_that_the_registry_gave(api, registry, tmp_path):
     without_tls = tmp_path / "registries.conf"
     without_tls.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    made = ROOT / "build" / "images" / "api.provenance.json"
     places = {"REGISTRY": f"{registry}/team", "PUSH": "1", "CONTAINERS_REGISTRIES_CONF": str(without_tls)}
     printed = build(SCRIPT, "api", "test", **places)
     heading, reference = printed.splitlines()[-2:]
@@ -146,6 +165,8 @@ def test_a_pushed_image_is_named_by_the_digest_that_the_registry_gave(api, regis
     request = urllib.request.Request(f"http://{registry}/v2/team/api/manifests/{digest}", headers={"Accept": kinds})
     with urllib.request.urlopen(request, timeout=120) as response:
         assert response.headers["Docker-Content-Digest"] == digest
+    subject, _wheel = json.loads(made.read_text())["subject"]
+    assert (subject["name"], f"sha256:{subject['digest']['sha256']}") == (f"{registry}/team/api", digest)
     podman("rmi", f"{registry}/team/api:test", check=False)
 
 

@@ -5,10 +5,13 @@ vLLM with what it brings beyond the tests' own packages is left to tests/vllm_cp
 """
 
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,31 @@ def run(python: Path, *arguments: str, folder: Path) -> str:
     done = subprocess.run([python, "-I", *arguments], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_lock_script_makes_every_line_of_the_locks_of_the_images(tmp_path):
+    """From pyproject.toml, constraints.txt and the pins that the locks have; a release may have gained files since."""
+    for path in ("pyproject.toml", "constraints.txt", "docker"):
+        source = CHECKOUT / path
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / path)
+    locks = {path.name: path.read_text() for path in (CHECKOUT / "docker").glob("requirements-*.txt")}
+    assert len(locks) == 5
+    for name, lock in locks.items():  # uv would keep hashes that a lock has
+        (tmp_path / "docker" / name).write_text(re.sub(r" \\\n +--hash=\S+", "", lock))
+    done = subprocess.run(
+        [tmp_path / "docker" / "lock.sh"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "UV": importlib.import_module("uv").find_uv_bin()},
+    )
+    assert done.returncode == 0, done.stderr
+    for name, lock in locks.items():
+        made = (tmp_path / "docker" / name).read_text()
+        strip = partial(re.sub, r" \\$", "", flags=re.MULTILINE)
+        by_hand = {*strip(lock).splitlines()} - {*strip(made).splitlines()}
+        assert by_hand == set(), f"docker/{name}: run `make locks`"
+        assert re.findall(r"^\S+==", lock, re.MULTILINE) == re.findall(r"^\S+==", made, re.MULTILINE), name
 
 
 def test_the_cpu_image_has_all_that_its_stages_import(install, tmp_path):

@@ -9,13 +9,18 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-IMAGES = {
-    "api": {"api", "store"},
-    "cpu": {"tracking", "pipelines", "cluster", "store", "eval", "telemetry"},
-    "trainer": {"gpu", "train", "ocr", "tracking", "pipelines", "cluster", "store", "eval", "telemetry"},
-    "vllm": {"gpu", "train", "store"},
-}
-"""Each image and the extras that its lock is made from."""
+LOCK_SCRIPT = (ROOT / "docker" / "lock.sh").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def _extras_of_images() -> dict[str, set[str]]:
+    commands = LOCK_SCRIPT.replace("$STAGES", re.findall(r'^STAGES="(.*)"$', LOCK_SCRIPT, re.MULTILINE)[0])
+    locks = re.findall(r"^lock (\w+) pyproject\.toml (.*)$", commands, re.MULTILINE)
+    return {image: {*re.findall(r"--extra (\w+)", options)} for image, options in locks}
+
+
+IMAGES = _extras_of_images()
+"""Each image and the extras of pyproject.toml that its lock is made from, as docker/lock.sh has them."""
 
 _PIN = re.compile(r"([a-z0-9.-]+)(?:\[[^]]*])?==([^ ;\\]+)")
 
@@ -31,11 +36,15 @@ def constraints() -> dict[str, str]:
 
 
 def requirements(image: str) -> list[Requirement]:
-    """Direct requirements of the package and the image's extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *(line for extra in IMAGES[image] for line in extras[extra])]
-    return [requirement for line in listed if (requirement := Requirement(line)).name != "rubricworks"]
+    """Direct requirements of the package and the image's extras, and of the extras that these name."""
+    lines, waiting, extras = [*PROJECT["dependencies"]], [*IMAGES[image]], PROJECT["optional-dependencies"]
+    while waiting:
+        for line in extras[waiting.pop()]:
+            if Requirement(line).name == "rubricworks":
+                waiting += Requirement(line).extras
+            else:
+                lines.append(line)
+    return [Requirement(line) for line in lines]
 
 
 def reached(image: str) -> set[str]:

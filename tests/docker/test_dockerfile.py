@@ -70,6 +70,27 @@ def test_no_image_shows_every_gpu_of_its_node():
     assert "NVIDIA_VISIBLE_DEVICES" not in " ".join(line for lines in stages().values() for line in lines)
 
 
+def test_every_image_that_is_not_made_here_is_named_by_its_digest():
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE, re.MULTILINE))
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    named = {re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], base) for base in bases} - stages().keys()
+    assert named
+    assert [base for base in named if not re.fullmatch(r"[^@]+:[^@]+@sha256:[0-9a-f]{64}", base)] == []
+
+
+def test_an_image_on_a_base_without_a_digest_is_not_pushed():
+    done = subprocess.run(
+        [ROOT / "docker" / "build.sh", "cpu"],
+        capture_output=True,
+        text=True,
+        env={"ENGINE": "true", "PATH": "/usr/bin:/bin", "BASE": "python:3.11-slim", "PUSH": "1"},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: BASE is not named by a digest")
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("arguments", [["everything"], ["cpu", "gpu"]])
 def test_an_image_that_is_not_there_is_refused_before_anything_is_built(arguments):
     done = subprocess.run(

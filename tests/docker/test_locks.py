@@ -3,12 +3,26 @@
 import re
 
 import pytest
-from locks import IMAGES, ROOT, constraints, locked, reached, requirements
+from locks import IMAGES, PROJECT, ROOT, constraints, locked, reached, requirements
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 AGAIN = "run `make locks`"
 VLLMS_CHOICE = {"fastapi", "numpy"}
 """Packages of which vLLM asks for older releases than the tests run with."""
+
+
+def test_every_extra_that_an_installation_uses_is_in_the_lock_of_an_image():
+    packages = {requirement.name for image in IMAGES for requirement in requirements(image)}
+    of_people = {"docs", "demo", "all", "dev"}
+    extras = PROJECT["optional-dependencies"]
+    absent = {
+        extra
+        for extra in extras.keys() - of_people
+        for line in extras[extra]
+        if Requirement(line).name not in {"rubricworks", *packages}
+    }
+    assert absent == set(), "name them in docker/lock.sh and run `make locks`"
 
 
 @pytest.mark.parametrize("image", IMAGES)

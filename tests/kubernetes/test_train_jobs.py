@@ -5,13 +5,15 @@ import signal
 import threading
 import time
 
+import kubernetes_validate
 import pytest
-from kubernetes_api import JOBS, NO_ACCOUNT, PODS, QUOTA, TRAIN_JOBS, KubernetesApi, ended
+from kubernetes_api import NO_ACCOUNT, PODS, QUOTA, RUNTIMES, TRAIN_JOBS, KubernetesApi, ended
+from pydantic import ValidationError
 
 from rubricworks.errors import TransientError, UserError
 from rubricworks.kubernetes.config import PodPlan, RolloutServer, TrainJobConfig, TrainJobPlan
 from rubricworks.kubernetes.connection import connect
-from rubricworks.kubernetes.rollout_server import rollout_server
+from rubricworks.kubernetes.rollout_server import rollout_environment, rollout_runtime
 from rubricworks.kubernetes.train_job import train_job
 from rubricworks.kubernetes.train_job_follower import follow_train_job
 
@@ -45,6 +47,13 @@ def follow(cluster, plan, work, **options) -> list[str]:
     return lines
 
 
+def wait_until(holds) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(POLL)
+
+
 def in_order(*acts):
     """Plays the first act for the first TrainJob, the second for the second, …"""
     waiting = list(acts)
@@ -71,7 +80,7 @@ def completes(api: KubernetesApi, *lines: str):
 def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api, cluster, work):
     jobs = []
     api.on_create = lambda path, item: (jobs.append(item), api.condition(path, "Complete"))
-    follow(cluster, plan(), work, env={"MORE": "1"})
+    follow(cluster, plan(), work)
     (job,) = jobs
     trainer = job["spec"]["trainer"]
     assert trainer["command"][:6] == [
@@ -90,7 +99,6 @@ def test_nodes_run_the_very_stage_by_torchrun_with_fsdp_where_the_plan_says(api,
     env = {item["name"]: item for item in trainer["env"]}
     assert env["KEY"] == SECRET
     assert env["ACCELERATE_USE_FSDP"]["value"] == "true"
-    assert env["MORE"]["value"] == "1"
     assert "RUBRICWORKS_TRAIN_JOB" not in env, "its nodes would make TrainJobs"
     (patch,) = job["spec"]["runtimePatches"]
     (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
@@ -260,62 +268,142 @@ def test_time_in_a_queue_is_not_time_without_room(api, cluster, work):
     assert follow(cluster, plan(wait_for_room=4 * POLL), work) == ["waiting in the queue"]
 
 
-def test_a_vllm_server_is_up_before_the_training_belongs_to_it_and_goes_with_it(api, cluster, work):
-    def controllers(path: str, item: dict) -> None:
-        if path.startswith(JOBS):
-            ready = [{"type": "Ready", "status": "True"}]
-            labels = {"batch.kubernetes.io/job-name": item["metadata"]["name"]}
-            api.pod("server", labels, conditions=ready)
-        elif path.startswith(TRAIN_JOBS):
-            owned = [item["metadata"].get("ownerReferences", [{}])[0].get("kind") for item in api.of(JOBS)]
-            time.sleep(4 * POLL)
-            owned += [item["metadata"].get("ownerReferences", [{}])[0].get("kind") for item in api.of(JOBS)]
-            assert owned[-1] == "TrainJob"
-            api.condition(path, "Complete")
+class Controllers:
+    """Plays Kueue, Trainer and JobSet: what a TrainJob and its runtime ask for is admitted whole or not at all.
 
-    api.on_create = controllers
-    job_plan = plan(rollouts=RolloutServer(accelerators=2))
-    with rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None) as server:
-        (job,) = api.of(JOBS)
-        container = job["spec"]["template"]["spec"]["containers"][0]
-        assert job["spec"]["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
-        assert job["spec"]["template"]["spec"]["enableServiceLinks"] is False
-        assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
-        # tests/vllm_cpu/test_rollout_server.py runs the command.
-        assert "--enable-scale-out" in container["command"]
-        assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
-        assert server.environment == {"RUBRICWORKS_VLLM_URL": f"http://{work.name}-vllm:8000"}
-        follow(cluster, job_plan, work, env=server.environment, on_created=server.set_owner)
-    assert api.of(JOBS) == []
+    Sources: Kueue's controller of TrainJobs, which takes the pod sets of the runtime's jobs; JobSet's `dependsOn`.
+    """
+
+    def __init__(self, api: KubernetesApi, gpus: int) -> None:
+        self.api, self.gpus = api, gpus
+        self.is_ready = True
+        self.waiting: list[str] = []
+        self.changed = threading.Condition()
+
+    def admit(self, gpus: int) -> None:
+        with self.changed:
+            self.gpus = gpus
+            self.changed.notify_all()
+
+    def __call__(self, path: str, item: dict) -> None:
+        if not path.startswith(TRAIN_JOBS):
+            return
+        name, reference = item["metadata"]["name"], item["spec"]["runtimeRef"]
+        assert (reference["kind"], reference["name"]) == ("TrainingRuntime", name)
+        jobs = self.api.objects[f"{RUNTIMES}/{name}"]["spec"]["template"]["spec"]["replicatedJobs"]
+        (server,) = jobs[0]["template"]["spec"]["template"]["spec"]["containers"]
+        trainer = item["spec"]["trainer"]
+        asked = int(server["resources"]["limits"]["nvidia.com/gpu"])
+        asked += trainer["numNodes"] * int(trainer["resourcesPerNode"]["limits"]["nvidia.com/gpu"])
+        with self.changed:
+            while asked > self.gpus:
+                self.waiting.append(name)
+                self.api.condition(path, "Suspended", "Suspended", "not admitted")
+                self.changed.wait()
+        self.api.status(path, conditions=[])
+        labels = {"jobset.sigs.k8s.io/jobset-name": name}
+        self.pod(jobs[0]["name"], labels)
+        (dependency,) = jobs[1]["dependsOn"]
+        assert dependency == {"name": jobs[0]["name"], "status": "Ready"}
+        if self.is_ready:
+            for index in range(trainer["numNodes"]):
+                node(self.api, name, index)
+            self.api.condition(path, "Complete")
+
+    def pod(self, job: str, labels: dict[str, str]) -> None:
+        ready = [{"type": "Ready", "status": str(self.is_ready)}]
+        own = {"jobset.sigs.k8s.io/replicatedjob-name": job, "batch.kubernetes.io/job-completion-index": "0"}
+        self.api.pod("server", {**labels, **own}, conditions=ready)
 
 
-def test_a_vllm_server_that_does_not_come_up_says_why(api, cluster, work):
-    def broken(path: str, item: dict) -> None:
-        if path.startswith(JOBS):
-            labels = {"batch.kubernetes.io/job-name": item["metadata"]["name"]}
-            api.pod("server", labels, "Failed", containerStatuses=ended(1, "no CUDA device", name="main"))
+def test_training_and_its_vllm_server_are_admitted_together_or_not_at_all(api, cluster, work):
+    """Neither the quota of the server alone nor that of the nodes alone gives any pod; both are one TrainJob."""
+    lines: list[str] = []
+    api.on_create = controllers = Controllers(api, gpus=2)
+    follower = threading.Thread(
+        target=follow_train_job,
+        args=(cluster, plan(rollouts=RolloutServer(accelerators=2)), work),
+        kwargs={"poll": POLL, "report": lines.append},
+    )
+    follower.start()
+    wait_until(lambda: len(controllers.waiting) == 1)
+    assert api.of(PODS) == [], "there is room for the server"
+    controllers.admit(32)
+    wait_until(lambda: len(controllers.waiting) == 2)
+    assert api.of(PODS) == [], "there is room for the four nodes"
+    wait_until(lambda: lines == ["waiting in the queue"])
+    assert [item["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for item in api.of(TRAIN_JOBS)] == ["gpus"]
+    controllers.admit(34)
+    follower.join()
+    assert {path.rpartition("/")[0] for path in api.deleted} == {TRAIN_JOBS, RUNTIMES}
+    assert api.of(RUNTIMES) == [], "the runtime goes with its TrainJob"
 
-    api.on_create = broken
-    job_plan = plan(rollouts=RolloutServer(start_within=0.2))
-    with (
-        pytest.raises(UserError, match=r"not ready within 0 seconds.*no CUDA device"),
-        rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None),
-    ):
-        pass
+
+def test_vllm_server_of_a_training_is_found_by_its_nodes_and_never_ends_it(api, cluster, work):
+    api.on_create = lambda path, item: None
+    job_plan = plan(rollouts=RolloutServer(accelerators=2, max_model_length=4096))
+    labels = {"rubricworks/work": work.key}
+    runtime = rollout_runtime(job_plan, work, "train-1", labels)
+    assert cluster.create(RUNTIMES, runtime), "Trainer's own models know every field"
+    template = runtime["spec"]["template"]["spec"]
+    assert template["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["node"]}
+    server = template["replicatedJobs"][0]["template"]["spec"]["template"]
+    kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **server}, "1.31", strict=True)
+    assert server["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+    assert "kueue.x-k8s.io/queue-name" not in server["metadata"]["labels"], "a queue admits the job, not each pod"
+    assert server["spec"]["enableServiceLinks"] is False
+    (container,) = server["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    # tests/vllm_cpu/test_rollout_server.py runs the command.
+    assert "--enable-scale-out" in container["command"]
+    assert container["command"][-4:] == ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
+    assert rollout_environment("train-1") == {"RUBRICWORKS_VLLM_URL": "http://train-1-rollouts-0-0.train-1:8000"}
+
+
+def test_a_vllm_server_that_does_not_load_its_model_in_time_ends_the_stage(api, cluster, work):
+    api.on_create = controllers = Controllers(api, gpus=34)
+    controllers.is_ready = False
+    job_plan = plan(rollouts=RolloutServer(accelerators=2, start_within=4 * POLL))
+    with pytest.raises(UserError, match=r"the vLLM server was not ready within 0 seconds; see its log.*start_within"):
+        follow(cluster, job_plan, work)
+    assert api.of(TRAIN_JOBS) == [], "it would hold its accelerators"
+
+
+def test_a_vllm_server_that_ends_says_why(api, cluster, work):
+    def broken(path: str, name: str) -> None:
+        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "rollouts"}
+        api.pod("server", labels, "Failed", containerStatuses=ended(1, "no CUDA device", name="main"))
+        api.condition(path, "Failed", "FailedJobs", "jobset failed")
+
+    api.on_create = in_order(broken)
+    with pytest.raises(TransientError, match="no CUDA device"):
+        follow(cluster, plan(rollouts=RolloutServer()), work)
 
 
 def test_a_vllm_server_whose_pod_is_refused_says_why(api, cluster, work):
-    def refuse(path: str, item: dict) -> None:
-        if path.startswith(JOBS):
-            api.refused_pod("Job", item["metadata"]["name"], QUOTA)
+    api.on_create = in_order(lambda path, name: api.refused_pod("Job", f"{name}-rollouts-0", QUOTA))
+    with pytest.raises(UserError, match=r"no room for 4 nodes.*pods are refused: exceeded quota: compute"):
+        follow(cluster, plan(rollouts=RolloutServer(), wait_for_room=4 * POLL), work)
 
-    api.on_create = refuse
-    job_plan = plan(rollouts=RolloutServer(start_within=0.2))
-    with (
-        pytest.raises(UserError, match=r"not ready within 0 seconds: pods are refused: exceeded quota: compute"),
-        rollout_server(cluster, job_plan, work, poll=POLL, report=lambda line: None),
-    ):
-        pass
+
+def test_nodes_that_find_no_room_beside_their_server_do_not_keep_it_waiting(api, cluster, work):
+    """Without a queue the server may fit alone: it is deleted with its training, which has waited long enough."""
+
+    def only_the_server(path: str, name: str) -> None:
+        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "rollouts"}
+        api.pod("server", labels, conditions=[{"type": "Ready", "status": "True"}])
+        lacks = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+        node(api, name, 0, "Pending", conditions=[lacks])
+
+    api.on_create = in_order(only_the_server)
+    with pytest.raises(UserError, match="no room for 4 nodes"):
+        follow(cluster, plan(rollouts=RolloutServer(), wait_for_room=4 * POLL), work)
+    assert (api.of(TRAIN_JOBS), api.of(RUNTIMES)) == ([], [])
+
+
+def test_a_runtime_of_ones_own_and_a_vllm_server_are_not_both_taken():
+    with pytest.raises(ValidationError, match="runtime mine: rollouts bring a runtime of their own"):
+        TrainJobConfig(runtime="mine", rollouts=RolloutServer())
 
 
 def test_without_a_cluster_the_error_says_where_to_find_one(monkeypatch, tmp_path):

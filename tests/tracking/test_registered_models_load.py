@@ -13,7 +13,7 @@ from tiny_generator import TINY, captioned_pictures
 from rubricworks.errors import UserError
 from rubricworks.storage import files_digest
 from rubricworks.tracking import registry, stage_connection
-from rubricworks.tracking.lineage import fetch_artifacts
+from rubricworks.tracking.artifacts import fetch_artifacts
 
 mlflow = pytest.importorskip("mlflow")
 

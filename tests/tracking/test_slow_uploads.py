@@ -12,7 +12,7 @@ import pytest
 
 from rubricworks.errors import UserError
 from rubricworks.tracking import TrackingConfig, connect, registry
-from rubricworks.tracking.lineage import fetch_artifacts
+from rubricworks.tracking.artifacts import fetch_artifacts
 from rubricworks.tracking.transfers import REQUEST_SETTINGS, long_transfers
 
 pytest.importorskip("mlflow")

@@ -10,7 +10,7 @@ from object_store import free_port
 from vllm_on_cpu import CPU_OPTIONS, running
 
 from rubricworks.kubernetes.config import PodPlan, RolloutServer
-from rubricworks.kubernetes.rollout_server import PORT, Server
+from rubricworks.kubernetes.rollout_server import PORT, server_pod
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.llm import ChatClient, Endpoint, image_part, text_part
 from rubricworks.training.generate import decode_image, generate_captions, load_model
@@ -24,9 +24,7 @@ LENGTH, EACH, HEAT = 10, 3, 2.0
 @pytest.fixture(scope="module")
 def server(taught, tmp_path_factory):
     work = StageWork("train_policy", "{}", "/runs/one", {"model": str(taught.parent)})
-    (container,) = Server(None, work, PodPlan(image="vllm"), RolloutServer()).job()["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = server_pod(PodPlan(image="vllm"), RolloutServer(), work, {})["spec"]["containers"]
     port = free_port()
     command = [str(port) if word == str(PORT) else word for word in container["command"]]
     variables = {item["name"]: item["value"] for item in container["env"] if "value" in item}

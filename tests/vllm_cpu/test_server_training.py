@@ -13,7 +13,7 @@ from trl.generation.vllm_client import VLLMClient
 from vllm_on_cpu import CPU_OPTIONS, make_vllm_fit_cpu, running
 
 from rubricworks.kubernetes.config import PodPlan, RolloutServer
-from rubricworks.kubernetes.rollout_server import PORT, Server
+from rubricworks.kubernetes.rollout_server import PORT, server_pod
 from rubricworks.kubernetes.work import StageWork
 from rubricworks.rehearsal.miniatures import build_miniature
 from rubricworks.training.generate import load_model
@@ -43,8 +43,7 @@ def serve_rollouts(tmp_path, monkeypatch):
 
         def start(model):
             work = StageWork("train_policy", "{}", "/runs/one", {"model": str(model.parent)})
-            server = Server(None, work, PodPlan(image="vllm"), RolloutServer())
-            (container,) = server.job()["spec"]["template"]["spec"]["containers"]
+            (container,) = server_pod(PodPlan(image="vllm"), RolloutServer(), work, {})["spec"]["containers"]
             port = free_port()
             command = [str(port) if word == str(PORT) else word for word in container["command"]]
             plugin = install_plugin(tmp_path / "plugin")

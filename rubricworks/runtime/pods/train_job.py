@@ -5,7 +5,6 @@ stage there. This pod trains nothing; it passes the nodes' logs on.
 """
 
 import os
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from rubricworks.errors import UserError
@@ -51,18 +50,9 @@ def run_train_job(plan: "TrainJobPlan", work: StageWork) -> None:
         UserError: the training failed; the message is that of the first node to fail.
     """
     from rubricworks.kubernetes.connection import connect
-    from rubricworks.kubernetes.rollout_server import rollout_server
     from rubricworks.kubernetes.train_job_follower import follow_train_job
 
     cluster = connect(plan.namespace)
     each = f" with {plan.pod.accelerators} x {plan.pod.accelerator}" if plan.pod.accelerators else ""
     log_line(f"{work.stage}: trained on {plan.job.nodes} nodes{each} as {work.name} in namespace {cluster.namespace}")
-    with ExitStack() as stack:
-        server = stack.enter_context(rollout_server(cluster, plan, work)) if plan.job.rollouts else None
-        follow_train_job(
-            cluster,
-            plan,
-            work,
-            env=server.environment if server else {},
-            on_created=server.set_owner if server else lambda job: None,
-        )
+    follow_train_job(cluster, plan, work)

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from growing_source import draw, prepare
 from placed_tasks import table_of
 from pydantic import ValidationError
@@ -269,6 +271,17 @@ def test_the_champion_is_fetched_whole_and_what_was_changed_in_its_store_is_refu
             launch("fetch_champion", "{}", str(looked.run), {"found": looked.out})
     finally:
         stored.write_bytes(before)
+
+
+def test_champion_that_the_key_of_this_environment_did_not_sign_is_not_fetched(home, monkeypatch):
+    pytest.importorskip("model_signing", reason="not installed: model-signing; install constraints.txt anew (make)")
+    draw(home / "images", range(100, 120))
+    looked = look(home, "second", 10)
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    monkeypatch.setenv("RUBRICWORKS_SIGNING_KEY", pem)
+    with pytest.raises(UserError, match="the model of captioner version 1 has no signature"):
+        launch("fetch_champion", "{}", str(looked.run), {"found": looked.out})
 
 
 @pytest.mark.parametrize(

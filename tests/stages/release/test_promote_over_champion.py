@@ -17,7 +17,7 @@ from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.platform_api.settings import ApiSettings
 from rubricworks.runtime.launch import launch
 from rubricworks.tracking import Gate, TrackingConfig, connect, registry
-from rubricworks.tracking.lineage import fetch_artifacts
+from rubricworks.tracking.artifacts import fetch_artifacts
 from rubricworks.tracking.sample_scores import read_sample_scores
 from rubricworks.training.model_card import CARD
 

@@ -27,6 +27,7 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 INFERENCE_SERVICES = f"/apis/serving.kserve.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+RUNTIMES = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainingruntimes"
 TRAIN_JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 Json = dict[str, Any]
 REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 422: "Invalid"}
@@ -146,7 +147,7 @@ class KubernetesApi:
         return {"items": [item for item in chosen if all(_at(item, field) == values[field] for field in values)]}
 
 
-_KINDS = (PODS, JOBS, DEPLOYMENTS, INFERENCE_SERVICES, SERVICES, TRAIN_JOBS, EVENTS)
+_KINDS = (PODS, JOBS, DEPLOYMENTS, INFERENCE_SERVICES, SERVICES, RUNTIMES, TRAIN_JOBS, EVENTS)
 
 
 def now() -> str:
@@ -272,11 +273,12 @@ def ended(code: int, message: str = "", reason: str = "Error", name: str = "node
 
 
 def _problem(path: str, item: Json) -> str | None:
-    if path == TRAIN_JOBS:
+    if path in (TRAIN_JOBS, RUNTIMES):
         from kubeflow_trainer_api import models  # half a second
 
-        typed = models.TrainerV1alpha1TrainJob.from_dict(item).to_dict()
-        return None if typed == item else "the TrainJob has fields that Kubeflow Trainer does not know"
+        kinds = {TRAIN_JOBS: models.TrainerV1alpha1TrainJob, RUNTIMES: models.TrainerV1alpha1TrainingRuntime}
+        if kinds[path].from_dict(item).to_dict() != item:
+            return f"the {item['kind']} has fields that Kubeflow Trainer does not know"
     if path in (JOBS, DEPLOYMENTS, SERVICES):
         try:
             kubernetes_validate.validate(item, "1.31", strict=True)

@@ -3,14 +3,11 @@
 import shutil
 from pathlib import Path
 
-from rubricworks.errors import UserError
 from rubricworks.methods.retrain.champion import open_registry, read_report, reward_model_of
 from rubricworks.runtime.config import StageConfig
 from rubricworks.runtime.job import Job, model_dir
 from rubricworks.runtime.serving.identity import REWARD_MODEL
-from rubricworks.storage import files_digest
 from rubricworks.tracking import Connection, ModelVersion, registry
-from rubricworks.tracking.lineage import fetch_artifacts
 
 
 class Config(StageConfig):
@@ -29,16 +26,9 @@ def run(config: Config, job: Job) -> None:
 
 
 def _fetch(connection: Connection, job: Job, version: ModelVersion, target: Path) -> None:
-    """Download a version's model into a folder, if it is the one that was registered."""
-    label = f"{version.name} version {version.version}"
+    """Fetch a version's model in place of what an earlier attempt left."""
     download = job.scratch("coming")
     for stale in (target, download):
         shutil.rmtree(stale, ignore_errors=True)
     download.mkdir()
-    model = registry.model_files(fetch_artifacts(connection, version.source, download, f"the model of {label}"))
-    if (digest := version.tags.get(registry.DIGEST_TAG)) and files_digest(model.rglob("*"), model) != digest:
-        raise UserError(
-            f"{version.source}: the model of {label} is not the one that was registered; put it back, or make another "
-            "version the champion"
-        )
-    shutil.move(model, target)
+    registry.fetch_model(connection, version, target, scratch=download)
