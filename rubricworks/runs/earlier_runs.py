@@ -16,7 +16,7 @@ from rubricworks.runs.records import OUTCOME
 from rubricworks.strict_yaml import parse_yaml
 
 _FIELDS_SHOWN = 6
-_NO_DIFFERENCE = {"name", "description", "tracking", "budget", "prices", "cluster"}
+_NO_DIFFERENCE = {"name", "description", "tracking", "budget", "prices", "cluster", "arms"}
 """Sections that change no request."""
 
 
@@ -103,13 +103,20 @@ def _dollars(recipe: Recipe, earlier: Sequence[EarlierRun]) -> str:
 
 def _differing_fields(recipe: Recipe, earlier: Sequence[EarlierRun]) -> list[str]:
     """Fields of the recipe that one of the runs had other values for; addresses change no request."""
-    own = recipe.model_dump(mode="json", exclude={*_NO_DIFFERENCE, "arms"})
-    fields = {
-        line.partition(":")[0]
-        for run in earlier
-        for line in differences(run.recipe.model_dump(mode="json", exclude={*_NO_DIFFERENCE, "arms"}), own)
-    }
-    return sorted(field for field in fields if field.rpartition(".")[2] != "url")
+    own = _settings(recipe)
+    return sorted({line.partition(":")[0] for run in earlier for line in differences(_settings(run.recipe), own)})
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    settings = _without_addresses(recipe.model_dump(mode="json", exclude=_NO_DIFFERENCE))
+    assert isinstance(settings, dict)
+    return settings
+
+
+def _without_addresses(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_addresses(inner) for key, inner in value.items() if key != "url"}
+    return [_without_addresses(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _is_of(recipe: Recipe, run: Path) -> bool:

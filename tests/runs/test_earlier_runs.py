@@ -61,7 +61,8 @@ def earlier(tmp_path):
 
 def test_comparable_runs_give_a_range_and_what_they_set_otherwise(tmp_path, earlier):
     earlier("short", priced("judge", 1.0, STEPS), 100, 0.25)
-    earlier("long", priced(), 3_000, 1.0)
+    elsewhere = priced().model_dump_json().replace("localhost:1/", "localhost:2/")  # of no concern
+    earlier("long", type(priced()).model_validate_json(elsewhere), 3_000, 1.0)
     assert list(spent_lines(priced(), tmp_path / "runs")) == [
         "used by 2 comparable finished runs: 6,000 to 180,000 tokens in and 600 to 18,000 out in 600 to 18,000 calls "
         "(300 to 9,000 from the cache), $1.50 to $6.00",
