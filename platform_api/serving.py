@@ -110,15 +110,14 @@ def listening_socket(host: str, port: int, runs: str | None = None) -> socket.so
 
 def serve(listening: socket.socket, runs: str | None = None) -> None:
     """Serve until SIGINT or SIGTERM, with the settings of the environment."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    is_loopback_only = binds_to_loopback(listening.getsockname()[0])
+    _configure_logging(requests=not is_loopback_only)
     # Arrow's own pools keep what each thread has freed: 90 MB more where many groups are read. The variable that
     # chooses one is read when Arrow is imported, which has happened.
     pa.set_memory_pool(pa.system_memory_pool())
     # A list of many runs and the parsing of tables hold the interpreter in threads of their own. An answer needs it a
     # dozen times, and would wait 5 ms each time.
     sys.setswitchinterval(0.0005)
-    logging.getLogger("uvicorn.access").addFilter(_reject_probes)
-    is_loopback_only = binds_to_loopback(listening.getsockname()[0])
     own = {"local_runs": is_loopback_only, "own_url": url_of(listening)}
     _allow_many_connections()
     server_of(create_app(settings_from_environment(runs).model_copy(update=own))).run(sockets=[listening])
@@ -134,6 +133,19 @@ def server_of(app: FastAPI) -> uvicorn.Server:
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
     return StreamEndingServer(config)
+
+
+def _configure_logging(*, requests: bool) -> None:
+    """Log lines of this service, and of libraries warnings and errors.
+
+    Args:
+        requests: a line for each request, as an installation needs; somebody at this machine has no use for them.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("rubricworks").setLevel(logging.INFO)
+    of_requests = logging.getLogger("uvicorn.access")
+    of_requests.setLevel(logging.INFO if requests else logging.WARNING)
+    of_requests.addFilter(_reject_probes)
 
 
 def _allow_many_connections() -> None:

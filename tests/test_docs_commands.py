@@ -1,14 +1,23 @@
-"""Commands named in docs beside figures: each is known here, and each runs in a small size (`make test-long`)."""
+"""Commands of the docs: a test runs each, from the page or elsewhere; those beside figures run in a small size."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from commands_elsewhere import ELSEWHERE as ELSEWHERE_BY_COMMAND
+from commands_elsewhere import place_of
+from page_commands import GUIDES, PAGES, page_steps
+
+from rubricworks.cli import cli
 
 ROOT = Path(__file__).parents[1]
+FROM_THE_PAGE = {*GUIDES, "docs/first-run.md"}
+COMMANDS = [(str(page.relative_to(ROOT)), step.command) for page in PAGES for step in page_steps(page)]
 SMALL = {
     "attacks": [],
     "behavioural_policy": ["--seeds", "2", "--steps", "4"],
@@ -90,3 +99,55 @@ def test_tables_of_trainings_are_made_from_a_run_of_two_steps(tmp_path):
     (tmp_path / "seed-1").symlink_to(tmp_path / "coverage" / "seed1-arm0-2")
     assert "| own | 1 |" in run("policy_aware", [str(tmp_path)], tmp_path)
     assert "," in run("rollout_labels", [str(tmp_path / "seed-1"), "10"], tmp_path)
+
+
+def own_words(command: str) -> tuple[click.Command, list[str], list[str]] | None:
+    """Command of the command line with its names and its other words; None for another program."""
+    program, *words = shlex.split(command)
+    if program != "rubricworks":
+        return None
+    target: click.Command = cli
+    names = []
+    while isinstance(target, click.Group) and words:
+        inner = target.get_command(click.Context(target), words[0])
+        if inner is None:
+            break
+        target, names, words = inner, [*names, words[0]], words[1:]
+    return target, names, words
+
+
+def test_every_command_of_a_page_is_run_from_it_or_by_a_test_that_is_named():
+    assert len(COMMANDS) > 150
+    nowhere = [(page, command) for page, command in COMMANDS if page not in FROM_THE_PAGE and place_of(command) is None]
+    assert nowhere == [], "run its page in tests/e2e/test_guides.py, or name its test in commands_elsewhere"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_a_page_are_in_blocks_that_say_so(page):
+    """A block without a language is in no test."""
+    blocks = re.findall(r"^ *```\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert [block for block in blocks if re.match(r"(\$ )?(export|rubricworks|make|pip|kubectl|helm) ", block)] == []
+
+
+@pytest.mark.parametrize("beginning", ELSEWHERE_BY_COMMAND)
+def test_test_of_a_command_that_runs_elsewhere_has_its_words(beginning):
+    reason, place = ELSEWHERE_BY_COMMAND[beginning]
+    commands = [
+        command for _, command in COMMANDS if place_of(command) == (reason, place) and command.startswith(beginning)
+    ]
+    assert commands, "no page has it any more"
+    assert reason
+    if place:
+        text = (ROOT / "tests" / place).read_text()
+        for command in commands:
+            own = own_words(command.rpartition("$(")[0] or command) if command.startswith("rubricworks") else None
+            missing = [name for name in (own[1] if own else []) if f'"{name}"' not in text and f"{name}(" not in text]
+            assert missing == [], f"{place} does not call {command}"
+
+
+@pytest.mark.parametrize(("page", "command"), [(page, c) for page, c in COMMANDS if c.startswith("rubricworks ")])
+def test_words_of_a_command_are_those_of_the_command_line(page, command):
+    """Also of those that are not run from their page."""
+    target, _, words = own_words(command.partition(" > ")[0])
+    assert not isinstance(target, click.Group) or target.invoke_without_command, command
+    target.make_parser(click.Context(target)).parse_args(words)

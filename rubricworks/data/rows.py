@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rubricworks.data.hub import hub_folder, hub_reading, hub_source
 from rubricworks.data.json_faults import json_fault
+from rubricworks.data.ledger import LEDGER_FILE
 from rubricworks.data.manifest import MANIFEST, PLAN
 from rubricworks.data.source_entries import source_files
 from rubricworks.data.tables import Row, read_rows, shard_paths
@@ -36,6 +37,8 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
     path = local_path(place)
     if not path.exists():
         raise UserError(f"{place}: there is no such file or folder{hub_reading(str(place))}")
+    if path.is_dir() and (written := only_file(path)):
+        path = written
     if path.is_dir():
         _check_is_table(path, place)
         try:
@@ -46,6 +49,14 @@ def iter_rows(place: str | Path, columns: list[str], *, optional: Sequence[str] 
             raise UserError(f"{error}; it needs {', '.join(columns)}") from error
         return
     yield from _file_rows(path, place, columns, optional)
+
+
+def only_file(folder: Path) -> Path | None:
+    """The file that `caption` or `synthesize` wrote into a folder: the only one with rows, where there is no table."""
+    if (folder / MANIFEST).exists() or (folder / PLAN).exists():
+        return None
+    files = [file for file in folder.iterdir() if file.suffix in _ROWS and file.name != LEDGER_FILE]
+    return files[0] if len(files) == 1 else None
 
 
 def _check_is_table(folder: Path, place: str | Path) -> None:

@@ -202,6 +202,16 @@ def promise_warnings(recipe: Recipe) -> list[str]:
         return []
 
 
+def _dollars_in_all(recipe: Recipe, calls: Sequence[CallEstimate]) -> str:
+    """The sum of a plan; models without a price have an unknown one, except those of a scene world."""
+    total = sum(call.dollars for call in calls)
+    unpriced = sorted({call.endpoint.model for call in calls if not (call.endpoint.is_priced or call.endpoint.serve)})
+    if not unpriced or recipe.world:
+        return f"dollars in all: {total:.2f}, by the prices in the recipe"
+    missing = f"the recipe has no price of {', '.join(unpriced)} (prices)"
+    return f"dollars in all: at least {total:.2f}; {missing}" if total else f"dollars in all: not known; {missing}"
+
+
 def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float | None = None) -> str:
     """The plan of a run for `--dry-run`: its stages with calls, tokens and dollars, and the memory for training.
 
@@ -229,10 +239,7 @@ def plan_text(recipe: Recipe, speeds: Speeds | None = None, *, gpu_hour: float |
             lines.append(
                 f"{stage:<20} {call.count:>9,}  {call.purpose:<{width}} {call.endpoint.model:<34} {tokens} {dollars}"
             )
-    free = {call.endpoint.model for call in calls if not (call.endpoint.is_priced or call.endpoint.serve)}
-    lines += ["", f"dollars in all: {sum(call.dollars for call in calls):.2f}, by the prices in the recipe"]
-    if free and not recipe.world:
-        lines[-1] += f"; {len(free)} model{'s have' if len(free) > 1 else ' has'} no price there and count nothing"
+    lines += ["", _dollars_in_all(recipe, calls)]
     if excess := budget_excess(recipe.budget, calls):
         lines.append(f"warning: {excess}")
     lines += [f"warning: {promise}" for promise in promise_warnings(recipe)]

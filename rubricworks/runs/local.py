@@ -30,6 +30,7 @@ from kfp.local.status import Status
 
 from rubricworks.errors import UserError
 from rubricworks.kubeflow.compile import drop_tasks
+from rubricworks.runs import stage_executor
 from rubricworks.runs.stage_process import SpawnedStage, StageExit, StageProcess, run_stage_process
 from rubricworks.runs.stage_server import IS_SAFE, StageServer
 from rubricworks.runtime.guard import Guard
@@ -169,7 +170,8 @@ class StageTask(subprocess_task_handler.SubprocessTaskHandler):
                 own = ["--component_module_path", str(file), *arguments]
                 trains, others_train = self.session.trains(stage), any(map(self.session.trains, self.session.stages))
                 return server.fork(own, environment, stdout, stderr, trains=trains, others_train=others_train)
-            here = script.replace("python3", shlex.quote(sys.executable))
+            quiet = script.replace(EXECUTOR_MODULE, stage_executor.__name__)
+            here = quiet.replace("python3", shlex.quote(sys.executable))
             here = here.replace("$(mktemp -d)", shlex.quote(str(program)))
             return SpawnedStage([shell, flags, here, source, *arguments], environment, stdout, stderr)
 

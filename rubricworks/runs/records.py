@@ -263,8 +263,12 @@ def _progress(run: _Reader, stages: tuple[StageRecord, ...]) -> tuple[StageAtWor
 
 def _last_outcome(run: _Reader, stages: tuple[StageRecord, ...]) -> dict[str, Any]:
     """Outcome that was written last; empty if there is none, or a stage was started since."""
+    own = run.mapping(OUTCOME)
+    begun = own.get("begun")
+    if isinstance(begun, list):  # by a run here, which deletes it when it is resumed: dates change in a copy
+        stages = tuple(stage for stage in stages if stage.stage not in begun)
     path = _outcome_path(run.files, stages)
-    return run.mapping(path) if path else {}
+    return own if path == OUTCOME else run.mapping(path) if path else {}
 
 
 def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> str:

@@ -13,7 +13,6 @@ import gc
 import importlib
 import json
 import os
-import runpy
 import signal
 import socket
 import subprocess
@@ -26,10 +25,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NoReturn
 
+from rubricworks.runs.stage_executor import EXECUTOR, run_executor
+
 IS_SAFE = sys.platform == "linux"
 """On macOS the system's own libraries do not survive a fork."""
 
-_EXECUTOR = "kfp.dsl.executor_main"
 _OF_EVERY_STAGE = (
     *("kfp.dsl.executor", "rubricworks.runtime.launch", "rubricworks.reports.stage_page"),
     *("jinja2", "pyarrow.parquet", "rubricworks.grading", "rubricworks.tracking"),
@@ -134,7 +134,7 @@ def main() -> None:
         gc.freeze()
         if _fork() == 0:
             _become_stage(connection, streams, request)
-            runpy.run_module(_EXECUTOR, run_name="__main__", alter_sys=True)
+            run_executor()
             _exit()
         for descriptor in streams:
             os.close(descriptor)
@@ -164,7 +164,7 @@ def _become_stage(connection: socket.socket, streams: list[int], request: dict[s
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv = [_EXECUTOR, *request["arguments"]]
+    sys.argv = [EXECUTOR, *request["arguments"]]
     connection.sendall(f"{os.getpid()}\n".encode())
     if not connection.recv(1):  # the run was killed before it knew of this process
         os._exit(1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rubricworks.errors import UserError
 from rubricworks.runs.records import OUTCOME
+from rubricworks.runtime.job import MADE_FROM
 from rubricworks.storage import check_storage, is_remote, join, open_bucket, write_atomic
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def write_stop(runs: str, folder: Path, message: str) -> None:
 
 def _write_outcome(runs: str, folder: Path, state: "State", message: str | None) -> None:
     """Write an outcome into the run's folder and, for a run in a store, there too."""
-    outcome = json.dumps({"state": state, "message": message}).encode()
+    begun = sorted(path.parent.name for path in folder.glob(f"*/{MADE_FROM}"))
+    outcome = json.dumps({"state": state, "message": message, "begun": begun}).encode()
     write_atomic(folder / OUTCOME, outcome)
     if is_remote(runs):
         open_bucket(join(runs, folder.name)).write(OUTCOME, outcome)

@@ -94,6 +94,7 @@ class StepTimes(TrainerCallback):
 
 _NOISE = {
     "transformers.trainer": "missing keys in the checkpoint model loaded: ['lm_head.weight']",  # tied to the embeddings
+    "transformers.trainer_utils": "mtime may not be reliable",  # checkpoints are ordered by their steps then
     "trl.trainer.grpo_trainer": "All reward functions returned None",  # prints every column of the row
 }
 

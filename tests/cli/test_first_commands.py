@@ -320,9 +320,20 @@ def test_a_dry_run_counts_the_calls_and_dollars_and_runs_nothing(tell, tmp_path,
         ("score", "arena"): 4 * 2 * 2,
     }
     # 30 captions of 1,000 tokens in and 300 out, at 1 and 10 dollars a million.
-    assert "dollars in all: 0.12" in result.out
+    assert "\ndollars in all: at least 0.12; the recipe has no price of vlm (prices)\n" in result.out
     assert "nothing is missing" in result.out
     assert not (tmp_path / "runs").exists()
+
+
+def test_dry_run_without_prices_says_that_dollars_are_not_known(tell, tmp_path, recipe):
+    content = yaml.safe_load(recipe.read_text())
+    del content["committee"]["teachers"][0]["prices"]
+    recipe.write_text(yaml.safe_dump(content))
+    result = tell("run", recipe, "--dry-run")
+    assert result.code == 0, result
+    (line,) = (line for line in result.out.splitlines() if line.startswith("dollars in all"))
+    assert line == "dollars in all: not known; the recipe has no price of vlm (prices)"
+    assert "0.00" not in result.out
 
 
 def test_every_pipeline_is_compiled_the_same_every_time(tell, tmp_path):

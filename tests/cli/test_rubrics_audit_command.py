@@ -211,8 +211,19 @@ def test_a_folder_that_holds_no_table_is_told_with_what_to_name(tell, tmp_path):
     arguments = ("rubrics", "audit", rubrics, "--responses", "captions", "--judge", "j@http://unused/v1")
     told = tell(*arguments)
     assert (told.code, "captions: there is no table here; name a .parquet or .jsonl file" in told.err) == (2, True)
-    write(folder / "captions.jsonl", RESPONSES)
+    for name in ("captions.jsonl", "others.jsonl"):
+        write(folder / name, RESPONSES)
     assert "name a file in it, such as captions.jsonl, or" in tell(*arguments).err
+
+
+def test_the_folder_that_caption_wrote_holds_the_responses(tell, tmp_path, serve):
+    rubrics, folder = write(tmp_path / "rubrics.jsonl", ROWS), tmp_path / "captions"
+    folder.mkdir()
+    write(folder / "captions.jsonl", RESPONSES)
+    (folder / "ledger.jsonl").write_text("{}\n")
+    judge = f"j@{serve(word_judge).url}"
+    told = tell("rubrics", "audit", rubrics, "--responses", "captions", "--judge", judge)
+    assert (told.code, "flagged: 100" in told.out) == (0, True), told
 
 
 def test_a_judge_that_answers_nothing_is_an_error_and_no_clean_audit(tell, tmp_path, serve):

@@ -1,16 +1,18 @@
-"""One folder of photographs, one server, one run through good models: made once, looked at by several tests."""
+"""Photographs, servers, a run through good models and the guide's first run: made once, looked at by several tests."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from made_once import made_once
-from own_recipe import Outcome, OwnRun, rubricworks, write_recipe
-from photographs import take_photographs
+from own_recipe import FirstRun, Outcome, OwnRun, rubricworks, write_recipe
+from page_commands import ROOT, page_steps
+from photographs import take_forty, take_photographs
 from scripted_server import ScriptedServer
-from stub_models import StubModels
+from stub_models import OneModel, StubModels
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +47,32 @@ def own_run(tmp_path_factory: pytest.TempPathFactory, photographs: Path) -> OwnR
     before = home / "failed"
     shards = {str(path.relative_to(before)): path.read_bytes() for path in sorted(before.rglob("part-*.parquet"))}
     return OwnRun(home / "runs" / "mine", failed, shards, finished)
+
+
+@pytest.fixture(scope="session")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> FirstRun:
+    """Every command of docs/first-run.md in the order of the page, but for the installation."""
+
+    def make(home: Path) -> None:
+        take_forty(home / "photos")
+        model = OneModel()
+        server = ScriptedServer(model)
+        outcomes: dict[str, Outcome] = {}
+        try:
+            for command, _ in page_steps(ROOT / "docs" / "first-run.md"):
+                if not command.startswith("rubricworks "):
+                    continue
+                _, *arguments = shlex.split(command.replace("http://localhost:8000/v1", server.url))
+                outcomes[command] = outcome = rubricworks(*arguments, cwd=home)
+                assert outcome.code == 0, f"{command}\n{outcome.out}\n{outcome.err}"
+        finally:
+            server.close()
+        (home / "outcomes.json").write_text(json.dumps({"outcomes": outcomes, "prompts": model.prompts}))
+
+    home = made_once(tmp_path_factory, "first_run", make)
+    stored = json.loads((home / "outcomes.json").read_text())
+    outcomes = {command: Outcome(*outcome) for command, outcome in stored["outcomes"].items()}
+    return FirstRun(home, outcomes, stored["prompts"])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

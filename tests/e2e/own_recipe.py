@@ -68,10 +68,12 @@ ENVIRONMENT = {
 }
 
 
-def rubricworks(*arguments: str | Path, cwd: Path) -> Outcome:
-    """The command line in a process of its own."""
+def rubricworks(*arguments: str | Path, cwd: Path, **environment: str) -> Outcome:
+    """The command line in a process of its own, with these variables beside the tests' own."""
     with tempfile.TemporaryDirectory() as output:
-        done = warm_programs.run("warm_cli", list(map(str, arguments)), cwd=cwd, env=ENVIRONMENT, output=Path(output))
+        done = warm_programs.run(
+            "warm_cli", list(map(str, arguments)), cwd=cwd, env={**ENVIRONMENT, **environment}, output=Path(output)
+        )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -83,3 +85,16 @@ class OwnRun(NamedTuple):
     shards_before: dict[str, bytes]
     """Committed tables as they stood after the failure."""
     finished: Outcome
+
+
+class FirstRun(NamedTuple):
+    """The commands of docs/first-run.md, carried out."""
+
+    folder: Path
+    outcomes: dict[str, Outcome]
+    """Command of the page → what it ended in, in the page's order."""
+    prompts: list[str]
+    """Texts of the requests for captions."""
+
+    def outcome(self, beginning: str) -> Outcome:
+        return next(outcome for command, outcome in self.outcomes.items() if command.startswith(beginning))

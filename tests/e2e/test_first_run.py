@@ -1,85 +1,40 @@
-"""docs/first-run.md as written: its commands, one after the other, on forty photographs and a server with one model."""
+"""docs/first-run.md as written, on forty photographs and a server with one model."""
 
 import json
 import re
-import shlex
-from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from own_recipe import Outcome, rubricworks
-from photographs import take_forty
-from scripted_server import ScriptedServer
-from stub_models import OneModel
+from page_commands import ROOT, page_steps, stable
 
 from rubricworks.data.tables import read_rows
 from rubricworks.llm.preflight import QUESTION
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "first-run.md"
-URL = "http://localhost:8000/v1"
-_BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "docs" / "first-run.md"
 
 
-class FirstRun(NamedTuple):
-    folder: Path
-    outcomes: dict[str, Outcome]
-    """Command of the page → what it ended in, in the page's order."""
-    model: OneModel
-
-    def outcome(self, beginning: str) -> Outcome:
-        return next(outcome for command, outcome in self.outcomes.items() if command.startswith(beginning))
+@pytest.mark.parametrize("command", [step.command for step in page_steps(PAGE) if step.shown])
+def test_page_shows_what_the_command_prints(first_run, command):
+    (shown,) = (step.shown for step in page_steps(PAGE) if step.command == command)
+    assert stable(first_run.outcomes[command].out, first_run.folder) == stable(shown, first_run.folder)
 
 
-def page_commands() -> list[str]:
-    lines = (line for kind, text in _BLOCK.findall(PAGE.read_text()) if kind == "sh" for line in text.splitlines())
-    return [line for line in lines if line.startswith("rubricworks ")]
+LIBRARIES = re.compile(
+    r"(?i:\b(alembic|uvicorn|kfp|kubeflow|transformers|torch|trl|executor_input)\b|mlflow\.(?!db))|[A-Z]\w+Warning:"
+)
 
 
-@pytest.fixture(scope="module")
-def first_run(tmp_path_factory) -> FirstRun:
-    folder = tmp_path_factory.mktemp("first")
-    take_forty(folder / "photos")
-    model = OneModel()
-    server = ScriptedServer(model)
-    outcomes = {}
-    try:
-        for command in page_commands():
-            _, *arguments = shlex.split(command.replace(URL, server.url))
-            outcomes[command] = outcome = rubricworks(*arguments, cwd=folder)
-            assert outcome.code == 0, f"{command}\n{outcome.out}\n{outcome.err}"
-            assert "Traceback" not in outcome.err
-    finally:
-        server.close()
-    return FirstRun(folder, outcomes, model)
-
-
-def test_init_says_what_the_page_shows(first_run):
-    (shown,) = (text for kind, text in _BLOCK.findall(PAGE.read_text()) if kind == "text")
-    assert first_run.outcome("rubricworks init").out == shown
-
-
-def test_the_dry_run_counts_what_the_page_says(first_run):
-    out = first_run.outcome("rubricworks run first.yaml --dry-run").out
-    calls = {(f[0], f[2]): int(f[1]) for line in out.splitlines() if len(f := line.split()) > 4 and f[1].isdigit()}
-    assert calls == {
-        ("caption_committee", "caption"): 200,
-        ("synthesize_rubrics", "rubric"): 40,
-        ("train_policy", "judge"): 640,
-        ("score", "judge"): 80,
-        ("score", "arena"): 80,
-    }
-    page = PAGE.read_text()
-    assert "200 captions, 40 rubrics, 640 verdicts on rollouts and 160 for the evaluation" in page
-
-
-def test_doctor_finds_the_captions_and_nothing_to_fix(first_run):
-    out = first_run.outcome("rubricworks doctor").out
-    assert re.search(r"captions +20 images to warm up on", out)
-    assert out.splitlines()[-1] == "ready: rubricworks run first.yaml"
+def test_no_library_speaks_where_users_look(first_run):
+    """On the terminal, and in the logs of stages, which `runs logs` and the pages show."""
+    told = {command: outcome.out + outcome.err for command, outcome in first_run.outcomes.items()}
+    logs = first_run.folder.glob("runs/*/logs/*.log")
+    told |= {str(path): path.read_text() for path in logs if path.name != "kfp.log"}
+    assert len(told) > 20
+    lines = [(where, line) for where, text in told.items() for line in text.splitlines() if LIBRARIES.search(line)]
+    assert lines == []
 
 
 def test_the_run_ends_in_everything_that_the_page_lists(first_run):
@@ -97,7 +52,7 @@ def test_teachers_are_asked_their_own_prompt_and_the_student_its_short_one(first
     recipe = yaml.safe_load((first_run.folder / "first.yaml").read_text())
     assert recipe["data"]["prompt"] == "describe the image"
     assert recipe["committee"]["prompt"].startswith("Write a detailed caption")
-    asked = [text for text in first_run.model.prompts if text != QUESTION]
+    asked = [text for text in first_run.prompts if text != QUESTION]
     assert asked[:200] == [recipe["committee"]["prompt"]] * 200
     rows = read_rows(first_run.folder / "runs/first/prepare", columns=["prompt"])
     assert {row["prompt"] for row in rows} == {"describe the image"}

@@ -98,6 +98,22 @@ def test_serves_on_every_address_with_a_token_until_it_is_told_to_stop(tmp_path)
     text = (tmp_path / "log").read_text()
     assert process.returncode == -signal.SIGTERM
     assert "Traceback" not in text
+    assert [line for line in text.splitlines() if "alembic" in line or "uvicorn" in line] == []
     assert TOKEN not in text
     assert "/version" in text
     assert "GET /readyz" not in text, "probes would be most of the log"
+
+
+@pytest.mark.slow
+def test_prints_its_address_and_nothing_else_to_somebody_at_this_machine(tmp_path):
+    """No line of a migration, a start or a request: they are no news at a terminal."""
+    command = [sys.executable, "-m", "rubricworks.cli", "server", "--port", "0", "--runs", str(tmp_path / "runs")]
+    environment = {name: value for name, value in os.environ.items() if name != "RUBRICWORKS_API_TOKEN"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    url = process.stdout.readline().strip()
+    try:
+        assert ask(f"{url}/api/v1/runs")[1]["items"] == []
+        assert ask(f"{url}/nothing")[0] == 404
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=300) == ("", "")

@@ -80,6 +80,16 @@ def test_old_runs_go_however_they_ended_and_young_ones_stay(write_runs):
     assert sorted(os.listdir(folder)) == ["failed-lately", "no-run", "young"]
 
 
+def test_command_tells_what_it_would_delete_and_then_deletes_it(write_runs, tell):
+    folder = write_runs("failed", failed_run())
+    arguments = ("runs", "prune", "--older-than", "90d", "--runs", folder)
+    told = tell(*arguments, "--dry-run")
+    assert (told.code, told.out.splitlines()[-1].rpartition(",")[0]) == (0, "would delete 1 runs"), told
+    assert (folder / "failed").exists()
+    assert tell(*arguments).out.startswith("deleted failed: failed, last changed ")
+    assert not (folder / "failed").exists()
+
+
 def test_a_run_that_may_be_going_stays_however_short_the_limit(write_runs):
     folder = write_runs("done", done_run(), days=2)
     write_runs("failed", failed_run(), days=2)

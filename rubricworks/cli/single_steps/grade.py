@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from rubricworks.cli.options import api_key_option, chosen_subject, parse_endpoint, report_line, subject_option
 from rubricworks.cli.single_steps.row_file import check_row_file, write_rows
-from rubricworks.data.manifest import MANIFEST
 from rubricworks.data.response_rows import iter_responses
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
 from rubricworks.errors import UserError
@@ -69,7 +68,6 @@ def grade(
     """
     check_row_file(out)
     endpoints = [parse_endpoint(text, api_key_env, max_tokens=max_tokens) for text in judge]
-    responses, rubrics = _command_output(responses, "captions"), _command_output(rubrics, "rubrics")
     by_sample = {entry.sample_id: entry for entry in read_rubric_set(rubrics, note=report_line)}
     given = list(iter_responses(responses))
     gradable = [
@@ -158,12 +156,6 @@ def _grade_columns(card: Scorecard, rubric: Rubric) -> dict[str, Any]:
 
 def _no_grade(entry: RubricEntry | None) -> dict[str, Any]:
     return {"reward": None, "scorecard": None, "reason": "no text" if entry else "no rubric for this sample"}
-
-
-def _command_output(folder: Path, table: str) -> Path:
-    """The file that `caption` or `synthesize` wrote into a folder; the path itself if it is a table or a file."""
-    file = folder / f"{table}.parquet"
-    return file if file.is_file() and not (folder / MANIFEST).is_file() else folder
 
 
 def _write_dead_letters(failed: list[FailedCall], path: Path) -> None:

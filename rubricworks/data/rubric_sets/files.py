@@ -107,6 +107,9 @@ def _entries(path: Path, format: str | None, note: Note, numbers: Iterator[int])
             _check_suffix(path, ".parquet", format)
             yield from _row_entries(_parquet_rows(shard_paths(path)), path, format, note, numbers)
             return
+        if (written := path / "rubrics.parquet").is_file():  # by `synthesize`, beside its stages
+            yield from _entries(written, format, note, numbers)
+            return
         suffixes = [suffix for suffix, formats in OF_SUFFIX.items() if format is None or format in formats]
         files = next(filter(None, (sorted(path.rglob(f"*{suffix}")) for suffix in suffixes)), [])
         if not files:
