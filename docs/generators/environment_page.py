@@ -16,6 +16,7 @@ SECTIONS = {
         "RUBRICWORKS_KUBEFLOW_NAMESPACE": "Kubeflow profile of the runs.",
         "RUBRICWORKS_KUBEFLOW_TOKEN": "Bearer token for Kubeflow Pipelines.",
         "RUBRICWORKS_LINEAGE_KEY": "Key that signs the recipe in a model version's tags, for retraining.",
+        "RUBRICWORKS_SIGNING_KEY": "Key that signs registered models, or verifies them: a PEM file or its text.",
         "RUBRICWORKS_WORKSPACE": "Folder for files of runs in a bucket; by default one in the temporary directory.",
         "RUBRICWORKS_ACCELERATORS": "Processes of a training on this machine, one per GPU.",
         "RUBRICWORKS_METRICS_PORT": "Port at which a run serves Prometheus metrics; none by default.",

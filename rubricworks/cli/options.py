@@ -21,7 +21,7 @@ cluster_option = click.option(
     "--cluster",
     "recipe",
     metavar="RECIPE",
-    help="Recipe whose cluster: section locates Kubeflow. Default: RUBRICWORKS_KUBEFLOW_* variables.",
+    help="Recipe whose cluster: section locates Kubeflow. Default: RUBRICWORKS_KUBEFLOW.",
 )
 at_once_option = click.option(
     "--at-once", default=2, show_default=True, type=click.IntRange(min=1), help="Runs side by side."
