@@ -27,6 +27,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from rubricworks.platform_api.schemas.bodies import JsonObject
 
+INDEX_VERSION = 1
+"""Version of the rows that are indexed from a file. Raise it when they change, for they are made anew then: a column
+that a migration adds to them has a default, which the version before writes."""
 NAMES = {
     "ix": "ix_%(column_0_label)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -215,6 +218,7 @@ class SampleFile(Table):
     """A committed file of samples whose places are indexed."""
 
     __tablename__ = "sample_files"
+    index_version: Mapped[int] = mapped_column(default=INDEX_VERSION, server_default="0")
     id: Mapped[int] = mapped_column(primary_key=True)
     run: Mapped[str] = mapped_column(String(200))
     path: Mapped[str] = mapped_column(String(300))
@@ -231,13 +235,14 @@ class SamplePlace(Table):
     file_id: Mapped[int] = mapped_column(ForeignKey("sample_files.id", ondelete="CASCADE"), primary_key=True)
     sample_id: Mapped[str] = mapped_column(String(200), primary_key=True)
     row_group: Mapped[int]
-    file_name: Mapped[str] = mapped_column(String(200))
+    file_name: Mapped[str] = mapped_column(String(200), server_default="")
 
 
 class Shard(Table):
     """A committed shard of a table whose rows are indexed."""
 
     __tablename__ = "shards"
+    index_version: Mapped[int] = mapped_column(default=INDEX_VERSION, server_default="0")
     id: Mapped[int] = mapped_column(primary_key=True)
     run: Mapped[str] = mapped_column(String(200))
     stage: Mapped[str] = mapped_column(String(100))
@@ -264,7 +269,7 @@ class Rollout(Table):
     credits: Mapped[list[float | None] | None] = mapped_column(JSON)
     """In the order of the criteria that `criteria` has; None where nothing was graded."""
     criteria: Mapped[str | None] = mapped_column(String(64))
-    tokens: Mapped[int]
+    tokens: Mapped[int] = mapped_column(server_default="0")
     __table_args__ = (
         Index("ix_rollouts_shard", "shard_id", "row"),
         Index("ix_rollouts_reward", "run", "stage", "reward", "id"),

@@ -28,6 +28,7 @@ from rubricworks.errors import UserError
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.db.faults import describe_fault, fault_of
 from rubricworks.platform_api.db.tables import (
+    INDEX_VERSION,
     CriterionCredits,
     Rollout,
     RubricCriteria,
@@ -372,8 +373,12 @@ async def _add_shard(
 
 
 def _is_of(indexed: Shard | SampleFile | None, file: StoredFile) -> bool:
-    """Return True if rows were indexed from this very file."""
-    return indexed is not None and (indexed.size, indexed.modified) == (file.size, file.modified)
+    """Return True if rows were indexed from this very file, as this version indexes it."""
+    return indexed is not None and (indexed.size, indexed.modified, indexed.index_version) == (
+        file.size,
+        file.modified,
+        INDEX_VERSION,
+    )
 
 
 def _credit_sums(shard: int, criterion: str, credits: list[float]) -> CriterionCredits:

@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect
 
 from rubricworks.errors import UserError
 from rubricworks.platform_api.db import migrate as migration
@@ -78,7 +78,7 @@ def test_a_migration_that_ends_half_way_is_undone_and_carried_out_later(tmp_path
     """A full disk ends a statement as any other fault does; a table that is in the way ends the last one."""
     file = tmp_path / "x.db"
     url = f"sqlite:///{file}"
-    to_revision(url, REVISIONS[-2])
+    to_revision(url, "0017")
     with sqlite3.connect(file) as database:
         database.execute("CREATE TABLE run_tags (x INTEGER)")
         before = list(database.iterdump())
@@ -88,6 +88,31 @@ def test_a_migration_that_ends_half_way_is_undone_and_carried_out_later(tmp_path
         assert list(database.iterdump()) == before
         database.execute("DROP TABLE run_tags")
     assert in_database(url, migrate) == REVISIONS[-1]
+
+
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
+def test_a_version_before_reads_and_writes_the_tables_of_this_one(tmp_path, revision):
+    """What it names is there, and what it does not name may be left out of a new row."""
+
+    def columns(name):
+        url = f"sqlite:///{tmp_path}/{name}.db"
+        to_revision(url, name)
+        inspector = inspect(engine := create_engine(url))
+        reflected = {
+            (table, column["name"]): column["nullable"] or column["default"] is not None
+            for table in inspector.get_table_names()
+            for column in inspector.get_columns(table)
+        }
+        engine.dispose()
+        return reflected
+
+    before, now = columns(revision), columns(REVISIONS[-1])
+    tables = {table for table, _ in before}
+    assert before.keys() - now.keys() == set(), "it reads these"
+    assert {
+        place for place, may_lack in now.items() if place not in before and place[0] in tables and not may_lack
+    } == set()
+    assert {place for place, may_lack in before.items() if may_lack and not now[place]} == set(), "it leaves these out"
 
 
 def to_revision(url, revision):

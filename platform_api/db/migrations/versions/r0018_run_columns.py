@@ -1,6 +1,6 @@
 """Columns by which runs and rollouts are sorted and found, and notes and tags of runs.
 
-The index is emptied, and made anew from the runs.
+They are empty until the index has read the run again.
 
 Revision ID: 0018
 Revises: 0017
@@ -17,8 +17,6 @@ _COPIES = ("champion", "owner", "tags")
 
 def upgrade() -> None:
     """Add the columns with their indexes, and the tables."""
-    for table in ("rollouts", "criterion_credits", "shards", "runs"):
-        op.execute(sa.text(f"DELETE FROM {table}"))
     op.drop_index("ix_runs_state", "runs")
     op.drop_index("ix_runs_recipe", "runs")
     with op.batch_alter_table("runs") as runs:
@@ -49,6 +47,6 @@ def upgrade() -> None:
     op.create_index(op.f("ix_run_tags_run"), "run_tags", ["run"])
     op.drop_index("ix_rollouts_shard_id", "rollouts")
     with op.batch_alter_table("rollouts") as rollouts:
-        rollouts.add_column(sa.Column("tokens", sa.Integer(), nullable=False))
+        rollouts.add_column(sa.Column("tokens", sa.Integer(), nullable=False, server_default="0"))
     op.create_index("ix_rollouts_shard", "rollouts", ["shard_id", "row"])
     op.create_index("ix_rollouts_reward", "rollouts", ["run", "stage", "reward", "id"])
