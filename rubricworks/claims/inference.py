@@ -21,7 +21,7 @@ without a p-value counts as 1.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
@@ -132,7 +132,7 @@ def judge_claims(
     scores: Mapping[int, ArmScores],
     seeds: Iterable[int],
     *,
-    failed_gates: Mapping[str, str] | None = None,
+    failed_gates: Collection[str] = (),
     pilot: bool = False,
 ) -> list[Finding]:
     """Judge every claim of a registration.
@@ -140,15 +140,15 @@ def judge_claims(
     Args:
         scores: seed → scores of its arms.
         seeds: that the registration asks for; a missing one leaves a claim incomplete.
-        failed_gates: gate → why the world does not pass it.
+        failed_gates: ids of the gates that the world does not pass.
         pilot: the seeds are fewer than those registered; no claim gets a verdict.
     """
-    seeds, failed = list(seeds), failed_gates or {}
+    seeds = list(seeds)
     observed = {
         claim.id: {seed: seed_difference(claim, scores.get(seed, {})) for seed in seeds}
         for claim in registration.claims
     }
-    blocked = {claim.id: _blocked(registration, claim, failed) for claim in registration.claims}
+    blocked = {claim.id: _blocked(registration, claim, failed_gates) for claim in registration.claims}
     tests: dict[str, Evidence] = {}
     for claim in registration.claims:
         differences = [seen.value for seen in observed[claim.id].values() if seen.value is not None]
@@ -258,12 +258,12 @@ def _verdict(p_values: Evidence, alpha: float) -> Verdict:
     return "equivalent" if p_values.equivalent <= alpha else "inconclusive"
 
 
-def _blocked(registration: Registration, claim: Claim, failed: Mapping[str, str]) -> str:
+def _blocked(registration: Registration, claim: Claim, failed: Collection[str]) -> str:
     """Reason why a claim is not testable here, or an empty text."""
     if claim.cannot_run:
         return claim.cannot_run
-    fails = [failed[gate] for gate in (*registration.gates, *claim.gates) if gate in failed]
-    return "; ".join(fails)
+    fails = [gate for gate in (*registration.gates, *claim.gates) if gate in failed]
+    return f"gates that fail: {', '.join(fails)}" if fails else ""
 
 
 def _mean(values: Values) -> float:

@@ -5,7 +5,6 @@ and printed on the page; results of another registration are refused.
 """
 
 import hashlib
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -96,7 +95,7 @@ class Registration(BaseModel):
                 raise ValueError(f"{claim.id}: compares {claim.arms[0]} with itself; name two arms")
         return self
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """First 12 hexadecimal digits of the SHA-256 of all that is registered."""
         content = canonical_json(self.model_dump(mode="json", exclude={"cpu_seconds"}))

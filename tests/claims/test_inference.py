@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rubricworks.claims.registration import Blinded, Claim, Registration
 from rubricworks.claims.inference import blinded_seeds, evidence, judge_claims, planned_seeds, seed_difference
+from rubricworks.claims.registration import Blinded, Claim, Registration
 from rubricworks.errors import UserError
 
 stats = pytest.importorskip("scipy.stats")
@@ -148,8 +148,10 @@ def test_pilot_gives_no_verdict_whatever_its_numbers():
 
 def test_failed_gate_leaves_only_the_claims_that_depend_on_it_untestable():
     registration = registered(claim(), claim("other", gates=("cap",)))
-    failed = {"cap": "cap is 2.1 x the reference", "unused": "another"}
-    assert verdicts(registration, scores(*[0.5] * SEEDS), failed_gates=failed) == ["holds", "not testable here"]
+    failed = {"cap", "unused"}
+    findings = judge_claims(registration, scores(*[0.5] * SEEDS), range(1, SEEDS + 1), failed_gates=failed)
+    assert [finding.verdict for finding in findings] == ["holds", "not testable here"]
+    assert findings[1].reason == "gates that fail: cap"
     both = registration.model_copy(update={"gates": ("cap",)})
     assert verdicts(both, scores(*[0.5] * SEEDS), failed_gates=failed) == ["not testable here"] * 2
 
