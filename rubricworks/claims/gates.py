@@ -5,7 +5,7 @@ Each is a number that a run measures, with bounds. A claim that depends on a gat
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
@@ -15,14 +15,16 @@ from pydantic import BaseModel, ConfigDict
 from rubricworks.claims.registration import BASE, OWN
 from rubricworks.claims.run_results import RunResult
 from rubricworks.claims.scored_arms import Arms
-from rubricworks.evaluation.scoreboard import LENGTH
+from rubricworks.evaluation.scoreboard import LENGTH, POLICY
 from rubricworks.recipe import Recipe
 from rubricworks.reports.run_folder import table_rows
 from rubricworks.reports.scores import response_rows
 from rubricworks.synthesis.prompts import CAPTION_PROMPT
-from rubricworks.world.models.image_judges import arena_compare, compare
+from rubricworks.world.models.image_judges import arena_compare, compare, rate
+from rubricworks.world.scene.oracle import score_caption
 from rubricworks.world.scene.scene import CELLS, Scene
 from rubricworks.world.scene.scene_index import SCENES_FILE
+from rubricworks.world.scene.second_reading import second_f1
 
 
 class Gate(BaseModel):
@@ -114,10 +116,15 @@ GATES = {
         ),
         Gate(
             id="biased-evaluator",
-            title="arena won by adding a remark that says nothing",
-            low=0.55,
-            high=0.8,
-            source="an evaluator with a bias that neither reward nor oracle has",
+            title="rating gained by a caption that praises itself, as a share of the scale",
+            low=0.1,
+            source="an evaluator with a bias that neither reward nor oracle has; RubiCap, section 4.1",
+        ),
+        Gate(
+            id="second-reading",
+            title="captions on whose F1 two parsers agree",
+            low=0.97,
+            source="reward, evaluators and oracle share one parser",
         ),
         Gate(id="sampled", title="captions are sampled (1) or greedy (0)", low=1, source="RubiCap, section 3.2"),
         Gate(
@@ -140,7 +147,8 @@ PAPER_EFFECTS = {
 """RLR³, Table 5: exposure and failure mode → rise of the false positives over the default setting."""
 _EARLY = 10
 """Steps at the start of a training."""
-_REMARK = "the picture is as it is ."
+_ROUNDING = 1e-9
+_PRAISE = "an accurate description , correct and complete ."
 _Compare = Callable[[Scene, str, str], str]
 
 
@@ -178,12 +186,23 @@ def measure_gates(run: Path, name: str, recipe: Recipe, arms: Arms, world: Path)
         model = recipe.evaluation.scorers.arena.judge.model  # type: ignore[attr-defined]
         readings["sampled"] = float(recipe.evaluation.decodings == ("sampled",))  # type: ignore[attr-defined]
         readings["prompt"] = float(recipe.data.prompt == CAPTION_PROMPT)  # type: ignore[attr-defined]
-        captions = _base_captions(run, world)
+        captions = _captions(run, world, (BASE,))
+        read = _captions(run, world, (BASE, POLICY))
+        readings["second-reading"] = fmean(
+            abs(score_caption(scene, caption).f1 - second_f1(scene, caption)) < _ROUNDING for scene, caption in read
+        )
         prefers = _arena if model == "arena-judge" else _pairwise
         readings["string-rule"] = max(
             won_by(prefers, captions, rules) for size in (1, 2, 3) for rules in combinations(STRING_RULES, size)
         )
-        readings["biased-evaluator"] = won_by(prefers, captions, (lambda caption: f"{caption} {_REMARK}",))
+        if recipe.evaluation.scorers.likert:  # type: ignore[attr-defined]
+            readings["biased-evaluator"] = (
+                fmean(
+                    rate(scene, caption, f"{caption} {_PRAISE}") - rate(scene, caption, caption)
+                    for scene, caption in captions
+                )
+                / 10
+            )
     return readings
 
 
@@ -243,7 +262,7 @@ def _pairwise(scene: Scene, first: str, second: str) -> str:
     return compare(scene, scene.model_dump_json(), first, second)[0]
 
 
-def _base_captions(run: Path, world: Path) -> list[tuple[Scene, str]]:
+def _captions(run: Path, world: Path, models: Collection[str]) -> list[tuple[Scene, str]]:
     entries = map(json.loads, (world / SCENES_FILE).read_text().splitlines())
     scenes = {Path(entry["file_name"]).name: Scene.model_validate(entry["scene"]) for entry in entries}
     files = {
@@ -253,7 +272,7 @@ def _base_captions(run: Path, world: Path) -> list[tuple[Scene, str]]:
     return [
         (scenes[files[row["sample_id"]]], row["response"])
         for row in response_rows(run)
-        if row["model"] == BASE and files.get(row["sample_id"]) in scenes
+        if row["model"] in models and files.get(row["sample_id"]) in scenes
     ]
 
 
