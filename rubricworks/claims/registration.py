@@ -104,9 +104,7 @@ class Registration(BaseModel):
     @property
     def runs(self) -> tuple[str, ...]:
         """Runs of each seed: the recipe's own, then the arms that some claim needs, in the order of the claims."""
-        arms = [
-            arm for claim in self.claims if not claim.cannot_run and claim.instrument == "student" for arm in claim.arms
-        ]
+        arms = [arm for claim in self.claims if not claim.cannot_run for arm in claim.arms]
         return (OWN, *dict.fromkeys(arm for arm in arms if arm not in self.own_run))
 
     def margin_of(self, claim: Claim) -> float:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rubricworks.recipe import Recipe
 
 _NICE = 10
+_BEHAVIOURAL = "behavioural"
+"""In the place of the settings of a run that has no recipe."""
 
 
 @click.command()
@@ -81,6 +83,7 @@ def claims(
 
 
 def _check(method: str, seeds: int | None, folder: Path, dry_run: bool, only_report: bool, as_json: bool) -> None:
+    from rubricworks.claims.behavioural_policy import CLAIMED
     from rubricworks.claims.inference import planned_seeds
     from rubricworks.claims.measure import cost_text, measure, missing_runs
     from rubricworks.claims.registration import load_registration, registration_path
@@ -93,7 +96,7 @@ def _check(method: str, seeds: int | None, folder: Path, dry_run: bool, only_rep
     store = ResultFolder(folder, registration)
 
     def digest(run: str) -> str:
-        return settings_digest(_recipe(registration, run, 0))
+        return _BEHAVIOURAL if run in CLAIMED else settings_digest(_recipe(registration, run, 0))
 
     stored = store.results()
     number = seeds or planned_seeds(registration, scores_by_seed(stored))
@@ -146,12 +149,37 @@ def _recipe(registration: "Registration", run: str, seed: int) -> "Recipe":
 def _execute(
     method: str, registration: "Registration", run: str, seed: int, work: Path, on_stage: Callable[[str], None]
 ) -> "RunResult":
-    """Make one run, which shares the stages of its seed's other runs, and read its scores and gates."""
+    """Make one run, and read its scores and gates."""
+    from rubricworks.claims.behavioural_policy import CLAIMED, measured_policy
     from rubricworks.claims.gates import measure_gates
-    from rubricworks.claims.registration import OWN
     from rubricworks.claims.run_results import RunResult
     from rubricworks.claims.scored_arms import read_arms
     from rubricworks.claims.settings import settings_digest
+
+    start = _cpu_seconds()
+    if run in CLAIMED:
+        settings, arms, readings = _BEHAVIOURAL, {run: measured_policy(run, seed)}, dict[str, float]()
+    else:
+        recipe, folder = _recipe(registration, run, seed), work / f"seed-{seed}" / run
+        world = folder.with_name("world")
+        _train(method, recipe, folder, world, on_stage)
+        settings, arms = settings_digest(recipe), read_arms(folder, method, run)
+        readings = measure_gates(folder, run, recipe, arms, world)
+    return RunResult(
+        registration=registration.digest,
+        settings=settings,
+        version=__version__,
+        run=run,
+        seed=seed,
+        arms=arms,
+        readings=readings,
+        cpu_seconds=_cpu_seconds() - start,
+    )
+
+
+def _train(method: str, recipe: "Recipe", folder: Path, world: Path, on_stage: Callable[[str], None]) -> None:
+    """Make a run of a recipe, which takes from the seed's other runs every stage that they share."""
+    from rubricworks.claims.registration import OWN
     from rubricworks.cli.world import serve_world
     from rubricworks.llm.spending import write_budget
     from rubricworks.recipe.cluster_configs import recipe_yaml
@@ -159,31 +187,14 @@ def _execute(
     from rubricworks.runtime.reuse import write_reuse
     from rubricworks.runtime.stage_table import NOT_REUSABLE
 
-    recipe, folder, world = (
-        _recipe(registration, run, seed),
-        work / f"seed-{seed}" / run,
-        work / f"seed-{seed}" / "world",
-    )
-    others = sorted(path.parent for path in folder.parent.glob("*/recipe.yaml") if path.parent != folder)
-    start = _cpu_seconds()
     if recipe.world is None:
-        raise UserError(f"{registration.recipe}: has no scene world, and claims are checked in it")
+        raise UserError(f"{recipe.name}: has no scene world, and claims are checked in it")
+    others = sorted(path.parent for path in folder.parent.glob("*/recipe.yaml") if path.parent != folder)
     with serve_world(recipe.world, world):
         write_atomic(folder / "recipe.yaml", recipe_yaml(recipe).encode())
         write_budget(folder, recipe.budget)
         write_reuse(folder, sorted(others, key=lambda other: other.name != OWN))
         run_in_process(method, recipe.stage_json(), run=folder, without=NOT_REUSABLE, on_stage=on_stage)
-    arms = read_arms(folder, method, run)
-    return RunResult(
-        registration=registration.digest,
-        settings=settings_digest(recipe),
-        version=__version__,
-        run=run,
-        seed=seed,
-        arms=arms,
-        readings=measure_gates(folder, run, recipe, arms, world),
-        cpu_seconds=_cpu_seconds() - start,
-    )
 
 
 def _cpu_seconds() -> float:

@@ -6,8 +6,10 @@ For many short runs of one recipe, whose libraries are then imported once. A run
 makes, so that it can be resumed, and its stages reused.
 """
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -47,7 +49,7 @@ def run_in_process(
 def stage_inputs(method: str, without: Collection[str] = ()) -> dict[str, dict[str, str]]:
     """Stage → its inputs, each with the stage whose output it is."""
     tasks = load_pipeline(method).pipeline_spec.root.dag.tasks
-    stages = {name: name.replace("-", "_") for name in tasks}
+    stages = {name: name.replace("-", "_") for name in sorted(tasks)}
     if others := sorted(set(stages.values()) - STAGES.keys()):
         raise ValueError(f"{method}: {others[0]} is no stage, and runs in this process have stages alone")
     return {
@@ -56,13 +58,28 @@ def stage_inputs(method: str, without: Collection[str] = ()) -> dict[str, dict[s
             for parameter, value in task.inputs.parameters.items()
             if value.task_output_parameter.producer_task
         }
-        for name, task in tasks.items()
+        for name, task in sorted(tasks.items())
         if stages[name] not in without
     }
 
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
+    """Append standard output and error to a file, also those of handlers that hold the streams, and of children."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
+    descriptors = {number: os.dup(number) for number in (1, 2)}
+    try:
+        with log.open("ab") as file:
+            _point(dict.fromkeys(descriptors, file.fileno()))
         yield
+    finally:
+        _point(descriptors)
+        for copy in descriptors.values():
+            os.close(copy)
+
+
+def _point(descriptors: Mapping[int, int]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, target in descriptors.items():
+        os.dup2(target, number)
