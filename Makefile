@@ -139,9 +139,8 @@ noise-correction: $(VENV)/installed  ## Rewards corrected for a judge's errors b
 	done
 	$(RUN) benchmarks.policy_aware runs/noise
 
-claims: $(VENV)/installed  ## Which of each paper's claims hold in the scene world, over five seeds (an hour and a half)
-	$(RUN) rubricworks.cli claims rlr3
-	$(RUN) rubricworks.cli claims balcaprl
+claims: $(VENV)/installed  ## Verdicts on the papers' registered claims in the scene world (hours; --dry-run says how many)
+	$(RUN) rubricworks.cli claims --all
 
 images:  ## The container images, with docker or podman: cpu, trainer, vllm, api (docs/images.md)
 	docker/build.sh

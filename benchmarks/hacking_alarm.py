@@ -1,10 +1,10 @@
 """Operating characteristic of the hacking alarm on simulated policies: `python -m benchmarks.hacking_alarm 201 228`.
 
-Trains every regime of `benchmarks.hacked_policies` with each of the seeds, a second or two a run, and prints what each
-statistic tells by itself, and how often and when the alarm fires with each kind of probe and without one. A run is
-hacked if the truth, smoothed over three looks, ends at least 0.08 below its maximum while the reward rose; sound if it
-ends within 0.04 of it; others count for neither. The seeds from 1 to 19 chose the statistics, weights and limit; use
-others to measure. `--runs FILE` keeps the runs, or reads them.
+Trains every regime of `rubricworks.claims.behavioural_policy` with each of the seeds, a second or two a run, and prints
+what each statistic tells by itself, and how often and when the alarm fires with each kind of probe and without one. A
+run is hacked if the truth, smoothed over three looks, ends at least 0.08 below its maximum while the reward rose; sound
+if it ends within 0.04 of it; others count for neither. The seeds from 1 to 19 chose the statistics, weights and limit;
+use others to measure. `--runs FILE` keeps the runs, or reads them.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-from benchmarks.hacked_policies import LOOK, REGIMES, Look, Run, train
+from rubricworks.claims.behavioural_policy import LOOK, REGIMES, Look, Run, train
 from rubricworks.metrics import wilson_interval
 from rubricworks.training.policy.alarm import LIMIT, PATIENCE, HackingAlarm, StepStats, held_out_loss
 

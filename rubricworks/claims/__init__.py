@@ -1,8 +1,4 @@
-"""Checks of the papers' directional claims as mechanisms in the scene world: runs, verdicts, pages.
+"""Checks of the papers' pre-registered claims in the scene world: arms, seeds, gates, verdicts, pages.
 
-The claims themselves stand in `methods/<paper>/claims`.
+The claims themselves are in `methods/<paper>/claims.yaml`.
 """
-
-from rubricworks.claims.claim import Claim, Finding, Observation, judge_claim
-
-__all__ = ["Claim", "Finding", "Observation", "judge_claim"]

@@ -1,20 +1,19 @@
-"""The findings of a paper's claims as one value, and for people: as text, as Markdown, and as one HTML page.
+"""The findings of a paper's claims as one value, and for people: as text, as CSV, and as one HTML page."""
 
-The page shows every seed and the interval of their mean, beside the side that the paper claims.
-"""
-
+import csv
+import io
+import subprocess
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from rubricworks.claims.arm_table import markdown_row
-from rubricworks.claims.claim import Claim, Finding, Verdict
-from rubricworks.reports.formats import MINUS, signed, signed_interval
+from rubricworks.claims.gates import GateReading
+from rubricworks.claims.inference import CONCLUSIVE, Finding, Verdict
+from rubricworks.reports.formats import signed, signed_interval
 from rubricworks.reports.rendering import render
 
 SIMULATED = (
@@ -23,13 +22,15 @@ SIMULATED = (
     "does not hold is reported as it is."
 )
 RULES = (
-    "Each seed gives one number for each claim. A claim holds if the whole 95 % t interval of the mean over seeds is "
-    "on the claimed side, does not hold if the whole interval is on the other side, and is inconclusive otherwise, "
-    "also if only one seed was run. If a seed has no number the claim is incomplete, and without any it is not "
-    "measured. Each claim is judged by itself: of twenty true null differences, one leaves its interval by chance. "
-    "Shares are between 0 and 1: 0.01 is one percentage point."
+    "Claims, margins and seeds were registered before the first run. A difference is paired by seed and sample; seeds "
+    "are the independent units of Student's t test, and Holm corrects its p-values over all claims of the paper, on "
+    "each side. A claim holds if the difference is significant on the claimed side, does not hold if it is on the "
+    "other, and is equivalent if two one-sided tests bound it within the margin. It is incomplete if a registered seed "
+    "is missing, and not testable here if a gate of the world fails or its arms cannot be run. Intervals are 95 %, not "
+    "corrected."
 )
-
+_COLUMNS = """claim source first second metric direction margin programmed seed difference mean low high
+p_claimed p_opposite p_equivalent verdict"""
 _MARGIN = 0.08
 """Share of the scale's width that is free at each end."""
 
@@ -40,90 +41,97 @@ class ClaimsReport(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     paper: str
-    seeds: tuple[int, ...]
-    changed: tuple[str, ...]
-    """Fields that the runs changed in the recipe, with both values."""
+    registration: str
+    """Digest of the registration."""
+    commit: str | None
+    """Last commit of its file; None outside a git checkout."""
+    seeds: int
+    """Number of seeds that the registration asks for."""
+    pilot: bool
+    """Fewer seeds were run."""
+    settings: tuple[str, ...]
     version: str
     """Version of rubricworks."""
+    cpu_seconds: float
+    """Of all stored runs."""
+    gates: tuple[GateReading, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
-    """Remarks on this paper's claims."""
 
-    @property
-    def counts(self) -> dict[Verdict, int]:
-        counts = Counter(finding.verdict for finding in self.findings)
-        return {verdict: counts[verdict] for verdict in get_args(Verdict)}
+    def counts(self, *, programmed: bool) -> dict[Verdict, int]:
+        verdicts = Counter(finding.verdict for finding in self.findings if finding.claim.programmed == programmed)
+        return {verdict: verdicts[verdict] for verdict in get_args(Verdict)}
 
     @property
     def headline(self) -> str:
-        counts = self.counts
-        not_held = f"{counts['does not hold']} {'does' if counts['does not hold'] == 1 else 'do'} not"
-        unknown = "".join(f", {counts[word]} {word}" for word in ("incomplete", "not measured") if counts[word])
-        too_few = " One seed has no interval; take two or more." if len(self.seeds) < 2 else ""
-        return (
-            f"{len(self.findings)} claims over {_seeds(self.seeds)}: {counts['holds']} hold, {not_held}, "
-            f"{counts['inconclusive']} inconclusive{unknown}.{too_few}"
-        )
+        lines = []
+        for programmed, name in ((False, "claims"), (True, "claims that follow from a programmed table")):
+            counts = self.counts(programmed=programmed)
+            if total := sum(counts.values()):
+                words = ", ".join(f"{count} {_plural(verdict, count)}" for verdict, count in counts.items() if count)
+                conclusive = sum(counts[verdict] for verdict in CONCLUSIVE)
+                lines.append(f"{total} {name}: {words} ({conclusive} conclusive)")
+        pilot = f"A pilot of fewer than the {self.seeds} registered seeds: no verdicts. " if self.pilot else ""
+        return pilot + ". ".join(lines) + "."
 
 
-def bound_text(claim: Claim) -> str:
-    """Values for which the claim holds."""
-    if claim.rule == "greater":
-        return "above 0"
-    if claim.rule == "not_worse":
-        return f"{MINUS}{claim.margin:g} or above" if claim.margin else "0 or above"
-    return f"within ±{claim.margin:g}"
+def _plural(verdict: Verdict, count: int) -> str:
+    if count == 1:
+        return verdict
+    return {"holds": "hold", "does not hold": "do not hold"}.get(verdict, verdict)
+
+
+def commit_of(path: Path) -> str | None:
+    """Last commit that changed a file; None outside a git checkout, or if the file was changed since."""
+    git = ["git", "-C", str(path.parent)]
+    try:
+        changed = subprocess.run([*git, "status", "--porcelain", "--", path.name], capture_output=True, text=True)
+        last = subprocess.run([*git, "log", "-1", "--format=%h", "--", path.name], capture_output=True, text=True)
+    except OSError:
+        return None
+    return None if changed.returncode or changed.stdout.strip() else last.stdout.strip() or None
+
+
+def claimed_text(finding: Finding) -> str:
+    """Differences that the paper claims."""
+    margin = f"{finding.margin:g}"
+    return {"greater": "above 0", "smaller": "below 0", "equivalent": f"within ±{margin}"}[finding.claim.direction]
 
 
 def interval_text(finding: Finding) -> str:
     interval = finding.interval
-    return "no interval" if interval and interval.bounds is None else signed_interval(interval, 3)
-
-
-def markdown(report: ClaimsReport) -> str:
-    """The table with every number, for `claims.md`."""
-    lines = [f"# Claims of {report.paper}", "", f"**{report.headline}**", "", f"> {SIMULATED}", ""]
-    if report.changed:
-        lines += [f"Settings changed in the recipe: {'; '.join(f'`{change}`' for change in report.changed)}.", ""]
-    columns = ["Claim", "Source", "Claimed", *(f"Seed {seed}" for seed in report.seeds), "Mean", "95 % interval"]
-    lines += [markdown_row([*columns, "Verdict"]), markdown_row(["---"] * (len(columns) + 1))]
-    for finding in report.findings:
-        claim, values = finding.claim, [signed(finding.values.get(seed), 3) for seed in report.seeds]
-        statement = claim.statement + (" *(ours)*" if claim.ours else "")
-        interval = [signed(finding.mean, 3), interval_text(finding)]
-        cells = [statement, claim.source, bound_text(claim), *values, *interval, f"**{finding.verdict}**"]
-        lines.append(markdown_row(cells))
-    if missing := _missing(report):
-        lines += ["", "Without a number:", "", *(f"- {line}" for line in missing)]
-    return "\n".join([*lines, *(line for rule in (RULES, *report.notes) for line in ("", rule)), ""])
+    return "no interval" if interval is None or interval.bounds is None else signed_interval(interval, 3)
 
 
 def text(report: ClaimsReport) -> str:
-    """A line for each claim, at most 100 characters wide."""
-    width = max(len(finding.claim.name) for finding in report.findings)
+    """A line for each gate and claim, at most 100 characters wide."""
     lines = [*textwrap.wrap(SIMULATED, 100), ""]
-    source = ""
+    lines += [f"registration {report.registration}, commit {report.commit or 'none'}, {report.seeds} seeds", ""]
+    for gate in report.gates:
+        lines.append(f"  {gate.state:<14}{gate.gate.id:<20}{gate.text}")
+    width = max(len(finding.claim.id) for finding in report.findings)
+    for source, findings in groupby(report.findings, key=lambda finding: finding.claim.source):
+        lines.append(source)
+        for finding in findings:
+            mean = f"{signed(finding.mean, 3):>7}  {interval_text(finding):<18}"
+            lines.append(f"  {finding.verdict:<20}{finding.claim.id:<{width}}  {mean}  {claimed_text(finding)}")
+            if finding.reason:
+                lines += textwrap.wrap(finding.reason, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join([*lines, "", *textwrap.wrap(report.headline, 100)])
+
+
+def csv_table(report: ClaimsReport) -> str:
+    """One row for each claim and seed."""
+    rows = io.StringIO()
+    writer = csv.writer(rows, lineterminator="\n")
+    writer.writerow(_COLUMNS.split())
     for finding in report.findings:
         claim = finding.claim
-        if claim.source != source:
-            source = claim.source
-            lines.append(source + (" (ours)" if claim.ours else ""))
-        mean = f"{signed(finding.mean, 3):>7}  {interval_text(finding):<18}"
-        lines.append(f"  {finding.verdict:<14}{claim.name:<{width}}  {mean}  {bound_text(claim)}")
-    return "\n".join([*lines, "", report.headline])
-
-
-def _missing(report: ClaimsReport) -> list[str]:
-    return [
-        f"{finding.claim.name}, seed {seed}: {finding.notes.get(seed, 'no number')}"
-        for finding in report.findings
-        for seed, value in finding.values.items()
-        if value is None
-    ]
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}"
+        head = [claim.id, claim.source, *claim.arms, claim.metric, claim.direction, finding.margin, claim.programmed]
+        p_values = [finding.p_claimed, finding.p_opposite, finding.p_equivalent]
+        tail = [finding.mean, finding.low, finding.high, *p_values, finding.verdict_text]
+        writer.writerows([*head, seed, value, *tail] for seed, value in (finding.values or {0: None}).items())
+    return rows.getvalue()
 
 
 class Whisker(NamedTuple):
@@ -143,21 +151,24 @@ class Row(NamedTuple):
 
     finding: Finding
     whisker: Whisker
-    bound: str
+    claimed: str
     interval: str
     mood: str
 
 
 def claims_page(report: ClaimsReport) -> str:
     """Render the page."""
-    sources = [(source, [_row(finding) for finding in findings]) for source, findings in _by_source(report.findings)]
+    sources = [
+        (source, [_row(finding) for finding in findings])
+        for source, findings in groupby(report.findings, key=lambda finding: finding.claim.source)
+    ]
     return render(
         "claims.html",
         folder=Path(__file__).parent,
         styles=("report.css", "claims.css"),
         title=f"Claims of {report.paper}",
         kicker="Rubricworks claims",
-        footer=f"Made by Rubricworks {report.version} from the folders of the runs.",
+        footer=f"Made by Rubricworks {report.version} from stored results.",
         report=report,
         sources=sources,
         simulated=SIMULATED,
@@ -167,29 +178,29 @@ def claims_page(report: ClaimsReport) -> str:
 
 def whisker(finding: Finding) -> Whisker:
     """Place a finding on its scale."""
-    claim = finding.claim
     values = [value for value in finding.values.values() if value is not None]
     bounds = finding.interval.bounds if finding.interval else None
-    ends = [*values, *(bounds or ()), 0.0, -claim.margin, *([claim.margin] if claim.rule == "within" else [])]
-    width = (max(ends) - min(ends)) or 1.0
+    ends = [*values, *(bounds or ()), -finding.margin, finding.margin]
+    width = max(ends) - min(ends)
     start, width = min(ends) - _MARGIN * width, (1 + 2 * _MARGIN) * width
 
     def at(value: float) -> float:
         return 100 * (value - start) / width
 
+    claimed = {
+        "greater": (at(0), 100.0),
+        "smaller": (0.0, at(0)),
+        "equivalent": (at(-finding.margin), at(finding.margin)),
+    }
     return Whisker(
         dots=[at(value) for value in values],
         mean=None if finding.mean is None else at(finding.mean),
         bounds=(at(bounds[0]), at(bounds[1])) if bounds else None,
-        claimed=(at(-claim.margin), at(claim.margin) if claim.rule == "within" else 100.0),
+        claimed=claimed[finding.claim.direction],
         zero=at(0.0),
     )
 
 
 def _row(finding: Finding) -> Row:
     mood = {"holds": "good", "does not hold": "bad"}.get(finding.verdict, "open")
-    return Row(finding, whisker(finding), bound_text(finding.claim), interval_text(finding), mood)
-
-
-def _by_source(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
-    return [(source, list(group)) for source, group in groupby(findings, key=lambda finding: finding.claim.source)]
+    return Row(finding, whisker(finding), claimed_text(finding), interval_text(finding), mood)

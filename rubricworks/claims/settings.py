@@ -1,5 +1,6 @@
 """Runs that can be compared: their settings differ in the seed and the fields of their arm alone; their scores."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,11 @@ def read_settings(run: Path, pipeline: str | None = None) -> Recipe:
     if pipeline is not None and recipe.pipeline != pipeline:
         raise UserError(f"{path}: a recipe of the pipeline {recipe.pipeline}, not of {pipeline}; give another folder")
     return recipe
+
+
+def settings_digest(recipe: Recipe) -> str:
+    """First 12 hexadecimal digits of the SHA-256 of a recipe's settings, without its seed and its other arms."""
+    return hashlib.sha256(json.dumps(_settings(recipe), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

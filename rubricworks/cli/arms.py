@@ -1,12 +1,13 @@
 """`rubricworks arms`: one table of a recipe and its arms, all from the same start."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from rubricworks import __version__
 from rubricworks.claims.arm_table import OWN, arm_forms
-from rubricworks.cli.claims import complete_runs
+from rubricworks.claims.planned_runs import PlannedRun
 from rubricworks.cli.options import at_once_option, overrides_of_runs_option
 from rubricworks.errors import UserError
 from rubricworks.storage import write_atomic
@@ -73,7 +74,7 @@ def arms(
     number = parsed.seed if seed is None else seed
     place = (runs or Path("runs") / f"arms-{parsed.name}").absolute()
     planned = plan_runs(recipe, place, [number], overrides, is_finished=is_finished, arms=selected_arms)
-    complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
+    _complete_runs(planned, at_once=at_once, only_report=only_report, overrides=overrides)
     changed = shared_changes(planned)
     folders = {run.arm or OWN: run.folder for run in planned}
     boards = {arm: read_scores(folder, parsed.pipeline) for arm, folder in folders.items()}
@@ -94,3 +95,25 @@ def arms(
     write_atomic(stem.with_suffix(".html"), arms_page(result, form).encode())
     echo(text(result, form))
     echo(f"{stem.with_suffix('.html')}: the page; .md and .json beside it: all numbers")
+
+
+def _complete_runs(planned: Sequence[PlannedRun], *, at_once: int, only_report: bool, overrides: Sequence[str]) -> None:
+    """Make the runs that are not finished, with progress on standard error.
+
+    Args:
+        only_report: make none.
+        overrides: of the recipe's fields, as the user gave them.
+    """
+    from rubricworks.claims.child_runs import make_runs
+    from rubricworks.claims.settings import check_settings
+
+    if only_report:
+        if overrides:
+            raise UserError("--set changes runs and --only-report makes none: give one of them")
+        return
+    check_settings(planned)
+    try:
+        make_runs(planned, at_once=at_once, say=lambda line: echo(line, err=True))
+    except KeyboardInterrupt:
+        echo("the runs were stopped; give the same command again to go on", err=True)
+        raise

@@ -51,6 +51,13 @@ def world() -> None:
     type=click.FloatRange(0, 1),
     help="Share of the captions that say one of their sentences twice.",
 )
+@click.option(
+    "--brevity",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Share of the captions that stop after the first half of their sentences.",
+)
 @click.option("--pictures", default=0, show_default=True, help="Captioned pictures for text-to-image, with prompts.")
 @click.option("--benchmarks", default=0, show_default=True, help="Questions in each of five small benchmarks.")
 @click.option("--seed", default=1, show_default=True)
@@ -60,6 +67,7 @@ def export(
     questions: int,
     commentary: float,
     repetition: float,
+    brevity: float,
     pictures: int,
     benchmarks: int,
     seed: int,
@@ -67,7 +75,7 @@ def export(
     """Draw scenes into FOLDER: images, noisy captions, questions if asked for, and the truth."""
     from rubricworks.recipe import WorldConfig
 
-    shares = {"commentary": commentary, "repetition": repetition}
+    shares = {"commentary": commentary, "repetition": repetition, "brevity": brevity}
     counts = {"questions": questions, "pictures": pictures, "benchmarks": benchmarks}
     _export(folder, WorldConfig(scenes=scenes, seed=seed, **counts, **shares))
     more = f", questions about them in {folder / 'questions'}" if questions else ""
@@ -142,7 +150,8 @@ def _export(folder: Path, config: "WorldConfig") -> None:
 
     seed, scenes = config.seed or 0, config.scenes
     if scenes:
-        export_scenes(folder, seed=seed, count=scenes, commentary=config.commentary, repetition=config.repetition)
+        shares = {"commentary": config.commentary, "repetition": config.repetition, "brevity": config.brevity}
+        export_scenes(folder, seed=seed, count=scenes, **shares)
     if config.questions:
         from rubricworks.world.scene.questions_export import export_questions
 

@@ -60,6 +60,8 @@ class WorldConfig(BaseModel):
     """Visual questions about each scene; none by default."""
     commentary: float = Field(default=0.0, ge=0, le=1)
     """Share of the images' captions that end with a sentence of commentary; none by default."""
+    brevity: float = Field(default=0.0, ge=0, le=1)
+    """Share of the captions that stop after the first half of their sentences; none by default."""
     repetition: float = Field(default=0.0, ge=0, le=1)
     """Share of the images' captions that say one of their sentences twice; none by default."""
     pictures: int = Field(default=0, ge=0)

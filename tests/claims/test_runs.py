@@ -12,8 +12,8 @@ import pytest
 
 from rubricworks.claims.child_runs import make_runs
 from rubricworks.claims.planned_runs import plan_runs
+from rubricworks.claims.settings import is_finished
 from rubricworks.errors import UserError
-from rubricworks.methods.rlr3.claims import PAPER
 
 STUB = (sys.executable, str(Path(__file__).with_name("run_stub.py")))
 
@@ -25,7 +25,7 @@ def call(tmp_path):
     def run(seeds, overrides=(), *, at_once=2, say=None, **behaviour):
         (tmp_path / "behaviour.json").write_text(json.dumps(behaviour))
         lines = []
-        runs = plan_runs(PAPER.recipe, tmp_path, seeds, overrides, is_finished=PAPER.is_finished)
+        runs = plan_runs("rlr3-laptop", tmp_path, seeds, overrides, is_finished=is_finished)
         make_runs(runs, at_once=at_once, say=say or lines.append, command=STUB, interval=0.1)
         return lines
 
@@ -123,9 +123,9 @@ def test_terminated_call_ends_its_runs(tmp_path):
     (tmp_path / "behaviour.json").write_text(json.dumps({"seed-1": "hang"}))
     program = (
         "from pathlib import Path; from rubricworks.claims.planned_runs import plan_runs\n"
-        "from rubricworks.methods.rlr3.claims import PAPER\n"
+        "from rubricworks.claims.settings import is_finished\n"
         "from rubricworks.claims.child_runs import make_runs\n"
-        f"runs = plan_runs(PAPER.recipe, Path({str(tmp_path)!r}), [1], [], is_finished=PAPER.is_finished)\n"
+        f"runs = plan_runs('rlr3-laptop', Path({str(tmp_path)!r}), [1], [], is_finished=is_finished)\n"
         f"make_runs(runs, say=print, command={STUB!r})"
     )
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

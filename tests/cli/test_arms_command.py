@@ -1,4 +1,4 @@
-"""`rubricworks arms` and `claims balcaprl`, with a stub in the place of `rubricworks run`."""
+"""`rubricworks arms`, with a stub in the place of `rubricworks run`."""
 
 import json
 import sys
@@ -9,8 +9,6 @@ from claimed_captions import BASE, write_captions, write_seed
 
 from rubricworks.claims import child_runs as engine
 from rubricworks.claims.arm_table import ArmTable, arm_form
-from rubricworks.claims.report import ClaimsReport
-from rubricworks.methods.balcaprl.claims import ARMS, SETTINGS
 from rubricworks.recipe.files import load_recipe, recipe_path
 
 STUB = (sys.executable, str(Path(__file__).parents[1] / "claims" / "arm_stub.py"))
@@ -166,29 +164,3 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert 'different settings (arm: "linear" → "no_length"' in result.err
 
-
-@pytest.mark.slow
-def test_claims_of_balcaprl_run_every_arm_of_every_seed_once(tell, place):
-    runs = place.parent / "claims"
-    for seed in (1, 2):
-        write_seed(runs, seed)
-    for missing in ("seed-1-linear", "seed-2"):
-        (runs / missing / "score" / "done.json").unlink()
-    result = tell("claims", "balcaprl", "--runs", runs, "--seeds", "1-2")
-    assert result.code == 0, result
-    # Both are there and begun, so they go on.
-    assert sorted(call["words"][-1] for call in calls(runs)) == ["seed-1-linear", "seed-2"]
-    assert f"{2 * (1 + len(ARMS)) - 2} runs: finished in an earlier call" in result.err
-    assert max(map(len, result.out.splitlines()[:-1])) <= 100
-    line = next(line for line in result.out.splitlines() if " improves-dc " in line)
-    assert line.split() == ["holds", "improves-dc", "+0.100", "+0.100", "to", "+0.100", "above", "0"]
-    report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
-    assert (report.paper, report.seeds) == ("BalCapRL", (1, 2))
-    changed = [line.partition(":")[0] for line in report.changed]
-    assert changed == sorted(setting.partition("=")[0] for setting in SETTINGS)
-    assert len(report.findings) == 34
-    for page_name in ("claims.md", "claims.html"):
-        assert "forgets another task" in (runs / page_name).read_text()
-    assert "Figure 2: the middle milestone" not in (runs / "claims.html").read_text()
-    # The same runs, as a table of arms.
-    assert tell("arms", LAPTOP, "--table", "judges", "--runs", runs, "--seed", "2", "--only-report").code == 0

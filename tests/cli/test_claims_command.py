@@ -1,104 +1,194 @@
-"""`rubricworks claims` on runs that are there already."""
+"""`rubricworks claims`: the plan, stored results, refusals, and a small measurement that is killed and goes on."""
 
+import csv
 import json
-import re
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
-from claimed_runs import MACROS, PAIRS, write_run
 
+from rubricworks.claims import registration as registrations
+from rubricworks.claims.registration import OWN, load_registration
 from rubricworks.claims.report import ClaimsReport
+from rubricworks.claims.run_results import ResultFolder, RunResult
+from rubricworks.claims.settings import settings_digest
+from rubricworks.recipe.files import load_recipe, recipe_path
+
+SMALL = """
+paper: BalCapRL
+recipe: balcaprl-laptop
+settings:
+  - world.scenes=96
+  - data.held_out=16
+  - data.warm_up=64
+  - warm_up.sft.steps=4
+  - policy.algorithm.steps=2
+  - policy.algorithm.rollouts.group_size=2
+  - policy.algorithm.rollouts.prompts_per_step=2
+  - evaluation.decodings=[sampled]
+seeds: 2
+margin: 0.03
+gates: [sampled]
+claims:
+  - {id: improves-dc, source: Table 1, says: improves, arms: [own, base], metric: dc_score}
+  - {id: full-dc, source: Table 3, says: is better, arms: [full, own], metric: dc_score, gates: [cap]}
+  - {id: programmed, source: Table 5, says: follows, arms: [own, base], metric: b_capscore, programmed: true}
+"""
 
 
 @pytest.fixture
-def runs(tmp_path):
-    for seed, last in {1: 0.60, 2: 0.61, 3: 0.62}.items():
-        macros = MACROS | {"rlr3": {30: 0.4, 60: last}}
-        write_run(tmp_path / "runs" / f"seed-{seed}", seed=seed, macros=macros, pairs=[((0, 1), (1, 0))] * 20)
-    return tmp_path / "runs"
+def registered(tmp_path, monkeypatch):
+    """The small registration in the place of BalCapRL's."""
+    path = tmp_path / "claims.yaml"
+    path.write_text(SMALL)
+    monkeypatch.setattr(registrations, "registration_path", lambda method: path)
+    return path
 
 
-def test_report_of_finished_runs_prints_and_writes_every_claim(tell, runs):
-    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
-    assert result.code == 0, result
-    assert max(map(len, result.out.splitlines()[:-1])) <= 100
-    words = " ".join(result.out.split())
-    assert "scripted, with programmed faults" in words
-    assert "not that the paper's number is reproduced" in words
-    line = next(line for line in result.out.splitlines() if " macro-best " in line)
-    assert line.split() == ["holds", "macro-best", "+0.110", "+0.085", "to", "+0.135", "above", "0"]
+def store(folder, path, run, seed, shift=0.0, **readings):
+    registration = load_registration(path)
+    arm = None if run == OWN else run
+    recipe = load_recipe(recipe_path(registration.recipe), [*registration.settings, f"seed={seed}"], arm=arm)
+    arms = {OWN: {OWN: 0.2 + shift, "base": 0.0}, "full": {"full": 0.2}}[run]
+    values = {
+        arm: {name: {"a": value, "b": value} for name in ("dc_score", "b_capscore")} for arm, value in arms.items()
+    }
+    result = RunResult(
+        registration=registration.digest,
+        settings=settings_digest(recipe),
+        version="1",
+        run=run,
+        seed=seed,
+        arms=values,
+        readings=readings,
+        cpu_seconds=7.0,
+    )
+    ResultFolder(folder / "balcaprl", registration).save(result)
 
-    report = ClaimsReport.model_validate_json((runs / "claims.json").read_bytes())
-    assert report.seeds == (1, 2, 3)
-    assert report.changed == ("policy.algorithm.rollouts.group_size: 8 → 2",)
-    findings = {finding.claim.name: finding for finding in report.findings}
-    assert findings["macro-best"].values == pytest.approx({1: 0.10, 2: 0.11, 3: 0.12})
-    assert findings["gate-unmasks"].claim.ours
-    assert sum(report.counts.values()) == len(findings) == 31
 
-    table = (runs / "claims.md").read_text()
-    row = next(line for line in table.splitlines() if "best milestones |" in line)
-    assert [cell.strip() for cell in row.strip("|").split("|")][3:] == [
-        "+0.100", "+0.110", "+0.120", "+0.110", "+0.085 to +0.135", "**holds**",
-    ]  # fmt: skip
-    assert table.index("scripted, with programmed faults") < table.index("| Claim |")
-    assert "remapping-spreads, seed 2: only 0 such criteria" in table
-    page = (runs / "claims.html").read_text()
-    assert page.index("scripted, with programmed faults") < page.index("Table 2</h2>")
-    assert page.count('class="claim"') == 31
+@pytest.fixture
+def stored(registered, tmp_path):
+    """All results of the small registration but that of the second seed's arm."""
+    for seed in (1, 2):
+        store(tmp_path / "results", registered, OWN, seed, 0.01 * seed, sampled=1.0, cap=2.0)
+    store(tmp_path / "results", registered, "full", 1)
+    return tmp_path / "results"
+
+
+def test_dry_run_names_the_missing_runs_and_their_cost_and_makes_none(tell, stored):
+    done = tell("claims", "balcaprl", "--results", stored, "--dry-run")
+    assert done.code == 0, done
+    assert "1 run, about 7 CPU-seconds" in done.err
+    assert "  own: finished" in done.err
+    assert "  full: seeds 2" in done.err
+    assert not (stored / "balcaprl" / "work").exists()
+
+
+def test_report_counts_programmed_claims_apart_and_writes_page_csv_and_json(tell, registered, stored):
+    store(stored, registered, "full", 2)
+    done = tell("claims", "balcaprl", "--results", stored, "--only-report")
+    assert done.code == 0, done
+    assert max(map(len, done.out.splitlines())) <= 100
+    lines = {line.split()[-1]: line for line in done.out.splitlines() if line.startswith("  ")}
+    assert "holds" in next(line for line in done.out.splitlines() if " improves-dc " in line)
+    assert "gates that fail: cap" in done.out
+    words = " ".join(done.out.split())
+    assert (
+        "2 claims: 1 holds, 1 not testable here (1 conclusive). 1 claims that follow from a programmed table" in words
+    )
+    assert lines
+    report = ClaimsReport.model_validate_json((stored / "balcaprl" / "claims.json").read_bytes())
+    assert (report.registration, report.pilot) == (load_registration(registered).digest, False)
+    assert report.cpu_seconds == 28.0
+    with (stored / "balcaprl" / "claims.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["claim"] == "improves-dc"]
+    assert [(row["seed"], float(row["difference"]), row["verdict"]) for row in rows] == [
+        ("1", pytest.approx(0.21), "holds"),
+        ("2", pytest.approx(0.22), "holds"),
+    ]
+    page = (stored / "balcaprl" / "claims.html").read_text()
+    assert report.registration in page
+    assert page.index("scripted, with programmed faults") < page.index("Gates of the world</h2>")
+    assert page.count('class="claim"') == 3
     assert "<script" not in page
+    assert 'src="http' not in page
 
 
-def test_finished_seeds_with_the_same_settings_are_reported_without_running(tell, runs):
-    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1", "--seeds", "2,3", "--set", PAIRS)
-    assert result.code == 0, result
-    assert "seeds 1, 2, 3: finished in an earlier call" in result.err
-    assert json.loads((runs / "claims.json").read_text())["seeds"] == [1, 2, 3]
+def test_missing_seed_is_reported_as_incomplete(tell, stored):
+    done = tell("claims", "balcaprl", "--results", stored, "--only-report", "--json")
+    verdicts = {finding["claim"]["id"]: finding["verdict"] for finding in json.loads(done.out)["findings"]}
+    assert verdicts == {"improves-dc": "holds", "full-dc": "not testable here", "programmed": "holds"}
+    for seed in (1, 2):
+        (stored / "balcaprl" / f"seed-{seed}" / "own.json").unlink()
+    done = tell("claims", "balcaprl", "--results", stored, "--only-report", "--json")
+    assert {finding["verdict"] for finding in json.loads(done.out)["findings"]} == {"incomplete"}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--only-report"], "seed-4: there is no run here"),
-        (["--seeds", "1-3"], "seed-1 was run with other settings (policy.algorithm.rollouts.group_size: 2 → 8)"),
-        (["--seeds", "1-3", "--only-report", "--set", PAIRS], "--only-report makes none"),
-        (["--seeds", "7", "--set", "policy.stepps=3"], "stepps"),
-        (["--seeds", "7", "--set", "seed=3"], "--set seed=3: what is random follows the seed of each run"),
-        (["--seeds", "7", "--set", "policy.seed=3"], "follows the seed of each run"),
-        (["--seeds", "3-1"], "ends before it begins"),
-        (["--seeds", "1-20000000"], "are 20,000,000 seeds; give 1000 at most"),
-        (["--seeds", "one"], "'one' is no seed"),
-    ],
-)
-def test_mistakes_are_told_before_anything_runs(tell, runs, words, message):
-    result = tell("claims", "rlr3", "--runs", runs, *words)
-    assert result.code == 2
-    assert message in result.err
-    assert sorted(path.name for path in runs.iterdir()) == ["seed-1", "seed-2", "seed-3"]
+def test_fewer_seeds_are_a_pilot_without_verdicts(tell, stored):
+    done = tell("claims", "balcaprl", "--results", stored, "--seeds", 1, "--only-report", "--json")
+    report = ClaimsReport.model_validate_json(done.out)
+    assert report.pilot
+    assert {finding.verdict for finding in report.findings} <= {"incomplete", "not testable here"}
+    assert "pilot" in report.headline
 
 
-def test_runs_that_differ_in_more_than_the_seed_are_not_compared(tell, runs):
-    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.algorithm.steps=20"])
-    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
-    assert result.code == 2
-    assert re.search(r"different settings \(policy.algorithm.steps: \d+ → 20\)", result.err)
+def test_results_of_another_registration_are_refused_before_anything_runs(tell, registered, stored):
+    registered.write_text(SMALL.replace("margin: 0.03", "margin: 0.02"))
+    done = tell("claims", "balcaprl", "--results", stored)
+    assert done.code == 2
+    assert "seed-1/full.json: measured under the registration" in done.err
+    assert "--results" in done.err
 
 
-def test_a_seed_that_a_section_has_of_its_own_is_a_setting(tell, runs):
-    write_run(runs / "seed-4", seed=4, settings=[PAIRS, "policy.seed=9"])
-    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-4", "--only-report")
-    assert result.code == 2
-    assert "different settings (policy.seed: null → 9)" in result.err
+@pytest.mark.parametrize(("words", "message"), [(["rlr4"], "rlr4"), ([], "--all"), (["rlr3", "--all"], "--all")])
+def test_paper_is_one_or_all(tell, words, message):
+    done = tell("claims", *words)
+    assert done.code == 2
+    assert message in done.err
 
 
-def test_damaged_run_is_one_line(tell, runs):
-    (runs / "seed-2" / "audit" / "audit.json").write_text("{")
-    result = tell("claims", "rlr3", "--runs", runs, "--seeds", "1-3", "--only-report")
-    assert result.code == 2
-    assert "audit.json" in result.err
-    assert not (runs / "claims.md").exists()
+def test_all_papers_are_planned_one_after_another(tell, tmp_path):
+    done = tell("claims", "--all", "--dry-run", "--results", tmp_path)
+    assert done.code == 0, done
+    places = [done.err.index(f"{paper}: registration") for paper in ("RubiCap", "RLR³", "BalCapRL", "RubricRL")]
+    assert places == sorted(places)
 
 
-def test_unknown_paper_is_refused(tell):
-    result = tell("claims", "rubicap")
-    assert result.code == 2
-    assert "rlr3" in result.err
+PROGRAM = """
+import sys
+from pathlib import Path
+from rubricworks.claims import registration
+registration.registration_path = lambda method: Path(sys.argv[1])
+from rubricworks.cli import cli
+cli(["claims", "balcaprl", "--results", sys.argv[2], "--seeds", "1"])
+"""
+
+
+@pytest.mark.slow
+def test_killed_measurement_goes_on_where_it_stopped_and_shares_the_warm_up(tmp_path):
+    path, results = tmp_path / "claims.yaml", tmp_path / "results"
+    path.write_text(SMALL)
+    command = [sys.executable, "-c", PROGRAM, str(path), str(results)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in first.stderr:
+            if "seed 1, full" in line and line.rstrip().endswith(": train_balcaprl"):
+                break
+    finally:
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        first.stderr.close()
+    own = results / "balcaprl" / "seed-1" / "own.json"
+    before = own.read_bytes()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "own" not in {line.split(", ")[1].split(" ")[0] for line in done.stderr.splitlines() if "seed 1, " in line}
+    assert own.read_bytes() == before
+    full = RunResult.model_validate_json((results / "balcaprl" / "seed-1" / "full.json").read_bytes())
+    assert len(full.arms["full"]["dc_score"]) == 16
+    assert full.cpu_seconds > 0
+    # The arm copied the warm-up of its seed's own run; of a seed whose results are stored nothing else is left.
+    assert not (results / "balcaprl" / "work" / "seed-1").exists()
+    assert "seed 1, full (1 run to go): done" in done.stderr

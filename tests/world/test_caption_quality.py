@@ -110,3 +110,11 @@ def test_same_caption_same_rating_in_any_process():
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "9"}, capture_output=True, text=True, check=True
     )
     assert process.stdout.strip() == str([rate_writing(f"at top a {number}") for number in range(9)])
+
+
+def test_brief_captions_stop_after_the_first_half_of_their_sentences():
+    for index, scene in enumerate(SCENES):
+        whole, brief = noisy_caption(scene, 6, index), noisy_caption(scene, 6, index, brevity=1.0)
+        sentences = whole.removesuffix(" .").split(" . ")
+        assert brief == " . ".join(sentences[: max(1, len(sentences) // 2)]) + " ."
+        assert noisy_caption(scene, 6, index, brevity=0.0) == whole

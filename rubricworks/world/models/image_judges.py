@@ -72,7 +72,13 @@ def arena_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> s
     first, second = section(request.prompt, "caption_a"), section(request.prompt, "caption_b")
     if first is None or second is None:
         return NOTHING_TO_COMPARE
-    judgment, reason = _compare(
+    judgment, reason = arena_compare(scene, first, second, seed=seed)
+    return json.dumps({"reason": reason, "judgment": judgment})
+
+
+def arena_compare(scene: Scene, first: str, second: str, *, seed: int = 0) -> tuple[str, str]:
+    """The arena judge's ("A" | "B" | "Tie", reason) for two captions of a scene."""
+    return _compare(
         first,
         second,
         lambda caption: arena_quality(scene, caption),
@@ -80,7 +86,6 @@ def arena_judge_reply(request: ChatRequest, scene: Scene | None, seed: int) -> s
         tie="Both captions describe the image about equally well.",
         win="Caption {} fits the image and reads better than {}, all in all.",
     )
-    return json.dumps({"reason": reason, "judgment": judgment})
 
 
 def arena_quality(scene: Scene, caption: str) -> float:

@@ -29,14 +29,20 @@ CAPTION_NOISE = Faults(
 """Faults of the captions in metadata.jsonl: good enough to warm up a student, with much left to learn from rewards."""
 
 
-def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.0, repetition: float = 0.0) -> str:
+def noisy_caption(
+    scene: Scene, seed: int, index: int, *, commentary: float = 0.0, repetition: float = 0.0, brevity: float = 0.0
+) -> str:
     """The canonical caption exported with image number `index`.
 
     Args:
         commentary: probability of a sentence of commentary at the end.
         repetition: probability that one sentence is repeated.
+        brevity: probability that it stops after the first half of its sentences.
     """
     caption = write_caption(perceive(scene, CAPTION_NOISE, rng_of("noisy caption", seed, index)), "canonical")
+    if rng_of("brevity", seed, index).random() < brevity:
+        sentences = caption.removesuffix(" .").split(" . ")
+        caption = " . ".join(sentences[: max(1, len(sentences) // 2)]) + " ."
     rng = rng_of("repetition", seed, index)
     if rng.random() < repetition:
         caption += f" {rng.choice(caption.removesuffix(' .').split(' . '))} ."
@@ -45,17 +51,25 @@ def noisy_caption(scene: Scene, seed: int, index: int, *, commentary: float = 0.
 
 
 def export_scenes(
-    folder: Path | str, *, seed: int, count: int, commentary: float = 0.0, repetition: float = 0.0
+    folder: Path | str,
+    *,
+    seed: int,
+    count: int,
+    commentary: float = 0.0,
+    repetition: float = 0.0,
+    brevity: float = 0.0,
 ) -> Path:
     """Write `count` different scenes and return the folder of images. The same call writes the same bytes.
 
     Args:
         commentary: the share of captions that end with a sentence of commentary.
         repetition: the share of captions that repeat one of their sentences.
+        brevity: the share of captions that stop after the first half of their sentences.
     """
+    shares = {"commentary": commentary, "repetition": repetition, "brevity": brevity}
     if count < 1:
         raise UserError(f"{count} scenes are asked for; export at least 1")
-    for name, share in (("commentary", commentary), ("repetition", repetition)):
+    for name, share in shares.items():
         if not 0 <= share <= 1:
             raise UserError(f"{name} is {share}; it is a share of the captions, from 0 to 1")
     images = Path(folder) / "images"
@@ -70,7 +84,7 @@ def export_scenes(
             for index, scene in enumerate(generate_scenes(seed, count)):
                 name, picture = f"scene-{index:05d}.png", render_png(scene)
                 (images / name).write_bytes(picture)
-                text = noisy_caption(scene, seed, index, commentary=commentary, repetition=repetition)
+                text = noisy_caption(scene, seed, index, **shares)
                 metadata.write(json.dumps({"file_name": name, "text": text}) + "\n")
                 row = {"file_name": name, "digest": pixel_digest(picture), "scene": scene.model_dump()}
                 truth.write(json.dumps(row) + "\n")

@@ -104,7 +104,8 @@ def _cell(rate: float | None) -> Cell:
 def _board(macros: Mapping[str, Any]) -> Scoreboard:
     def scores(model: str, step: int | None, value: float) -> ModelScores:
         means = {RIGHT: Interval(value=value, low=0, high=1, samples=50)}
-        return ModelScores(model=model, step=step, decoding="greedy", means=means)
+        tasks = {RIGHT: dict.fromkeys(("count", "colour"), means[RIGHT])}
+        return ModelScores(model=model, step=step, decoding="greedy", means=means, tasks=tasks)
 
     arms = {arm: macros[arm] for arm in macros if arm != BASE}
     milestones = [scores(arm, *point) for arm, steps in arms.items() for point in sorted(steps.items())]

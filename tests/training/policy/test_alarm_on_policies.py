@@ -15,9 +15,10 @@ def bench():
     """Modules that train the policies, and that label and watch their runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[3]))
-        from benchmarks import hacked_policies, hacking_alarm
+        from benchmarks import hacking_alarm
+        from rubricworks.claims import behavioural_policy
 
-        return hacked_policies, hacking_alarm
+        return behavioural_policy, hacking_alarm
 
 
 @pytest.mark.parametrize("regime", ["pads", "lists"])

@@ -28,7 +28,6 @@ from rubricworks.errors import UserError
 from rubricworks.evaluation.corpus_statistics import GradedSample, Rule, SourceCounts, corpus_of, corpus_statistics
 from rubricworks.grading import Grader
 from rubricworks.llm import ChatClient, Endpoint
-from rubricworks.methods.rlr3.reward_rules import THRESHOLD
 from rubricworks.methods.rlr3.stages.sampled_responses import (
     ResponseSampler,
     SampledResponses,
@@ -46,6 +45,8 @@ from rubricworks.stages.synthesis.rubric_gate import AuditGate, AuditOption, aud
 from rubricworks.storage import write_atomic
 from rubricworks.training.config import EngineOptions
 
+THRESHOLD = 0.5
+"""The paper's tau: a credit below it fails its criterion."""
 STATISTICS = "statistics.json"
 _AUDITED = "audited_responses"
 _BEST = 4

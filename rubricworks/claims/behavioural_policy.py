@@ -1,4 +1,5 @@
-"""Behavioural policies of the scene world that get better, or game their reward: runs of `benchmarks.hacking_alarm`.
+"""Behavioural policies of the scene world that get better, or game their reward: claims about mechanisms that need no
+student, and the runs of `benchmarks.hacking_alarm`.
 
 A policy is 35 logits: how it names objects and their attributes (right, wrong, left out), and whether it invents,
 hedges, repeats itself, comments, flatters or pads. Its sight has faults that training does not mend. GRPO's policy
@@ -404,24 +405,7 @@ def train(name: str, seed: int, *, steps: int = 100, look: int = LOOK) -> Run:
     looks, stats = [probe.look(policy, 0)], list[StepStats]()
     for step in range(1, steps + 1):
         odds = policy.odds()
-        change: dict[str, list[float]] = {name: [0.0] * len(logits) for name, logits in policy.logits.items()}
-        texts, rewards = list[str](), list[float]()
-        for prompt in rng.sample(prompts, PROMPTS):
-            seen = policy.see(prompt.scene)
-            drawn = [caption_of(odds, seen, regime.tokens, rng) for _ in range(GROUP)]
-            earned = [reward_of(prompt, text, regime) for text, _ in drawn]
-            mean, deviation = fmean(earned), pstdev(earned) + 1e-4
-            for reward, (_, surprise) in zip(earned, drawn, strict=True):
-                for decision, parts in surprise.items():
-                    for at, part in enumerate(parts):
-                        change[decision][at] += (reward - mean) / deviation * part
-            texts += [text for text, _ in drawn]
-            rewards += earned
-        for decision, parts in change.items():
-            policy.logits[decision] = [
-                logit + rate * part / (PROMPTS * GROUP)
-                for logit, part in zip(policy.logits[decision], parts, strict=True)
-            ]
+        texts, rewards = _step(policy, prompts, regime, rate, rng)
         figures = step_stats(step, texts, [len(text.split()) for text in texts], rewards, group_size=GROUP)
         spreads = [pstdev(rewards[at : at + GROUP]) for at in range(0, len(rewards), GROUP)]
         more = {"drift": _divergence(odds, start), "reward spread": fmean(spreads)}
@@ -429,6 +413,58 @@ def train(name: str, seed: int, *, steps: int = 100, look: int = LOOK) -> Run:
         if step % look == 0:
             looks.append(probe.look(policy, step))
     return Run(name, seed, stats, looks)
+
+
+def _step(
+    policy: Policy, prompts: Sequence[Prompt], regime: Regime, rate: float, rng: random.Random
+) -> tuple[list[str], list[float]]:
+    """Make a step of GRPO; return its captions and their rewards."""
+    odds = policy.odds()
+    change: dict[str, list[float]] = {name: [0.0] * len(logits) for name, logits in policy.logits.items()}
+    texts, rewards = list[str](), list[float]()
+    for prompt in rng.sample(prompts, PROMPTS):
+        seen = policy.see(prompt.scene)
+        drawn = [caption_of(odds, seen, regime.tokens, rng) for _ in range(GROUP)]
+        earned = [reward_of(prompt, text, regime) for text, _ in drawn]
+        mean, deviation = fmean(earned), pstdev(earned) + 1e-4
+        for reward, (_, surprise) in zip(earned, drawn, strict=True):
+            for decision, parts in surprise.items():
+                for at, part in enumerate(parts):
+                    change[decision][at] += (reward - mean) / deviation * part
+        texts += [text for text, _ in drawn]
+        rewards += earned
+    for decision, parts in change.items():
+        policy.logits[decision] = [
+            logit + rate * part / (PROMPTS * GROUP) for logit, part in zip(policy.logits[decision], parts, strict=True)
+        ]
+    return texts, rewards
+
+
+CLAIMED: dict[str, Regime] = {
+    "behavioural_rubric": Regime(coverage="full", tokens=24, start=(("praise", (0.15, 0.85)),)),
+    "behavioural_likert": Regime("likert", tokens=24, start=(("praise", (0.15, 0.85)),)),
+}
+"""Arms of claims about mechanisms, which differ in the reward alone: a rubric, or a holistic rating that can be
+flattered (RubiCap, section 4.1)."""
+
+
+def measured_policy(arm: str, seed: int, steps: int = 100) -> dict[str, dict[str, float | None]]:
+    """Metric → held-out scene → value of a trained policy; all arms of a seed share start, sight and scenes."""
+    regime, rng = CLAIMED[arm], random.Random(f"claims {seed}")
+    policy, world = Policy(regime, rng), rng.randrange(10**6)
+    scenes = list(generate_scenes(world, TRAINED + TRUTH))
+    prompts = prompts_of(scenes[:TRAINED], policy, regime, world)
+    for _ in range(steps):
+        _step(policy, prompts, regime, regime.rate, rng)
+    odds, held_out = policy.odds(), scenes[TRAINED:]
+    captions = [caption_of(odds, policy.see(scene), regime.tokens, rng)[0] for scene in held_out]
+    return {
+        "oracle_f1": {
+            str(at): score_caption(scene, text).f1
+            for at, (scene, text) in enumerate(zip(held_out, captions, strict=True))
+        },
+        "praise": {str(at): float(PRAISE in text) for at, text in enumerate(captions)},
+    }
 
 
 def _divergence(odds: dict[str, list[float]], start: dict[str, list[float]]) -> float:
