@@ -8,7 +8,7 @@ export GOMP_SPINCOUNT := 0
 # A run and the tests start many processes; without bytecode each compiles the library anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs reference bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks audit clean help
+.PHONY: demo test test-fast test-long test-cluster test-vllm test-lmms test-kind test-of rehearse conformance lint docs reference bench bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api bench-colocate coverage policy-aware noise-correction claims images locks audit release clean help
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -99,7 +99,15 @@ bench-rubricrl: $(VENV)/installed  ## Grading an image in one call or ten beside
 bench-attacks: $(VENV)/installed  ## What orders and fake verdicts in a caption do to each scripted judge
 	$(RUN) benchmarks.attacks
 
-bench-rubric-audit: $(VENV)/installed  ## Flags of `rubrics audit` against planted faults, three seeds
+bench-rubric-release: $(VENV)/installed  ## Wheel, source distribution and chart of one version in dist/, and the images of that version
+	rm -rf dist
+	$(RUN) build --outdir dist
+	mkdir dist/chart
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct) \
+	  -czf dist/chart/rubricworks-$$($(RUN) rubricworks.cli --version | grep -o '[0-9.]*$$').tgz -C charts rubricworks
+	docker/build.sh
+
+audit: $(VENV)/installed  ## Flags of `rubrics audit` against planted faults, three seeds
 	PYTHONPATH=tests/support:tests/evaluation/rubric_audit $(RUN) benchmarks.rubric_audit
 
 bench-judge-trust: $(VENV)/installed  ## Figures of docs/judge-trust.md in the scene world: cascade, calls, noise correction

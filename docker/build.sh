@@ -25,7 +25,7 @@ if [ -z "${ENGINE:-}" ]; then
 fi
 command -v "$ENGINE" >/dev/null 2>&1 || fail "no container engine answers; start docker, or install podman"
 
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' rubricworks/__init__.py)
 REGISTRY=${REGISTRY:-rubricworks}
 TAG=${TAG:-$version}
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)

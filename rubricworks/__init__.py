@@ -4,4 +4,4 @@ The package itself imports nothing heavy: take what you need from `rubricworks.g
 `rubricworks.adapters.trl` and their neighbours.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,5 +1,6 @@
 """The wheel contains every module of the checkout and every file that is read as data."""
 
+import re
 import runpy
 import tomllib
 from importlib import metadata
@@ -7,8 +8,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from rubricworks import __version__
 
 ROOT = Path(__file__).parents[1]
 DATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
@@ -46,6 +50,19 @@ def test_every_data_file_is_packaged(monkeypatch):
     options = given_to_setuptools(monkeypatch)
     packaged = {file for folder in folders(options) for pattern in DATA["*"] for file in folder.glob(pattern)}
     assert {file for file in files(options) if file.suffix != ".py"} == packaged
+
+
+def test_chart_and_the_images_that_pages_name_have_the_version_of_the_package():
+    chart = yaml.safe_load((ROOT / "charts" / "rubricworks" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    files = [*ROOT.glob("recipes/*.yaml"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    tags = {
+        tag
+        for file in files
+        for tag in re.findall(r"rubricworks/(?:cpu|trainer|vllm|api):([\d.]+\d)", file.read_text())
+    }
+    assert tags == {__version__}
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize("extra", ["demo", "dev"])

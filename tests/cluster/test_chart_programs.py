@@ -76,7 +76,7 @@ def test_the_cluster_map_is_a_section_that_recipes_take(case: str) -> None:
     assert plan.service_account not in bound
     assert cluster.production == (case != "trial")
     if case != "trial":
-        assert cluster.images.trainer.endswith(f"rubricworks/trainer:0.1.0@{DIGEST}")
+        assert cluster.images.trainer.endswith(f"rubricworks/trainer:0.2.0@{DIGEST}")
         assert cluster.run_uri("run-1") == "s3://rubricworks-team/runs/run-1"
     if case == "everything":
         assert cluster.namespace == "profile-a"

@@ -12,6 +12,8 @@ import pytest
 from debian_base import BASE, RESTRICTED, build, make_base, missing, podman
 from object_store import free_port
 
+from rubricworks import __version__
+
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +99,7 @@ def test_image_says_who_runs_it_and_how_to_tell_its_health(api):
     (image,) = json.loads(podman("image", "inspect", api).stdout)
     assert image["Config"]["User"] == "10001:10001"
     assert image["Config"]["Labels"]["rubricworks.sbom"] == SBOM
-    assert image["Config"]["Labels"]["org.opencontainers.image.version"] == "0.1.0"
+    assert image["Config"]["Labels"]["org.opencontainers.image.version"] == __version__
     assert "/healthz" in " ".join(image["Healthcheck"]["Test"])
 
 

@@ -20,13 +20,13 @@ def write(tmp_path):
 
     def write(**settings: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "api.cdx.json").write_text("{}")
-        (tmp_path / "api.wheel.sha256").write_text(f"{WHEEL_DIGEST}  /wheel/rubricworks-0.1.0-py3-none-any.whl\n")
+        (tmp_path / "api.wheel.sha256").write_text(f"{WHEEL_DIGEST}  /wheel/rubricworks-0.2.0-py3-none-any.whl\n")
         environment = {
             "BASE": f"docker.io/library/python:3.11@sha256:{BASE_DIGEST}",
             "COMMAND": "docker/build.sh api",
             "ENGINE": "podman",
             "REVISION": COMMIT,
-            "VERSION": "0.1.0",
+            "VERSION": "0.2.0",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             **settings,
         }
@@ -42,7 +42,7 @@ def test_statement_names_commit_base_locks_command_and_digests_of_image_and_whee
     statement = json.loads((tmp_path / "api.provenance.json").read_text())
     assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
         "registry.example/team/api": IMAGE_DIGEST,
-        "rubricworks-0.1.0-py3-none-any.whl": WHEEL_DIGEST,
+        "rubricworks-0.2.0-py3-none-any.whl": WHEEL_DIGEST,
     }
     definition = statement["predicate"]["buildDefinition"]
     digests = {source.get("uri") or source["name"]: source["digest"] for source in definition["resolvedDependencies"]}

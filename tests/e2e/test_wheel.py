@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from built_wheel import CHECKOUT, build_wheel
+from built_wheel import CHECKOUT, build_wheel, copy_checkout, wheel_of
 from tiny_run import TINY, Run, settings
 
 pytestmark = pytest.mark.slow
@@ -51,6 +51,30 @@ def test_everything_that_is_not_code_is_in_the_wheel(wheel):
     assert "rubricworks/recipes/quickstart.yaml" in of_checkout
     assert [name for name in of_checkout if name not in names] == []
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "recipes/", "components/"))]
+
+
+def test_source_distribution_makes_the_same_wheel(wheel, tmp_path):
+    source = copy_checkout(tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--sdist",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path / "dist"),
+        str(source),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (archive,) = (tmp_path / "dist").glob("rubricworks-*.tar.gz")
+    from_archive = wheel_of(archive, tmp_path / "wheel")
+    assert from_archive.name == wheel.name
+    contents = [
+        {info.filename: info.CRC for info in zipfile.ZipFile(path).infolist() if ".dist-info/" not in info.filename}
+        for path in (wheel, from_archive)
+    ]
+    assert contents[1] == contents[0]
 
 
 def test_the_installed_wheel_runs_a_recipe_from_another_folder(place, tmp_path, monkeypatch):

@@ -227,7 +227,7 @@ def test_a_small_cluster_asks_for_no_more_than_is_said():
     ("named", "role"),
     [
         ({}, "cpu is not set"),
-        ({"cpu": "rubricworks/cpu:0.1.0"}, "cpu is 'rubricworks/cpu:0.1.0'"),
+        ({"cpu": "rubricworks/cpu:0.2.0"}, "cpu is 'rubricworks/cpu:0.2.0'"),
         ({"cpu": "cpu"}, "cpu is 'cpu'"),
         ({"cpu": "rubricworks/cpu@sha256:" + "c" * 64}, "cpu is 'rubricworks/cpu@sha256"),
         ({"cpu": "localhost/cpu:1"}, "trainer is not set"),

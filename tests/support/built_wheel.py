@@ -10,7 +10,11 @@ CHECKOUT = Path(__file__).parents[2]
 
 def build_wheel(folder: Path) -> Path:
     """Built from a copy: a build leaves folders in its source, and other tests may be reading it."""
-    source, out = folder / "source" / "rubricworks", folder / "wheel"
+    return wheel_of(copy_checkout(folder), folder / "wheel")
+
+
+def copy_checkout(folder: Path) -> Path:
+    source = folder / "source" / "rubricworks"
     everywhere = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 
     def ignored(place: str, names: list[str]) -> set[str]:
@@ -18,6 +22,11 @@ def build_wheel(folder: Path) -> Path:
         return {*everywhere(place, names), *checkout_only}
 
     shutil.copytree(CHECKOUT, source, ignore=ignored)
+    return source
+
+
+def wheel_of(source: Path, out: Path) -> Path:
+    """Build the wheel of a folder, or of a source distribution."""
     process = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(source)],
         capture_output=True,
