@@ -246,7 +246,7 @@ def _runs_folder(settings: ApiSettings) -> Path | None:
 
 
 async def _follow_runs(state: State, seconds: float) -> None:
-    state.run_index = RunIndex(state.database, await state.storage.wait())
+    state.run_index = RunIndex(state.database, await state.storage.wait(), state.streams.wake)
     await state.run_index.follow(seconds)
 
 

@@ -1,8 +1,8 @@
 """Streams of events that are open: how many there may be, and what they look at together.
 
-A stream holds a connection and looks at its run every second. So a caller and the whole process have a number of them
-at most, and a look serves all streams that ask for the same: the load follows the runs that are watched, not the
-watchers.
+A stream holds a connection, and looks at its run when the index of this process has something new of it, and from time
+to time, since another process may index. So a caller and the whole process have a number of them at most, and a look
+serves all streams that ask for the same: the load follows the runs that are watched, not the watchers.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ class Streams:
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._looks: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._news: dict[str, asyncio.Event] = {}
+        """Run → event for which its streams wait."""
 
     def refusal(self, caller: str) -> str:
         """Reason to open no more for this caller; empty if there is none."""
@@ -47,6 +49,16 @@ class Streams:
             self._open[caller] -= 1
             if not self._open[caller]:
                 del self._open[caller]
+
+    def wake(self, run: str) -> None:
+        """Let the streams of a run look anew at once."""
+        self._looks.pop(run, None)
+        if event := self._news.pop(run, None):
+            event.set()
+
+    def news(self, run: str) -> asyncio.Event:
+        """Event that is set when something new of a run is indexed from now on."""
+        return self._news.setdefault(run, asyncio.Event())
 
     async def look(self, key: Hashable, fetch: Callable[[], Awaitable[T]], seconds: float) -> T:
         """The result of a look that began no longer ago than so many seconds, or else of a new one.

@@ -215,7 +215,9 @@ async def show_budget(store: StoreOf, run: RunOf, session: SessionOf) -> Spendin
 
 async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
     last = None
-    for _ in range(int(_FOR_SECONDS / _SECONDS)):
+    end = time.monotonic() + _FOR_SECONDS
+    while time.monotonic() < end:
+        news = _streams(request).news(name)  # before the look, which may miss what is indexed meanwhile
         run = await _look_at_run(request, name)
         if run != last:
             last = run
@@ -224,7 +226,8 @@ async def _events(request: Request, name: str) -> AsyncGenerator[str | None]:
             yield None
         if run.state not in FOLLOWED:
             return
-        await asyncio.sleep(_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), _SECONDS)
 
 
 async def _lines(request: Request, store: RunStore, run: str, stage: str, begin: int) -> AsyncGenerator[str | None]:

@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -76,10 +76,16 @@ _log = logging.getLogger(__name__)
 
 
 class RunIndex:
-    """The index of one storage of runs."""
+    """The index of one storage of runs.
 
-    def __init__(self, database: Database, store: RunStore) -> None:
-        self._database, self._store = database, store
+    Args:
+        on_change: called with the name of a run once what is new of it is indexed.
+    """
+
+    def __init__(
+        self, database: Database, store: RunStore, on_change: Callable[[str], None] = lambda run: None
+    ) -> None:
+        self._database, self._store, self._on_change = database, store, on_change
         self._seen: dict[str, object] = {}
         """State of each run's files when it was last indexed."""
         self._quiet: set[str] = set()
@@ -132,6 +138,7 @@ class RunIndex:
                 is_indexed = await self._index_fault(name, f"it cannot be indexed ({type(error).__name__})")
             if is_indexed:
                 self._seen[name] = (*state, is_written)
+                self._on_change(name)
                 changed += 1
                 is_quiet = not is_written and state[1] is not None and state[1] < utc_now() - _QUIET_AFTER
                 (self._quiet.add if is_quiet else self._quiet.discard)(name)

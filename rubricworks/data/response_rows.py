@@ -11,6 +11,7 @@ TEXT_COLUMNS = ("response", "caption", "text")
 """Names of the column with the texts; the first that holds one in a row counts."""
 _ID_COLUMNS = ("sample_id", "prompt_id")
 """Names of the column with the sample; HealthBench's files have the second."""
+_SOURCE_COLUMNS = ("source", "file_name")
 
 
 class ResponseRow(NamedTuple):
@@ -21,6 +22,8 @@ class ResponseRow(NamedTuple):
     """Name of the column that the text stands in, or would."""
     text: str | None
     """None where the row has none."""
+    source: str
+    """Place of the sample's picture; empty where the row has none."""
 
 
 def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
@@ -30,7 +33,9 @@ def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
         UserError: no row has one of the columns, a row names no sample, or a response is no text; as for `iter_rows`.
     """
     has_column, number = False, 0
-    for number, row in enumerate(iter_rows(place, [], optional=(*_ID_COLUMNS, *TEXT_COLUMNS)), start=1):
+    for number, row in enumerate(
+        iter_rows(place, [], optional=(*_ID_COLUMNS, *_SOURCE_COLUMNS, *TEXT_COLUMNS)), start=1
+    ):
         sample_id = next((row[name] for name in _ID_COLUMNS if row.get(name) is not None), None)
         if sample_id is None:
             raise UserError(f"{place}: row {number} has no {' or '.join(_ID_COLUMNS)}, by which its rubric is found")
@@ -40,6 +45,7 @@ def iter_responses(place: str | Path) -> Iterator[ResponseRow]:
         text = row.get(column)
         if text is not None and not isinstance(text, str):
             raise UserError(f"{place}: row {number}, of {sample_id}: the {column} is {text!r:.60}, and not a text")
-        yield ResponseRow(str(sample_id), column, text)
+        source = next((row[name] for name in _SOURCE_COLUMNS if row.get(name)), "")
+        yield ResponseRow(str(sample_id), column, text, str(source))
     if number and not has_column:
         raise UserError(f"{place}: no column {' or '.join(TEXT_COLUMNS)} with the responses")

@@ -22,6 +22,8 @@ class Graded(NamedTuple):
     """A response with its scorecard."""
 
     sample_id: str
+    file_name: str
+    """Of its picture; empty where it is not known."""
     text: str
     rubric: Rubric
     card: Scorecard
@@ -88,6 +90,7 @@ def verdict_rows(graded: Sequence[Graded]) -> Iterator[dict[str, object]]:
         for criterion, verdict in zip(response.rubric.criteria, response.card.verdicts, strict=True):
             yield {
                 "sample_id": response.sample_id,
+                "file_name": response.file_name or None,
                 "reward": response.reward,
                 "criterion": criterion.criterion,
                 "weight": criterion.weight,
@@ -144,6 +147,7 @@ def _card(response: Graded) -> Card:
     ]
     return Card(
         sample_id=response.sample_id,
+        file_name=response.file_name,
         image=None,
         passages=[Passage(f"reward {number(response.reward)}", shortened(response.text))],
         lists=[CheckList(checks)],

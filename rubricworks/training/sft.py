@@ -27,6 +27,7 @@ from rubricworks.training.config import SftConfig
 from rubricworks.training.conversation_collator import ConversationCollator
 from rubricworks.training.examples import CACHED_BYTES, Example, StoredConversations, StoredRows
 from rubricworks.training.generate import Processor, check_reads_images, decode_image, load_model
+from rubricworks.training.held_out_loss import HELD_OUT_LOSS, StopAtLowestLoss
 from rubricworks.training.length_groups import LengthGroups
 from rubricworks.training.lora import add_adapters, save_trained_model
 from rubricworks.training.machine import (
@@ -38,7 +39,7 @@ from rubricworks.training.machine import (
 )
 from rubricworks.training.module_rates import ModuleRates
 from rubricworks.training.optimizer import optimizer_arguments
-from rubricworks.training.processes import main_process_first
+from rubricworks.training.processes import is_sharded, main_process_first
 from rubricworks.training.processing import (
     Messages,
     encode_prompts,
@@ -50,6 +51,8 @@ from rubricworks.training.processing import (
 from rubricworks.training.progress import StepLines, StepLog, quiet_libraries
 from rubricworks.training.row_group_order import WORKERS, RowGroupOrder
 from rubricworks.training.text_parameters import freeze_unreached_by_text
+
+_LABELS = {"loss": "loss", HELD_OUT_LOSS: "held-out loss", "learning_rate": "lr"}
 
 
 def train_sft(
@@ -63,6 +66,7 @@ def train_sft(
     on_log: Callable[[StepLog], None] | None = None,
     modules: ModuleRates | None = None,
     plain: bool = False,
+    held_out: Sequence[tuple[bytes | None, str | Messages, str]] = (),
 ) -> Path:
     """Train on (image, prompt, caption) triples and return `out_dir/"model"`, a plain Hugging Face directory.
 
@@ -73,6 +77,7 @@ def train_sft(
         examples: the triples; those of a table are read when they are needed, and may be conversations.
         modules: parts of the model to train, and learning rates of their own; the whole model at one rate by default.
         plain: train on the image and its caption without chat template and prompt (LLaVA's stage 1).
+        held_out: triples whose loss stops the training when it rises (`held_out_loss`), unless the model is sharded.
     Raises:
         UserError: no examples, a model that cannot be loaded, inconsistent options, or a machine that lacks support.
     """
@@ -91,7 +96,9 @@ def train_sft(
     out_dir = Path(out_dir)
     settings = config.model_dump(exclude={"save_every", "log_every"}) | {"seed": seed}
     data = stored.digest if stored else [(row.prompt, row.caption, len(row.image or b"")) for row in rows]
-    options = [*([modules] if modules else []), *(["plain"] if plain else [])]
+    options: list[Any] = [*([modules] if modules else []), *(["plain"] if plain else [])]
+    if measured := [] if is_sharded() else [Example(*example) for example in held_out]:
+        options.append([(row.prompt, row.caption, len(row.image or b"")) for row in measured])
     digest = run_digest("sft", model_digest(model_dir), settings, data, *options)
     with main_process_first():
         checkpoint = open_run(out_dir, digest)
@@ -124,6 +131,7 @@ def train_sft(
         disable_tqdm=True,
         report_to="none",
     )
+    lowest = StopAtLowestLoss(title, out_dir, measured, config.log_every) if measured else None
     kind = _StoredTrainer if stored else _ImageTrainer if has_images else _TextTrainer
     trainer = kind(
         model=trained,
@@ -131,14 +139,20 @@ def train_sft(
         train_dataset=_Rows(rows),
         data_collator=_collator(rows, processor, plain=plain),
         processing_class=processor,
-        callbacks=[StepLines(title, {"loss": "loss", "learning_rate": "lr"}, on_log)],
+        callbacks=[*([lowest] if lowest else []), StepLines(title, _LABELS, on_log)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.modules = modules
+    if lowest:
+        lowest.trainer = trainer
+        if checkpoint:
+            lowest.load(checkpoint)
     if isinstance(trainer, _StoredTrainer):
         trainer.rows_per_pass = optimizer.rows_per_pass
     with quiet_libraries():
-        train_from(trainer, checkpoint)
+        train_from(trainer, checkpoint, stopped=lowest is not None and lowest.has_stopped)
+    if lowest:
+        lowest.restore(trained)
     save_trained_model(trainer, processor, out_dir / "model", bf16=optimizer.saves_bfloat16)
     return out_dir / "model"
 

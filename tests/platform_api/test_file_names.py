@@ -1,15 +1,18 @@
 """Pictures are called by the names of their files, and found by them."""
 
+import csv
 import html
+import io
 import re
 
 import pytest
 from served_api import ask, exchange, served, wait_for_rollouts
-from trained_run import STAGE, write_letters, write_rubrics, write_run
+from trained_run import NAMES, STAGE, finish_tables, write_letters, write_rubrics, write_run, write_table
 
 from rubricworks.platform_api.settings import ApiSettings
 
 RUN = "today-1"
+CSV = {"Content-Type": "text/csv"}
 HOSTILE = "50%_<b>.jpg"
 
 
@@ -17,6 +20,13 @@ HOSTILE = "50%_<b>.jpg"
 def url(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     run = write_run(folder, RUN, sources={"a": "photos/house/Brick.jpg", "b": f"photos/{HOSTILE}"})
+    finish_tables(run)
+    answers = [
+        {"sample_id": sample, "model": model, "revision": "r", "decoding": "greedy", "response": f"by {number}"}
+        for sample in "ab"
+        for number, model in enumerate(("base", "policy"))
+    ]
+    write_table(run / "score" / "responses", "responses", answers)
     write_rubrics(run)
     write_letters(run, samples=("a", "b", "gone"))
     with served(ApiSettings(storage=str(folder), index_seconds=0.05)) as url:
@@ -68,3 +78,29 @@ def test_rollouts_are_found_by_a_part_of_the_files_name(url, text, names):
     assert ("No rollouts of a picture" in text_of_page) is (not names)
     groups = ask(f"{url}/api/v1/runs/{RUN}/stages/{STAGE}/groups?file={query}")[1]["items"]
     assert len(groups) == len(names)
+
+
+def test_blind_pages_call_the_picture_by_its_file_and_name_no_model_beside_it(url):
+    text = page(url, "compare?first=base&second=policy")
+    shown = text[
+        text.index("Choose</button>") : text.index('<details class="results"') if "results so far" in text else None
+    ]
+    assert re.search(r'<p class="quiet">(.*?)</p>', shown)[1] in ("Brick.jpg", html.escape(HOSTILE))
+    visible = re.sub(r"<[^>]*>", " ", shown)
+    assert "policy" not in visible
+    assert "base" not in visible
+
+
+def test_labels_and_preferences_as_csv_have_the_names_of_files(url):
+    def rows(place):
+        return list(csv.DictReader(io.StringIO(exchange(f"{url}/api/v1/runs/{RUN}/{place}/csv")[2].decode())))
+
+    texts = {
+        f"stages/{STAGE}/labels": f"sample_id,criterion,label,response\na,{NAMES[0]},1,a star\n",
+        "preferences": "sample_id,first,second,choice\nb,base,policy,second\n",
+    }
+    for place, text in texts.items():
+        status, answer = ask(f"{url}/api/v1/runs/{RUN}/{place}/csv", method="POST", body=text.encode(), **CSV)
+        assert status == 200, answer
+    assert [row["file_name"] for row in rows(f"stages/{STAGE}/labels")] == ["Brick.jpg"]
+    assert [row["file_name"] for row in rows("preferences")] == [HOSTILE]

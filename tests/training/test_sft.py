@@ -58,6 +58,69 @@ def test_killed_and_resumed_warm_up_ends_with_the_same_weights(student, tmp_path
     assert all(torch.equal(expected[name], actual[name]) for name in expected)
 
 
+def weights(model_dir):
+    return load_file(model_dir / "model.safetensors")
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+OTHERS = [(image, prompt, "a red square at top-left .") for image, prompt, _ in squares()]
+"""Held-out captions that the training, which learns other ones, soon makes unlikely."""
+RISING = {"steps": 60, "batch_size": 6, "learning_rate": 1e-2, "log_every": 2}
+
+
+@pytest.mark.slow
+def test_training_stops_when_the_held_out_loss_rises_and_has_the_weights_of_its_minimum(student, tmp_path):
+    measures = {}
+
+    def listen(log):
+        if "held_out_loss" in log.metrics:
+            measures[log.step] = log.metrics["held_out_loss"]
+
+    stopped = train_sft(student, squares(), tmp_path / "stopped", sft_config(**RISING), held_out=OTHERS, on_log=listen)
+    best = min(measures, key=measures.get)
+    assert 0 < best < max(measures) < 60
+    assert list(measures)[-3:] == [best, best + 2, best + 4]
+    assert all(loss > 1.01 * measures[best] for step, loss in measures.items() if step > best)
+    images, prompts, captions = zip(*OTHERS, strict=True)
+    model, processor = load_model(stopped)
+    total = tokens = 0
+    for example in map(Example, images, prompts, captions):
+        batch = CaptionCollator(processor)([example])
+        count = int((batch["labels"][:, 1:] != -100).sum())
+        with torch.no_grad():
+            total += float(model.eval()(**batch).loss) * count
+        tokens += count
+    assert total / tokens == pytest.approx(measures[best], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_killed_training_stops_at_the_same_minimum(student, tmp_path):
+    config = sft_config(**RISING, save_every=3)
+    steps = []
+    whole = train_sft(
+        student, squares(), tmp_path / "whole", config, held_out=OTHERS, on_log=lambda log: steps.append(log.step)
+    )
+    for step in (steps[-1], steps[len(steps) // 2]):
+        folder = tmp_path / f"cut-{step}"
+        with pytest.raises(Killed):
+            train_sft(student, squares(), folder, config, held_out=OTHERS, on_log=kill_at(step))
+        assert same(weights(train_sft(student, squares(), folder, config, held_out=OTHERS)), weights(whole)), step
+    shutil.rmtree(whole)  # killed after the stop, before the model was saved
+    again = train_sft(student, squares(), tmp_path / "whole", config, held_out=OTHERS)
+    assert same(weights(again), weights(tmp_path / f"cut-{steps[-1]}" / "model"))
+
+
+@pytest.mark.slow
+def test_training_whose_held_out_loss_falls_has_the_same_weights_as_without_the_measures(student, tmp_path):
+    config = sft_config(steps=8, batch_size=5, log_every=2, lora=LoraOptions(rank=2, dropout=0.1))
+    plain = train_sft(student, squares(), tmp_path / "plain", config)
+    measured = train_sft(student, squares(), tmp_path / "measured", config, held_out=squares())
+    assert same(weights(plain), weights(measured))
+
+
 def test_kill_between_the_last_step_and_the_saved_model_adds_no_step(student, tmp_path):
     config = sft_config(steps=3, batch_size=4, log_every=1)
     model_dir = train_sft(student, squares(), tmp_path, config)

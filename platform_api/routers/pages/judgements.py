@@ -51,6 +51,7 @@ class _Judged(NamedTuple):
     source: Judge | None = None
     sample: SampleText | None = None
     standing: JudgeStandingBody | None = None
+    file_names: dict[str, str] | None = None
 
 
 @router.get("/runs/{run}/label/{stage}")
@@ -180,6 +181,7 @@ async def compare_page(
         second=second,
         pair=pair,
         sample=await find_sample(session, store, run.name, pair.sample_id) if pair else None,
+        file_names=await file_names(session, run.name, [pair.sample_id]) if pair else None,
         standings=comparable.standings,
     )
 
@@ -271,6 +273,7 @@ async def _judged(
         source=pair.first,
         sample=await find_sample(session, store, pair.first.table.run, judged.sample_id) if judged else None,
         standing=await judge_choices.standing_for(session, comparison, pair, rater, reveal=reveal),
+        file_names=await file_names(session, pair.first.table.run, [judged.sample_id]) if judged else None,
     )
 
 

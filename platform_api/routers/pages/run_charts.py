@@ -17,6 +17,7 @@ _TITLES = {
     "memory_gb": "Memory, GB",
     "tokens_per_second": "Tokens a second",
     "loss": "Loss",
+    "held_out_loss": "Loss on held-out samples",
     "grad_norm": "Gradient norm",
     "drift": "Drift",
 }

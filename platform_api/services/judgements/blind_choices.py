@@ -28,6 +28,7 @@ from rubricworks.platform_api.schemas.bodies import Body, Page
 from rubricworks.platform_api.schemas.judgements import ChoiceCounts
 from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import Principal, Right
+from rubricworks.platform_api.services.samples import file_names
 
 B = TypeVar("B", bound=Body)
 WHOLE = ""
@@ -166,8 +167,10 @@ def count(choices: Sequence[Choice]) -> ChoiceCounts:
 
 async def export_csv(session: AsyncSession, kind: Kind, run: str) -> str:
     """All choices, one per line."""
-    rows = ([getattr(choice, name) for name in kind.columns] for choice in await choices_of_run(session, kind, run))
-    return write_csv(kind.columns, rows)
+    choices = await choices_of_run(session, kind, run)
+    return await write_csv(
+        session, run, kind.columns, ([getattr(choice, n) for n in kind.columns] for choice in choices)
+    )
 
 
 async def import_csv(
@@ -223,12 +226,18 @@ def item_digest(item: Item) -> str:
     return hashlib.sha256(json.dumps([normalise_text(text) for text in item]).encode()).hexdigest()
 
 
-def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV that a spreadsheet opens without running its cells."""
+async def write_csv(session: AsyncSession, run: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV that a spreadsheet opens without running its cells, each with the name of its sample's file.
+
+    Args:
+        columns: the first is `sample_id`.
+    """
+    rows = list(rows)
+    names = await file_names(session, run, {str(row[0]) for row in rows})
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(columns)
-    writer.writerows(map(guard_cell, row) for row in rows)
+    writer.writerow([columns[0], "file_name", *columns[1:]])
+    writer.writerows(map(guard_cell, [row[0], names.get(str(row[0]), ""), *row[1:]]) for row in rows)
     return out.getvalue()
 
 

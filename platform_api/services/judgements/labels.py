@@ -112,7 +112,7 @@ async def export_csv(session: AsyncSession, run: str, stage: str) -> str:
     """All labels as `rubricworks agreement` reads them."""
     labels = await _all_labels(session, run, stage)
     rows = ([label.sample_id, label.criterion, f"{label.credit:g}", label.response, label.rater] for label in labels)
-    return write_csv(COLUMNS, rows)
+    return await write_csv(session, run, COLUMNS, rows)
 
 
 async def import_csv(session: AsyncSession, store: RunStore, by: Principal, scorecards: RunTable, text: bytes) -> int:

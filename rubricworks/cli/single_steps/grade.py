@@ -13,6 +13,7 @@ from rubricworks.cli.options import api_key_option, chosen_subject, parse_endpoi
 from rubricworks.cli.single_steps.row_file import check_row_file, write_rows
 from rubricworks.data.response_rows import iter_responses
 from rubricworks.data.rubric_sets import RubricEntry, read_rubric_set
+from rubricworks.data.source_entries import file_name
 from rubricworks.errors import UserError
 from rubricworks.grading import CallPer, Combine, FailedCall, Grader, Subject
 from rubricworks.llm import ChatClient, ChatError, telemetry
@@ -118,8 +119,8 @@ def grade(
         if entry and row.text is not None:
             card = next(cards)
             columns = _grade_columns(card, entry.rubric)
-            graded.append(Graded(row.sample_id, row.text, entry.rubric, card, columns["reward"]))
-        rows.append({"sample_id": row.sample_id, given[0].column: row.text, **columns})
+            graded.append(Graded(row.sample_id, file_name(row.source), row.text, entry.rubric, card, columns["reward"]))
+        rows.append({"sample_id": row.sample_id, "source": row.source or None, given[0].column: row.text, **columns})
     write_rows(rows, out, _schema(given[0].column))
     _write_dead_letters(failed, out.with_suffix(".dead_letters.jsonl"))
     if all(response.reward is None for response in graded):
@@ -137,6 +138,7 @@ def _schema(text_column: str) -> pa.Schema:
     return pa.schema(
         [
             ("sample_id", pa.string()),
+            ("source", pa.string()),
             (text_column, pa.string()),
             ("reward", pa.float64()),
             ("scorecard", pa.string()),

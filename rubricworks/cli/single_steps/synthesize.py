@@ -62,5 +62,9 @@ def synthesize(
             min_candidates=min(2, len(teachers)),
         )
         rubrics = run_stage(out, "synthesize_rubrics", config, **inputs)
-        rows = list(read_rows(rubrics, columns=["sample_id", "rubric"]))
+        sources = {row["sample_id"]: row["source"] for row in read_rows(samples, columns=["sample_id", "source"])}
+        rows = [
+            {"sample_id": row["sample_id"], "source": sources[row["sample_id"]], "rubric": row["rubric"]}
+            for row in read_rows(rubrics, columns=["sample_id", "rubric"])
+        ]
     write_rows(rows, out / "rubrics.parquet")

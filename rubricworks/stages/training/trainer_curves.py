@@ -20,6 +20,7 @@ _NAMES = {
     "kl": "kl",
     "learning_rate": "learning_rate",
     "loss": "loss",
+    "held_out_loss": "held_out_loss",
     "grad_norm": "grad_norm",
     "frac_reward_zero_std": "zero_spread",
     "drift": "drift",

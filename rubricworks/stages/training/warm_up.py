@@ -2,7 +2,8 @@
 
 `student: tiny` builds a small vision-language transformer with the vocabulary of the references. Any other value is a
 model directory or a model of the Hub. Without `sft` the student is passed on unchanged, as suits a model that already
-captions. With `questions` it also learns to answer those, from their worked answers.
+captions. With `questions` it also learns to answer those, from their worked answers. Where held-out samples have
+captions, the training stops when their loss rises, and has the weights of its minimum (`training.held_out_loss`).
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ class Config(StageConfig):
     tiny: TinyConfig = TinyConfig()
     """Architecture of the tiny student."""
     sft: SftConfig | None = None
-    """Supervised warm-up on the samples' references; none by default."""
+    """Supervised warm-up on the samples' references, until the loss on held-out ones rises; none by default."""
     questions: VisualQuestions | None = None
     """Visual questions about the same pictures to train on beside the captions; none by default."""
 
@@ -82,6 +83,7 @@ def run(config: Config, job: Job) -> None:
             config.sft,
             seed=config.seed,
             on_log=_loss_listener(job, step_listener(job, log)),
+            held_out=[] if config.questions else list(_held_out_examples(job.inputs["samples"])),
         )
     if is_main():
         write_card(
@@ -94,11 +96,13 @@ def run(config: Config, job: Job) -> None:
 
 
 def _loss_listener(job: Job, listen: "Callable[[StepLog], None]") -> "Callable[[StepLog], None]":
-    """A trainer's `on_log` that keeps the last loss among the stage's figures."""
+    """A trainer's `on_log` that keeps the last loss, and the lowest on held-out samples, among the stage's figures."""
 
     def keep_loss(line: "StepLog") -> None:
         if (loss := line.metrics.get("loss")) is not None:
             job.figures["loss"] = loss
+        if (measured := line.metrics.get("held_out_loss")) is not None:
+            job.figures["held_out_loss"] = min(measured, job.figures.get("held_out_loss", measured))
         listen(line)
 
     return keep_loss
@@ -135,6 +139,13 @@ def _caption_examples(samples: Path) -> Iterator[Example]:
     for sample in read_samples(samples, *_SPLITS):
         for caption in sample.references:
             yield sample.require_image(_READS_IMAGES), sample.prompt, caption
+
+
+def _held_out_examples(samples: Path) -> Iterator[Example]:
+    """One caption of each held-out sample that has any: their loss says when to stop."""
+    for sample in read_samples(samples, "held_out"):
+        if sample.references:
+            yield sample.require_image(_READS_IMAGES), sample.prompt, sample.references[0]
 
 
 def _answer_examples(config: Config, job: Job) -> list[Example]:

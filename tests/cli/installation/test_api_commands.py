@@ -152,17 +152,17 @@ def test_labels_and_preferences_go_out_and_in(named, home):
     (home / "labels.csv").write_text("sample_id,criterion,label,response,rater\n" + ",".join(row) + "\n")
     place = ("study", "labels", "today-1", STAGE)
     assert invoke(*place, "--add", str(home / "labels.csv"))[1] == "1 labels are stored\n"
-    assert list(csv.reader(invoke(*place)[1].splitlines()))[1:] == [["a", NAMES[0], "1", "a star", "paula"]]
+    assert list(csv.reader(invoke(*place)[1].splitlines()))[1:] == [["a", "", NAMES[0], "1", "a star", "paula"]]
     (home / "preferences.csv").write_text("sample_id,first,second,choice\na,base,policy,second\n")
     place = ("study", "preferences", "today-1")
     assert invoke(*place, "--add", str(home / "preferences.csv"))[1] == "1 preferences are stored\n"
-    assert invoke(*place)[1].splitlines()[1:] == ["a,base,policy,second,environment"]
+    assert invoke(*place)[1].splitlines()[1:] == ["a,,base,policy,second,environment"]
     (home / "preferences.csv").write_text("sample_id,first,second,choice\na,base,nobody,second\n")
     assert "has no responses of 'nobody'" in str(invoke(*place, "--add", str(home / "preferences.csv"))[2])
     between = f"judge in today-1/{STAGE},judge in other-2/{STAGE},neither"
     (home / "judges.csv").write_text(f"sample_id,response,criterion,first,second,choice\na,a star,,{between}\n")
     assert invoke(*place, "--judges", "--add", str(home / "judges.csv"))[1] == "1 preferences are stored\n"
-    assert invoke(*place, "--judges")[1].splitlines()[1:] == [f"a,a star,,{between},environment"]
+    assert invoke(*place, "--judges")[1].splitlines()[1:] == [f"a,,a star,,{between},environment"]
 
 
 def test_a_rubric_is_proposed_by_one_person_and_approved_or_rejected_by_another(named, home, monkeypatch):

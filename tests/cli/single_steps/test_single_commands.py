@@ -328,6 +328,14 @@ def test_pictures_captioned_by_another_prompt_have_the_rubrics_of_the_first(tell
     graded = tell("grade", "by What is here?", "synthesize_rubrics", "--judge", f"m@{url}")
     assert graded.code == 0, graded.err
     assert "matched 3 of 4 responses with a rubric" in graded.err
+    files = {path.name for path in images.iterdir() if path.suffix in (".png", ".jpg")}
+    rows = pq.read_table(tmp_path / "scorecards.parquet").to_pylist()
+    assert {row["source"].rpartition("/")[2] for row in rows} <= files
+    with (tmp_path / "scorecards.criteria.csv").open(newline="") as file:
+        named = {row["file_name"] for row in csv.DictReader(file)}
+    assert len(named) == 3
+    assert named <= files
+    assert all(name in (tmp_path / "scorecards.html").read_text() for name in named)
     options = ["--on", images, "--with", "rubric", "--judge", f"m@{url}", "--rubrics", "synthesize_rubrics"]
     scored = tell("evaluate", "theirs=by What is here?/captions.parquet", *options, "--out", "scored")
     assert scored.code == 0, scored.err
@@ -353,6 +361,7 @@ def test_synthesize_writes_a_rubric_from_what_the_committee_agrees_on(tell, tmp_
     assert result.code == 0, result
     rows = pq.read_table(tmp_path / "out" / "rubrics.parquet").to_pylist()
     assert len(rows) == 4
+    assert {row["source"].rpartition("/")[2] for row in rows} == {path.name for path in images.glob("*.png")}
     for row in rows:
         (criterion,) = Rubric.model_validate_json(row["rubric"]).criteria
         assert criterion.criterion == "circle"
