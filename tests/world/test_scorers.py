@@ -142,16 +142,17 @@ def test_with_a_box_the_weak_scorer_is_about_the_same_in_all_settings():
 def test_without_an_answer_the_weak_scorer_falls_for_what_is_shown():
     text = answer_rate("text", without_answer)
     assert 0.05 < text < 0.2
-    assert answer_rate("image", without_answer) > text + 0.1
-    assert answer_rate("targets", without_answer) > text + 0.1
-    assert answer_rate("unverified", without_answer) > text + 0.04
+    # Between half and three times what RLR³ reports in Table 5.
+    assert 0.013 < answer_rate("image", without_answer) - text < 0.078
+    assert 0.021 < answer_rate("targets", without_answer) - text < 0.126
+    assert 0.018 < answer_rate("unverified", without_answer) - text < 0.108
 
 
 def test_evasions_sway_the_weak_judge_more_than_the_weak_extractor():
     text = answer_rate("text", evading)
     assert 0.15 < text < 0.37
-    assert answer_rate("targets", evading) > text + 0.1
-    assert answer_rate("unverified", evading) > text + 0.1
+    assert 0.022 < answer_rate("targets", evading) - text < 0.132
+    assert 0.016 < answer_rate("unverified", evading) - text < 0.096
 
 
 def test_by_default_nobody_finds_an_answer_that_the_response_does_not_imply():

@@ -13,14 +13,14 @@ these probabilities per criterion:
     the response has no final answer, and the scorer    text   image  targets  unverified
       extracts what the analysis implies                0.10   0.10   0.10     -
         or, where the response evades the answer        0.15   0.15   0.15     -
-      else extracts what it sees in the image           -      0.25   -        -
-      else extracts the target                          -      -      0.30     -
+      else extracts what it sees in the image           -      0.05   -        -
+      else extracts the target                          -      -      0.08     -
       credits an answer that the analysis implies       0.25   0.25   0.25     0.25
-        or any, where the response evades it            0.40   0.40   0.40     0.40
-      else credits what it sees in the image            -      0.25   -        -
+        or any, where the response evades it            0.20   0.20   0.20     0.20
+      else credits what it sees in the image            -      0.05   -        -
     the final answer is another one, and the scorer
       follows what the analysis implies                 0.04   0.04   0.04     0.04
-      else the image, or extracts the target            -      0.03   0.04     -
+      else the image, or extracts the target            -      0.01   0.04     -
     a step is not described, and the scorer
       credits what it sees in the image                 -      0.04   -        -
 
@@ -93,12 +93,12 @@ SCORERS = {
         extracts_implied=0.10,
         extracts_implied_of_evasion=0.15,
         credits_implied=0.25,
-        credits_evasion=0.40,
+        credits_evasion=0.20,
         prefers_implied=0.04,
-        self_answers=0.25,
-        prefers_image=0.03,
+        self_answers=0.05,
+        prefers_image=0.01,
         credits_seen_step=0.04,
-        copies_target=0.30,
+        copies_target=0.08,
         prefers_target=0.04,
     ),
 }
