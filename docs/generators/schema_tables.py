@@ -77,7 +77,9 @@ _LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def _limits(field: Schema) -> str:
-    return "".join(f" {sign} {field[key]}" for key, sign in _LIMITS.items() if key in field)
+    """Limits of a number, but those of the exact whole numbers of JSON."""
+    limits = ((sign, field[key]) for key, sign in _LIMITS.items() if key in field and abs(field[key]) < 2**53)
+    return "".join(f" {sign} {int(limit) if limit == int(limit) else limit}" for sign, limit in limits)
 
 
 def default(field: Schema) -> str:
