@@ -21,7 +21,7 @@ _WIDTH = 100
 def commands_page() -> str:
     """The page as Markdown."""
     parts = [_INTRO]
-    for path, command, context in _commands(cli, click.Context(cli, info_name="rubricworks", max_content_width=_WIDTH)):
+    for path, command, context in _commands(cli, click.Context(cli, info_name="rubricworks", **cli.context_settings)):
         level = "##" if path.count(" ") == 1 else "###"
         parts += [f"{level} {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
     return "\n".join(parts).rstrip() + "\n"
