@@ -1,4 +1,4 @@
-"""Access control: every request gets a principal, and every route says which right it asks for.
+"""Access control: each request gets a principal, and each route names the right that it needs.
 
 Who calls, in this order: a bearer token (the environment's, which is an admin, one of the database, or a service
 account's, which the cluster reviews), the cookie of a browser that logged in, or, where no token is configured at all,
@@ -50,9 +50,9 @@ SESSION_COOKIE = "rubricworks_session"
 LOCAL = Principal("local", "admin")
 """A program of this machine, on a service without a token."""
 ENVIRONMENT = Principal("environment", "admin")
-"""Who calls with the token of the service's environment."""
+"""Principal of the token in the service's environment."""
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
-"""Headers by which a proxy says whose request it passes on."""
+"""Headers with which a proxy names the origin of a request."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSALS_A_MINUTE = 60
 """Wrong tokens that one address may send in a minute, also to log in."""
@@ -186,7 +186,7 @@ class RequestCounts:
 
 
 def is_open(path: str) -> bool:
-    """Return True for what a kubelet asks, and a browser that has not logged in, or has logged out."""
+    """Return True for paths that need no login: probes, the login and logout pages, static files."""
     return path in (*OPEN_PATHS, LOGIN, LOGIN_START, LOGIN_CALLBACK, LOGOUT) or path.startswith(STATIC)
 
 
@@ -277,7 +277,7 @@ def session_cookies(headers: dict[str, str]) -> list[str]:
 
 
 def is_same_origin(headers: dict[str, str], public_url: str | None) -> bool:
-    """Return True unless a browser says that the request comes from another site."""
+    """Return True unless a browser marks the request as coming from another site."""
     if "sec-fetch-site" in headers:
         return headers["sec-fetch-site"] in ("same-origin", "none")
     if "origin" not in headers:
@@ -320,12 +320,12 @@ def is_local(scope: Scope, headers: dict[str, str]) -> bool:
 
 
 def is_passed_on(headers: dict[str, str]) -> bool:
-    """Return True if a proxy says that it passes on another one's request."""
+    """Return True if a proxy marks the request as forwarded."""
     return any(name in headers for name in _PASSED_ON)
 
 
 def binds_to_loopback(host: str) -> bool:
-    """Return True if a server that listens on `host` can be reached from this machine alone.
+    """Return True if a server on `host` can only be reached from this machine.
 
     Raises:
         OSError: the name cannot be resolved.

@@ -205,11 +205,9 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
 
 
 async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str = "") -> str:
-    """Migrate a database that is a file; return the reason, and log it, if it cannot be done.
+    """Migrate a database that is a file; log and return the reason if that fails.
 
-    Args:
-        told: reason that is logged already; /readyz says it too.
-    """
+    Args: told: reason that is logged already; /readyz reports it too."""
     try:
         make_database_folder(settings)
         await migrate(database, settings.project_name)
@@ -223,7 +221,7 @@ async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str =
 
 
 async def _prepare_sqlite_later(settings: ApiSettings, database: Database, problem: str) -> None:
-    """Migrate a database whose folder was not there at the start, once it is."""
+    """Migrate a database as soon as its folder exists, if it was missing at the start."""
     while problem:
         await asyncio.sleep(_AGAIN_AFTER)
         problem = await _prepare_sqlite(settings, database, problem)
@@ -240,7 +238,7 @@ def _promotions(settings: ApiSettings, database: Database) -> Promotions | None:
 
 
 def _runs_folder(settings: ApiSettings) -> Path | None:
-    """Folder of all runs, if they lie in one."""
+    """Folder of all runs; None for a bucket."""
     is_folder = settings.storage is not None and not is_remote(settings.storage)
     return local_path(settings.storage) if settings.storage and is_folder else None
 

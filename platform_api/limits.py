@@ -1,4 +1,4 @@
-"""Limits and headers of every answer, and answers that are headers alone."""
+"""Limits and headers of every response, and responses without a body."""
 
 from collections.abc import MutableMapping
 from typing import Any

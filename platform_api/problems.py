@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Problem(Exception):
-    """An error that the caller is told."""
+    """An error that is reported to the caller."""
 
     def __init__(self, status: int, title: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
@@ -92,7 +92,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Methods of every route with the request's path; the router names those of the first one alone."""
+    """Methods of all routes with the request's path; the router only names the first route's."""
     routes = [route for router in request.app.state.routers for route in router.routes]
     methods = {method for route in routes if route.path_regex.match(request.url.path) for method in route.methods}
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)

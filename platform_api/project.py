@@ -1,4 +1,4 @@
-"""The project of an installation: who belongs to it, how people log in, and what it may spend.
+"""The project of an installation: its members, their login, its budget and quotas.
 
     # the file that RUBRICWORKS_PROJECT names
     name: captions
@@ -42,18 +42,18 @@ class _Section(BaseModel):
 
 
 class Login(_Section):
-    """How people log in: OpenID Connect, authorisation code with PKCE."""
+    """Login of people: OpenID Connect, authorisation code with PKCE."""
 
     issuer: str
-    """As its ID tokens name it; its configuration is at `/.well-known/openid-configuration` below."""
+    """Issuer, as in its ID tokens; its configuration is at `/.well-known/openid-configuration` below."""
     client_id: str = Field(min_length=1)
     client_secret_env: str | None = None
     """Variable with the client's secret; None for a public client, which PKCE protects."""
     scopes: str = "openid profile email"
-    """What is requested; some providers tell groups only where `groups` is among them."""
+    """Requested scopes; some providers return groups only if `groups` is requested."""
     name_claim: str = "email"
-    """Claim that names a person in the audit log, which nobody may be able to change for themselves: the second person
-    of an approval is told by it. An e-mail address counts only where the provider says that it is verified."""
+    """Claim that names a person in the audit log. People must not be able to change it: it distinguishes the second
+    person of an approval. An e-mail address counts only where the provider says that it is verified."""
     groups_claim: str = "groups"
     session_hours: float = Field(default=12, gt=0, le=24)
     """Lifetime of a browser's session; then the provider is asked again."""
@@ -83,7 +83,7 @@ class Login(_Section):
 
 
 class Kubernetes(_Section):
-    """How pods and programs call: by a token of their service account, which the cluster reviews."""
+    """Access of pods and programs: a token of their service account, which the cluster reviews."""
 
     audience: str = Field(min_length=1)
     """Audience of their tokens; a token for another one, such as the cluster's own, is refused."""
@@ -94,14 +94,15 @@ class Kubernetes(_Section):
 
 
 class ProjectBudget(_Section):
-    """What the project may spend on calls."""
+    """Budget for calls."""
 
     dollars_a_month: float = Field(gt=0)
-    """Of the runs started in a calendar month (UTC). A run has its own caps; this one refuses the next submission."""
+    """Dollars of the runs started in a calendar month (UTC). A run has its own caps; this one refuses the next
+    submission."""
 
 
 class Quotas(_Section):
-    """What the project may use; None is without bound."""
+    """Quotas; None is unbounded."""
 
     runs_at_once: int | None = Field(default=None, ge=1)
     gigabytes: float | None = Field(default=None, gt=0)
@@ -135,7 +136,7 @@ class Project(_Section):
         return "+".join(named) or None
 
     def known_groups(self, groups: frozenset[str]) -> list[str]:
-        """Those groups that have a role here: a session stores no other."""
+        """Groups that have a role here; a session stores no others."""
         return sorted(groups.intersection(*([name for names in self.roles.values() for name in names],)))
 
 

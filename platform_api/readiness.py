@@ -25,7 +25,7 @@ from rubricworks.platform_api.settings import ApiSettings
 _FAILURE_SECONDS = 5.0
 """Maximum lifetime of a cached failure."""
 _OWNER_SECONDS = 5.0
-"""Time that a start waits for the database to say whose it is."""
+"""Time that a start waits for the name of the database's project."""
 _log = logging.getLogger(__name__)
 
 
@@ -100,7 +100,7 @@ def check_database(engine: Engine, project: str | None = None) -> str:
 
 
 async def refuse_other_project(settings: ApiSettings) -> None:
-    """Do not start on another project's database; of one that does not answer soon, readiness tells later.
+    """Refuse to start on another project's database; if it does not respond soon, readiness reports it later.
 
     Raises:
         UserError: it belongs to another project.

@@ -37,7 +37,7 @@ _OPEN_FILES = 16_384
 
 
 class PunctualProtocol(H11Protocol):
-    """HTTP/1.1 whose requests have a time to come in."""
+    """HTTP/1.1 with a time limit for incoming requests."""
 
     _cutting: asyncio.TimerHandle | None = None
 
@@ -47,7 +47,7 @@ class PunctualProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """End the time of a request that is whole; begin that of the next one."""
+        """Stop the clock of a complete request, and start the next request's."""
         super().data_received(data)
         self._watch()
 
@@ -70,7 +70,7 @@ class PunctualProtocol(H11Protocol):
 
 
 class StreamEndingServer(uvicorn.Server):
-    """A server whose streams of events end when it is told to stop, which else would wait for them."""
+    """A server that ends its event streams when it is stopped."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell the streams, then stop as any other."""

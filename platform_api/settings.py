@@ -30,25 +30,25 @@ class ApiSettings(BaseModel):
     revision: str = "unknown"
     """RUBRICWORKS_REVISION: git revision of the image."""
     webhook_url: str | None = None
-    """RUBRICWORKS_WEBHOOK_URL: the consumer of models, which is told of every promotion."""
+    """RUBRICWORKS_WEBHOOK_URL: the consumer of models, which is notified of every promotion."""
     webhook_secret: SecretStr | None = None
     """RUBRICWORKS_WEBHOOK_SECRET: key of the messages' signatures."""
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the internet that the consumer may lie in, as 10.1.0.0/16."""
+    """RUBRICWORKS_WEBHOOK_NETWORKS: networks beyond the internet that the consumer may be in, as 10.1.0.0/16."""
     self_approval: tuple[str, ...] = ()
-    """RUBRICWORKS_SELF_APPROVAL: what one person alone may approve, as `captioner-staging, *-test, rubrics:*`."""
+    """RUBRICWORKS_SELF_APPROVAL: approvals without a second person, as `captioner-staging, *-test, rubrics:*`."""
     submissions: str | None = None
-    """RUBRICWORKS_SUBMISSIONS: file of what submitted recipes may reach, and where they run; see `SubmissionPolicy`."""
+    """RUBRICWORKS_SUBMISSIONS: file that admits hosts, places and code of submitted recipes; see `SubmissionPolicy`."""
     kubeflow: str | None = None
-    """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed beside the local ones."""
+    """RUBRICWORKS_KUBEFLOW: Kubeflow Pipelines, whose runs are listed too."""
     requests_a_minute: int = 12_000
-    """RUBRICWORKS_REQUESTS_A_MINUTE: requests of one token, or of one address without one, that are answered."""
+    """RUBRICWORKS_REQUESTS_A_MINUTE: limit for one token, or for one address without a token."""
     public_url: str | None = None
-    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers, where a proxy is between: https://host, no path."""
+    """RUBRICWORKS_PUBLIC_URL: address of the service for browsers behind a proxy: https://host, no path."""
     project: Project | None = None
-    """RUBRICWORKS_PROJECT: file of who belongs to the project, how people log in, and what it may spend."""
+    """RUBRICWORKS_PROJECT: file with the project's members, logins, budget and quotas."""
     local_runs: bool = False
-    """Runs may start on this machine: the service listens on loopback alone."""
+    """Allow local runs (requires a loopback-only bind)."""
     own_url: str | None = None
     """Address at which runs on this machine call the service; `serve` fills it in."""
     index_seconds: float = 0.5
@@ -63,7 +63,7 @@ class ApiSettings(BaseModel):
 
     @property
     def database_url(self) -> str:
-        """The database's URL; by default a file in the folder of the runs, or else one that ends with the process."""
+        """The database's URL; by default a file in the folder of the runs, or else in memory."""
         if self.database is not None:
             return self.database.get_secret_value()
         if self.storage is None or is_remote(self.storage):
@@ -104,7 +104,7 @@ def settings_from_environment(runs: str | None = None) -> ApiSettings:
 
 
 def check_login(settings: ApiSettings) -> None:
-    """Check that people can log in where the project says so.
+    """Check that people can log in if the project has a login.
 
     Raises:
         UserError: the client's secret or this service's address is missing.
@@ -124,7 +124,7 @@ def has_own_file(settings: ApiSettings) -> bool:
 
 
 def make_database_folder(settings: ApiSettings) -> None:
-    """Make the folder of runs, where the database's file lies unless another one is set.
+    """Create the folder of runs, which holds the database's file unless another one is set.
 
     Raises:
         UserError: it cannot be written.

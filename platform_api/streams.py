@@ -18,7 +18,7 @@ MOST_OF_CALLER = 32
 """Open streams of one token, or of this machine's programs."""
 RETRY_SECONDS = 30
 _KEPT_SECONDS = 5.0
-"""Time for which a look's result is kept, for those who ask for one that is no older."""
+"""Time for which a look's result is reused."""
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class Streams:
         """Run → event for which its streams wait."""
 
     def refusal(self, caller: str) -> str:
-        """Reason to open no more for this caller; empty if there is none."""
+        """Reason to refuse another stream of this caller; empty if there is none."""
         if self._open[caller] >= MOST_OF_CALLER:
             return f"{caller} follows {MOST_OF_CALLER} streams of events already; close some, or ask without a stream"
         if self._open.total() >= MOST:
@@ -51,7 +51,7 @@ class Streams:
                 del self._open[caller]
 
     def wake(self, run: str) -> None:
-        """Let the streams of a run look anew at once."""
+        """Make the streams of a run look again at once."""
         self._looks.pop(run, None)
         if event := self._news.pop(run, None):
             event.set()
@@ -61,7 +61,7 @@ class Streams:
         return self._news.setdefault(run, asyncio.Event())
 
     async def look(self, key: Hashable, fetch: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """The result of a look that began no longer ago than so many seconds, or else of a new one.
+        """Result of a recent look, or else of a new one.
 
         Args:
             key: the same for looks that find the same.

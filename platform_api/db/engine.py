@@ -95,7 +95,7 @@ def open_probe(database: Database) -> Engine:
 
 
 def async_url(url: URL) -> URL:
-    """Give a URL without a driver the one that works asynchronously."""
+    """Add the asynchronous driver to a URL without a driver."""
     return url.set(drivername=_ASYNC_DRIVERS.get(url.drivername, url.drivername))
 
 

@@ -26,11 +26,9 @@ class Fault(NamedTuple):
     """Seconds after which a request may be repeated; None if that does not help."""
 
     def line(self, reason: str) -> str:
-        """The fault on one line, for those who run the server.
+        """The fault on one line, for the server's operators.
 
-        Args:
-            reason: what the database itself says.
-        """
+        Args: reason: the database's own message."""
         return f"{self.problem} ({reason}){f': {self.remedy}' if self.remedy else ''}"
 
 
@@ -88,7 +86,7 @@ def describe_fault(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """First line of what the database itself says of an error."""
+    """First line of the database's own error message."""
     first_line, *_ = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     return redact(first_line)
 

@@ -1,4 +1,4 @@
-"""Connections to Postgres that end when the server does not answer, and that a pooler may stand behind.
+"""Connections to Postgres that end when the server does not respond, also through a pooler.
 
 A frozen server keeps its connections: its kernel goes on acknowledging what is sent, so that neither keepalives nor
 TCP's own deadline end a request. Only a deadline on this side does. It asks the server to cancel the statement, and

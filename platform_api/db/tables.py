@@ -1,4 +1,4 @@
-"""Tables of the platform's database: what no run folder holds, and an index of what they hold.
+"""Tables of the platform's database: facts that no run folder has, and an index of run folders.
 
 Rows of training stay in Parquet. `runs`, `run_tables`, `sample_files`, `sample_places`, `shards`, `rollouts`,
 `criterion_credits` and `rubric_criteria` are an index of committed files and can be dropped and built again; the others
@@ -66,7 +66,7 @@ class Table(DeclarativeBase):
 
 
 class Token(Table):
-    """API token: its secret is stored as a digest alone."""
+    """API token; only the digest of its secret is stored."""
 
     __tablename__ = "tokens"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -87,7 +87,7 @@ class Session(Table):
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"), index=True)
     person: Mapped[str | None] = mapped_column(String(100), index=True)
     groups: Mapped[list[str] | None] = mapped_column(JSON)
-    """Those of a person's groups that have a role."""
+    """Groups of a person that have a role."""
     opened_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -136,7 +136,7 @@ class Run(Table):
     __tablename__ = "runs"
     name: Mapped[str] = mapped_column(String(200), primary_key=True)
     state: Mapped[str] = mapped_column(String(20))
-    """That of its record; `starting` or `queued` before its first file."""
+    """State of its record; `starting` or `queued` before its first file."""
     recipe: Mapped[str] = mapped_column(String(200))
     pipeline: Mapped[str] = mapped_column(String(100))
     started: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -145,9 +145,9 @@ class Run(Table):
     message: Mapped[str] = mapped_column(Text)
     stages: Mapped[list[JsonObject]] = mapped_column(JSON)
     progress: Mapped[list[JsonObject]] = mapped_column(JSON)
-    """Of its stages at work, in the form of `StageAtWork`."""
+    """Stages at work, as `StageAtWork`."""
     simulated: Mapped[bool]
-    """The scene world stood in for images or models."""
+    """True if the scene world replaced images or models."""
     fault: Mapped[str] = mapped_column(Text, default="")
     """Files that cannot be read, and what to do."""
     reward: Mapped[float | None]
@@ -164,11 +164,11 @@ class Run(Table):
     """Name under which it registered its model."""
     version: Mapped[int | None]
     champion: Mapped[str | None] = mapped_column(String(220))
-    """Model and version, if that is the champion, as the registry said last."""
+    """Model and version if it is the champion, as last read from the registry."""
     owner: Mapped[str | None] = mapped_column(String(100))
-    """Who submitted it; a copy from `submissions`."""
+    """Submitter, copied from `submissions`."""
     tags: Mapped[str | None] = mapped_column(Text)
-    """Its tags, with a comma between two; a copy from `run_tags`."""
+    """Tags separated by commas, copied from `run_tags`."""
     __table_args__ = (
         Index("ix_runs_changed_name", "changed", "name"),
         # One for each column that lists are sorted by: among equal values, the last changed comes first.
@@ -181,7 +181,7 @@ class Run(Table):
 
 
 class RunNote(Table):
-    """What people noted about a run."""
+    """Notes and tags of a run."""
 
     __tablename__ = "run_notes"
     run: Mapped[str] = mapped_column(String(200), primary_key=True)
@@ -312,7 +312,7 @@ class Submission(Table):
     recipe: Mapped[str] = mapped_column(Text)
     """The text, as it was submitted."""
     overrides: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Fields changed beside it, as `policy.algorithm.steps=50`."""
+    """Changed fields, as `policy.algorithm.steps=50`."""
     arm: Mapped[str | None] = mapped_column(String(100))
     service: Mapped[str] = mapped_column(String(100))
     """The process that took the name."""
@@ -322,7 +322,7 @@ class Submission(Table):
     message: Mapped[str] = mapped_column(Text, default="")
     page: Mapped[str] = mapped_column(Text, default="")
     request: Mapped[str] = mapped_column(String(64))
-    """Name of the request, by which its repetition knows the run again."""
+    """Name of the request, by which a repeated request finds the run."""
     __table_args__ = (Index("uq_submissions_request", "request", unique=True),)
 
 
@@ -339,15 +339,15 @@ class Promotion(Table):
     digest: Mapped[str] = mapped_column(String(100), default="")
     """Digest of its files, as the registry had it at the request."""
     run: Mapped[str | None] = mapped_column(String(200))
-    """Run that registered it; None if its tags do not say."""
+    """Run that registered it; None without such a tag."""
     kind: Mapped[str] = mapped_column(String(20))
     """`promotion`, or `rollback` to the champion before."""
     champion: Mapped[int | None]
-    """Version that was champion when it was requested; the alias moves from this one alone."""
+    """Champion at the time of the request; the alias moves only from this version."""
     gate: Mapped[str] = mapped_column(Text)
     """Result of the gate, as the run's promote stage wrote it."""
     findings: Mapped[list[JsonObject]] = mapped_column(JSON, default=list)
-    """What each rule of the gate found, in the form of `GateFinding`."""
+    """Result of each rule of the gate, as `GateFinding`."""
     reason: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20), index=True)
     requested_by: Mapped[str] = mapped_column(String(100))
@@ -393,7 +393,7 @@ class Delivery(Table):
 
 
 class RubricVersion(Table):
-    """An edited rubric of one sample; version 1 is the one that the stage wrote, and is not here."""
+    """An edited rubric of one sample; version 1, written by the stage, is not stored here."""
 
     __tablename__ = "rubric_versions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -402,7 +402,7 @@ class RubricVersion(Table):
     sample_id: Mapped[str] = mapped_column(String(200))
     number: Mapped[int]
     replaces: Mapped[int]
-    """Version that it was made from; it takes the place of this one alone."""
+    """Version that it was made from, the only one that it replaces."""
     rubric: Mapped[JsonObject] = mapped_column(JSON)
     reason: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20), index=True)

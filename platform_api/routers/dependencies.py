@@ -123,7 +123,7 @@ async def get_request_name(request: Request) -> str:
 
 
 async def is_resumed(request: Request) -> bool:
-    """Return True for a POST that was begun before under its key, by a service that was killed."""
+    """Return True for a POST that a killed service began under the same key."""
     return bool(getattr(request.state, "is_resumed", False))
 
 

@@ -1,4 +1,4 @@
-"""Routes of people's judgement beside the judges': labels, agreement, choices between two models or two judges."""
+"""Routes of people's judgements: labels, agreement with judges, choices between two models or two judges."""
 
 from typing import Annotated
 
@@ -69,7 +69,7 @@ def _csv_file(text: str, name: str) -> Response:
 
 
 async def get_scorecards(run: RunOf, stage: StageName, session: SessionOf) -> RunTable:
-    """The finished scorecards of a training, or the scores of an evaluation, whose scorer `rubric` has some."""
+    """Finished scorecards of a training, or of the scorer `rubric` in an evaluation."""
     return await verdict_table(session, run.name, stage)
 
 

@@ -63,7 +63,7 @@ async def list_groups(
 async def list_rollouts(
     run: RunOf, stage: StageName, session: SessionOf, store: StoreOf, asked: PageOf, view: RolloutViewOf
 ) -> RolloutPage:
-    """In the order of rewards there are none that were not judged, unless `unjudged` asks for them."""
+    """Unjudged rollouts are left out of an order by reward, unless `unjudged` is set."""
     return await rollout_search.find_rollouts(
         session, store, run.name, stage, view.wanted, asked, view.sort, ascending=view.order == "asc"
     )
@@ -105,7 +105,7 @@ async def list_flips(
     asked: PageOf,
     criterion: Annotated[str, Query(min_length=1, max_length=2000)],
 ) -> Page[FlipBody]:
-    """Where many rollouts have no such group, a search ends early: a page with few groups or none may have a next."""
+    """A search of many rollouts ends early, so a page with few groups, or none, may have a next page."""
     return await rollouts.flips(session, run.name, stage, criterion, asked)
 
 

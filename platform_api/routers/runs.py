@@ -1,4 +1,4 @@
-"""Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a run that is going.
+"""Routes of runs: list, show, steps, logs, dead letters, budgets, and streams of a running run.
 
 A stream of events ends with its caller's token, and with the service. Proxies do not cut it: a comment goes out where
 nothing else has for a while. Streams of one run look at it together; `streams` says how many there may be.
@@ -256,7 +256,7 @@ def _streams(request: Request) -> Streams:
 
 
 class EventStream(StreamingResponse):
-    """A stream that counts as open from its first byte to its end; 503 where there are too many."""
+    """A stream that counts as open from its first byte to its end; 503 if there are too many."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]
-"""A JSON object whose fields are not this service's: it is stored, or passed on, as it is."""
+"""A JSON object with fields of others, stored or passed on unchanged."""
 
 
 class Body(BaseModel):

@@ -1,4 +1,4 @@
-"""What a project uses, over HTTP."""
+"""Usage of a project, over HTTP."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from rubricworks.platform_api.schemas.bodies import Body
 
 
 class SpenderBody(Body):
-    """What the runs of one person or program cost this month."""
+    """Cost of one person's or program's runs this month."""
 
     submitted_by: str = Field(description="Empty for runs that were not submitted here", examples=["ada@example.org"])
     runs: int = Field(examples=[3])
@@ -14,7 +14,7 @@ class SpenderBody(Body):
 
 
 class ProjectUse(Body):
-    """What a project uses of its budget and quotas; a bound that is null is none."""
+    """Usage of a project's budget and quotas; null is unbounded."""
 
     project: str | None = Field(examples=["captions"])
     month: str = Field(description="Calendar month (UTC) in which the runs began", examples=["2026-11"])

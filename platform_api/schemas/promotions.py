@@ -22,7 +22,7 @@ class PromotionRequest(RequestBody):
 
 
 class RollbackRequest(RequestBody):
-    """A model whose champion before should be the champion again."""
+    """A model whose previous champion becomes champion again."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 

@@ -60,7 +60,7 @@ class StageProgressBody(Body):
 
 
 class RunBody(Body):
-    """A run, as its files tell."""
+    """A run, read from its files."""
 
     name: str = Field(examples=["quickstart-20261123-020900"])
     state: RunState
@@ -114,7 +114,7 @@ class NotesRequest(RequestBody):
 
 
 class Resumed(Body):
-    """A run that goes on."""
+    """A run that was resumed."""
 
     run: str = Field(examples=["quickstart-20261123-020900"])
 
@@ -228,7 +228,7 @@ class StageSpendingBody(Body):
 
 
 class SpendingBody(Body):
-    """Spending of a run beside what was planned."""
+    """Spending of a run and its plan."""
 
     caps: Budget = Field(examples=[{"tokens": 1000000, "dollars": 5.0}])
     tokens: int = Field(examples=[180224])

@@ -45,7 +45,7 @@ async def letters_of(session: AsyncSession, store: RunStore, run: str) -> list[D
 
 
 def choose_letters(letters: Sequence[DeadLetterBody], folder: str | None, reason: str | None) -> list[DeadLetterBody]:
-    """Those letters of a stage's folder and for a reason; None takes all."""
+    """Letters of a stage's folder and a reason; None takes all."""
     return [
         letter
         for letter in letters
@@ -71,7 +71,7 @@ def _folder_of(table: RunTable) -> str:
 async def ask_again(
     session: AsyncSession, store: RunStore, submissions: Submissions, by: Principal, run: str, stage: str
 ) -> Reopened:
-    """Reopen a stage for its dead letters, and resume the run, which asks them again, if it was submitted here.
+    """Reopen a stage for its dead letters; a run that was submitted here is resumed and repeats the calls.
 
     Raises:
         BadRecipe: the recipe of a run that was submitted here reaches what no admin admits by now.

@@ -80,7 +80,7 @@ def scores_csv(store: RunStore, table: RunTable, wanted: ScoreFilter) -> IO[byte
 async def board_of(
     session: AsyncSession, store: RunStore, runs: Sequence[str], against: str | None, *, every_figure: bool
 ) -> BoardBody:
-    """The board of some runs, by default the last evaluated ones.
+    """Leaderboard of some runs, by default the last evaluated ones.
 
     Raises:
         NotFound: there is no such run, or it has no scores.
@@ -146,7 +146,7 @@ async def _scores_of(session: AsyncSession, run: str) -> RunTable:
 
 
 def _build(store: RunStore, runs: Sequence[str], against: str | None, every_figure: bool) -> tuple[Leaderboard, bool]:
-    """The board, and whether the scene world stood in for images and judges in any of the runs."""
+    """Leaderboard, and True if the scene world replaced images and judges in any of the runs."""
     needed = _SCORES | {stage: _TASKS for stage in SAMPLE_STAGES}
     with ExitStack() as stack:
         folders = [stack.enter_context(run_folder(store, run, needed)) for run in runs]

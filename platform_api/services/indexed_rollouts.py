@@ -83,5 +83,5 @@ def shard_path(stage: str, table: str, number: int) -> str:
 
 
 def names_digest(names: list[str]) -> str:
-    """Digest of criteria, as the index knows them."""
+    """Digest of criteria, as in the index."""
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Figures of the service for Prometheus: its answers, runs and their stages, the project's budget, promotions.
+"""Prometheus metrics of the service: responses, runs, stages, the project's budget, promotions.
 
 Everything but the times of answers comes from the database, so each replica tells the same of it. A judge's calls are
 counted by the run that makes them (`llm.telemetry`), and a served model's by vLLM itself.
@@ -139,7 +139,7 @@ async def _project_figures(session: AsyncSession, project: Project | None) -> li
 
 
 async def _stage_figures(session: AsyncSession) -> Iterator[Metric]:
-    """Figures of the stages at work: those of runs that are going, of which there are few."""
+    """Metrics of the stages at work."""
     runs = (await session.execute(select(Run.name, Run.progress, Run.dollars).where(Run.state == "going"))).all()
     at_work = [((run, stage["stage"]), stage) for run, progress, _ in runs for stage in progress]
     letters = await session.execute(

@@ -1,4 +1,4 @@
-"""What a project uses of its budget and quotas, and who spent it; beyond one of them no run is started.
+"""Usage of a project's budget and quotas by person; beyond a bound no run starts.
 
 A run is of the calendar month (UTC) in which it began, with all that it spends. What a run is about to spend is bounded
 by its own caps, which its recipe names. The figures are the index's, a few seconds old.
@@ -23,7 +23,7 @@ _GIGABYTE = 10**9
 
 
 async def project_use(session: AsyncSession, project: Project | None) -> ProjectUse:
-    """What the project uses; without one, what the installation does."""
+    """Usage of the project, or of an installation without one."""
     since = _month(utc_now())
     totals = (await session.execute(select(func.coalesce(func.sum(Run.bytes), 0), func.count()))).one()
     spender = func.coalesce(Submission.submitted_by, "")
@@ -56,7 +56,7 @@ async def project_use(session: AsyncSession, project: Project | None) -> Project
 
 
 async def check_use(session: AsyncSession, project: Project | None) -> None:
-    """Check that one more run may start, which the session has written as one that is starting.
+    """Check that one more run may start, which the session has stored as starting.
 
     Raises:
         Conflict: the budget is spent, or a quota is used up.

@@ -1,4 +1,4 @@
-"""Reward hacking: the reward beside what training does not see, the alarm's statistics, and the audit of the judge."""
+"""Reward hacking: reward and held-out judge, the alarm's statistics, the audit of the judge."""
 
 import asyncio
 import math
@@ -36,11 +36,11 @@ _MEASURES = (("oracle", "f1"), ("answers", "right"), ("geneval", "correct"), ("a
 """Scorers that training never asks, the most independent one first."""
 _MOST_CASES = 400
 _POINTS = 40
-"""Points of the reward beside the few of the held-out judge."""
+"""Points of the reward's curve, next to the few of the held-out judge."""
 
 
 class TrainingSignals(NamedTuple):
-    """Signals of a training, and when its alarm can tell."""
+    """Signals of a training, and the step from which its alarm can fire."""
 
     stage: str
     signals: SignalsBody
@@ -133,11 +133,9 @@ async def audit_summary(store: RunStore, audit: RunTable) -> AuditSummary:
 
 
 async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> list[BadCase]:
-    """Responses with credit that they do not deserve, the worst first; the failure modes take turns.
+    """Responses with undeserved credit, the worst first, alternating over failure modes.
 
-    Args:
-        mode: name of a failure mode, for its cases alone.
-    """
+    Args: mode: only cases of this failure mode."""
     cases = await remember(_worst, (store.uri, audit.run, audit.path, audit.modified), store, audit)
     return [case for case in cases if mode is None or case.mode == mode]
 

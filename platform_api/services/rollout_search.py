@@ -229,7 +229,7 @@ def _file(store: RunStore, shard: Shard) -> TableFile:
 
 
 def _bodies(store: RunStore, rows: Sequence[_Row], shards: dict[int, Shard]) -> list[RolloutRowBody]:
-    """Rows with their responses; one whose shard is being replaced has none for now. Blocks."""
+    """Rows with their responses; empty while their shard is being replaced. Blocks."""
     written = {
         shard: _written(store, shards[shard], [row.rollout.row for row in rows if row.rollout.shard_id == shard])
         for shard in {row.rollout.shard_id for row in rows}

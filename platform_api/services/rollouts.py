@@ -120,7 +120,7 @@ async def get_group(
 
 
 def ends_first(members: Sequence[RolloutBody]) -> list[RolloutBody]:
-    """A group's rollouts, the highest reward beside the lowest, then the next of both; unjudged ones last."""
+    """A group's rollouts, alternating highest and lowest reward; unjudged ones last."""
     judged = [member for member in members if member.reward is not None]
     order = [judged[at // 2] if at % 2 == 0 else judged[-1 - at // 2] for at in range(len(judged))]
     return order + [member for member in members if member.reward is None]

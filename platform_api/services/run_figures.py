@@ -1,4 +1,4 @@
-"""Figures of a run: what its calls cost beside what was planned, the time of its stages, rewards of its trainings.
+"""Figures of a run: planned and actual cost, times of its stages, rewards of its trainings.
 
 While the storage does not answer, a run has those figures that the database knows.
 """
@@ -49,7 +49,7 @@ class RunFigures(NamedTuple):
     pages: WrittenPages
     links: dict[str, str]
     is_away: bool = False
-    """The storage does not answer, so that trainings and links are those that the database knows."""
+    """True if the storage does not respond, so that trainings and links come from the database."""
 
 
 class Bar(NamedTuple):
@@ -93,7 +93,7 @@ async def run_spending(session: AsyncSession, store: RunStore, run: Run) -> Spen
 
 
 def timeline(run: Run, spending: SpendingBody) -> list[Bar]:
-    """Stages one after the other, as the ledger has their times; those of which it has none have no width."""
+    """Stages in sequence with their times from the ledger; stages without a time have no width."""
     seconds = {stage.stage: stage.seconds for stage in spending.stages}
     done = {stage["stage"]: stage["done"] for stage in run.stages}
     known = {stage: done[stage] for stage in (*seconds, *done) if stage in done}
@@ -130,7 +130,7 @@ def burn_down(spending: SpendingBody) -> tuple[str, list[tuple[float, float]], l
 
 
 def burn_chart(spending: SpendingBody) -> SeriesChart | None:
-    """What is left of the plan after each stage, as planned and as it went; None if nothing was planned or run."""
+    """Rest of the plan after each stage, planned and actual; None if nothing was planned or run."""
     burn = burn_down(spending)
     if burn is None:
         return None
@@ -196,7 +196,7 @@ def _read(store: RunStore, run: str, items: int | None, unfinished: Sequence[str
 
 
 def _seconds_of_failures(store: RunStore, run: str, unfinished: Sequence[str]) -> dict[str, float]:
-    """Time of the last attempt of each stage that failed: the ledger has finished ones alone."""
+    """Time of the last attempt of each failed stage; the ledger only has finished stages."""
     lost: dict[str, float] = {}
     for path in (ERROR_FILE, *(f"{STATE}/{stage}/{ERROR_FILE}" for stage in unfinished)) if unfinished else ():
         try:

@@ -1,4 +1,4 @@
-"""Index of runs and rollouts: follows what runs commit, and never what they are writing.
+"""Index of runs and rollouts: follows committed files only.
 
 A look lists the runs, reads the records of those that changed, and indexes each shard of rollouts and scorecards that
 is committed and not indexed yet. A shard that was replaced, as a restarted training does, is indexed anew. Of samples
@@ -428,7 +428,7 @@ def _row(record: RunRecord, columns: Mapping[str, object]) -> Run:
 
 
 def _is_storable(column: Any, name: object) -> bool:
-    """Return True if a name, which nothing but itself can stand for, fits its column."""
+    """Return True if a name fits its column; a cut name would not identify anything."""
     return isinstance(name, str) and len(name) <= _length(column) and plain_text(name) == name
 
 

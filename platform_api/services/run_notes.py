@@ -1,4 +1,4 @@
-"""Notes and tags of runs: what people write beside the figures."""
+"""Notes and tags that people give to runs."""
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession

@@ -36,7 +36,7 @@ _PATIENCE_S = 5.0
 _log = logging.getLogger(__name__)
 _OWN_FILES = ("recipe.yaml", LEDGER_FILE, BUDGET_FILE, SPENDING_FILE, SOURCE)
 _MOST_BYTES = 128 * 1024 * 1024
-"""Size of all copies: half of what the chart gives to the folder of temporary files."""
+"""Size of all copies: half of the chart's limit for temporary files."""
 _LOCK = threading.Lock()
 _sources: dict[Path, tuple[str, StoredFile]] = {}
 """Source of each copy."""

@@ -1,4 +1,4 @@
-"""Samples and images of a run, as its pages show them: found by the index, read from the run's own files alone."""
+"""Samples and images of a run for its pages: found by the index, read only from the run's own files."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ class Image(NamedTuple):
 
 
 async def find_sample(session: AsyncSession, store: RunStore, run: str, sample_id: str) -> SampleText:
-    """A sample of a run; one that no table has any more has an image at best."""
+    """A sample of a run; a sample without a table has at most an image."""
 
     def read(file: TableFile, group: int) -> SampleText | None:
         for row in file.columns(_TEXTS, [group]).to_pylist():
@@ -131,7 +131,7 @@ async def _places(session: AsyncSession, store: RunStore, run: str, sample_id: s
 
 
 async def _first(places: list[tuple[TableFile, int]], read: Callable[[TableFile, int], T | None]) -> T | None:
-    """What the first of the places gives; one that cannot be read gives a line in the log."""
+    """Content of the first readable place; unreadable places are logged."""
     for place in places:
         try:
             value = await asyncio.to_thread(read, *place)

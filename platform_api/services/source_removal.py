@@ -1,4 +1,4 @@
-"""Deletion of one source's data everywhere, with a report: every run that holds it, and all that these runs left.
+"""Deletion of one source's data everywhere, with a report: every run that holds it, and all traces of these runs.
 
 A table names its content by a digest, and a model cannot unlearn a picture. So what goes is whole runs: those whose
 samples or instructions come from the source, those whose recipe names it, and those that reuse any of these. With a run
@@ -94,7 +94,7 @@ def _held_runs(store: RunStore, source: str) -> Sequence[HeldRun]:
 
 
 def _reason(store: RunStore, run: str, source: str) -> str:
-    """Why a run holds the source; empty if it does not. One that cannot be read is none that is safe to keep."""
+    """Reason why a run holds the source; empty if it does not. An unreadable run counts as holding it."""
     try:
         names_it = _pattern(source)
         if names_it.search((store.read(run, "recipe.yaml") or b"").decode(errors="replace")):
@@ -112,7 +112,7 @@ def _reason(store: RunStore, run: str, source: str) -> str:
 
 
 def _pattern(source: str) -> re.Pattern[str]:
-    """Matches the source itself and what lies in it, but nothing whose name only begins alike."""
+    """Matches the source and everything in it, but no other name with the same beginning."""
     return re.compile(re.escape(source) if source.endswith("/") else f"{re.escape(source)}(?![\\w.-])")
 
 

@@ -175,7 +175,7 @@ def provider_of(request: Request) -> IdentityProvider | None:
 async def _identity(
     provider: IdentityProvider, attempt: Attempt | None, state: str, code: str, error: str, iss: str | None
 ) -> Identity:
-    """Who came back from the provider.
+    """Return the person that the provider sent back.
 
     Raises:
         LoginRefused: nobody of this browser's login.

@@ -87,5 +87,5 @@ async def hacking_page(
 
 
 def _name(row: Row) -> str:
-    """A model's name without the revision, by which the board tells two of one name apart."""
+    """A model's name without the revision that distinguishes two models of one name."""
     return row.model.removesuffix(f" ({row.revision[:8] or 'no revision'})")

@@ -43,7 +43,7 @@ JudgeName = Annotated[str, Query(max_length=300)]
 
 
 class _Judged(NamedTuple):
-    """What the page draws of two judges; nothing if there are no two."""
+    """Content of the page for two judges; empty without two."""
 
     judged: BlindResponse | None = None
     common: int = 0

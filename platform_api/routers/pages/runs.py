@@ -77,7 +77,7 @@ COLUMNS = {
 }
 """Column of the list of runs → its title."""
 SHOWN = ("state", "reward", "win_rate", "dollars", "seconds", "owner", "tags", "changed")
-"""Columns of a list whose address names none."""
+"""Columns of a list by default."""
 Tab = Literal["overview", "curves", "costs", "recipe", "artifacts"]
 router = APIRouter(include_in_schema=False)
 forms_router = APIRouter(include_in_schema=False, route_class=FormRoute)

@@ -39,7 +39,7 @@ from rubricworks.runs.store import RunStore
 
 router = APIRouter(include_in_schema=False, route_class=FormRoute)
 _FIELDS = ("recipe", "begin", "clone", "run", "overrides", "arm", "place")
-"""Fields of the form; `begin` is the recipe that it began with, or `clone` the run."""
+"""Fields of the form; `begin` is its initial recipe, or `clone` the cloned run."""
 
 
 @router.get("/new-run")

@@ -1,1 +1,1 @@
-"""Callers: their tokens and rights, and the log of what they changed."""
+"""Callers: tokens, rights and the log of their changes."""

@@ -1,4 +1,4 @@
-"""Idempotency keys: a POST sent again, because its answer was lost, changes nothing again and gets the same answer.
+"""Idempotency keys: retrying a POST with the same key has no further effect and replays the stored response.
 
 The key is claimed in a transaction of its own before the change; the answer is stored in the transaction that makes the
 change, so both are there or neither is. Of two requests at once the second waits for the answer of the first. A service
@@ -53,11 +53,11 @@ class Keyed:
         self.by, self.key, self.request = by, key, request
         self._claim = uuid.uuid4().hex
         self.is_resumed = False
-        """The same request was begun before, and its service was killed; known once the key is claimed."""
+        """True if a killed service began the same request; known once the key is claimed."""
 
     @property
     def name(self) -> str:
-        """Name of the request among those of all callers, by which its work is known again."""
+        """Name of the request, unique over all callers, by which its work is found again."""
         return hashlib.sha256(f"{self.by.name}\0{self.key}".encode()).hexdigest()
 
     async def claim(self, database: Database) -> Answer | None:
@@ -121,7 +121,7 @@ class Keyed:
         return known
 
     async def _try(self, database: Database, known: KeyedAnswer | None) -> bool:
-        """Claim the key, anew or in place of an expired claim; return False if another request has it."""
+        """Claim the key, or replace an expired claim; return False if another request holds it."""
         now = utc_now()
         if known is not None and known.created_at >= now - _CLAIM:
             return False

@@ -37,14 +37,14 @@ Json = dict[str, Any]
 
 
 class LoginRefused(Problem):
-    """A login that is not taken; the person is told the reason."""
+    """A refused login; the reason is shown to the person."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(403, "Login refused", detail)
 
 
 class ProviderAway(Problem):
-    """The identity provider does not answer as one; sessions and tokens go on."""
+    """The identity provider is unavailable; sessions and tokens stay valid."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(503, "Identity provider unavailable", f"{detail}; who is logged in stays so, and tokens work")
@@ -52,12 +52,12 @@ class ProviderAway(Problem):
 
 @dataclass(frozen=True)
 class Attempt:
-    """A login that was begun in one browser."""
+    """A login that one browser started."""
 
     state: str
     nonce: str
     verifier: str
-    """Secret whose digest the provider was sent; it redeems the code (RFC 7636)."""
+    """Verifier that redeems the code; the provider got its digest (RFC 7636)."""
 
     @classmethod
     def new(cls) -> "Attempt":
@@ -196,7 +196,7 @@ class IdentityProvider:
         return claims
 
     async def _key(self, name: str | None) -> "PyJWK":
-        """The provider's key of a name; all are fetched anew where it is not known."""
+        """The provider's key by id; unknown ids refresh all keys."""
         from jwt import PyJWKSet
 
         if name not in self._keys:
@@ -212,7 +212,7 @@ class IdentityProvider:
         return self._keys[name]
 
     async def _with_user_info(self, claims: Json, access_token: object) -> Json:
-        """Claims that the provider tells at its userinfo endpoint only; those of another subject are refused."""
+        """Claims of the provider's userinfo endpoint; another subject's are refused."""
         address = (await self._fetch_configuration()).get("userinfo_endpoint")
         if not isinstance(address, str) or not self._is_safe(address) or not isinstance(access_token, str):
             return {}

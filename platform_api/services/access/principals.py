@@ -51,7 +51,7 @@ class Principal:
     scope: str
     """A scope, or several joined by `+`."""
     token_id: int | None = None
-    """Token of the database that it came with, or whose session it is."""
+    """Database token of the request or of its session."""
     is_person: bool = False
     """Logged in at the identity provider."""
 

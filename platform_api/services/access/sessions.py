@@ -101,7 +101,7 @@ async def list_sessions(session: AsyncSession, asked: PageRequest) -> Page[Sessi
 async def principal_of_session(
     session: AsyncSession, cookies: Sequence[str], project: Project | None
 ) -> Principal | None:
-    """Principal of the newest session that has not ended, and whose token or groups still give a role.
+    """Principal of the newest valid session whose token or groups still have a role.
 
     Args:
         cookies: values of the cookie, of which others may be another application's.

@@ -22,7 +22,7 @@ from rubricworks.platform_api.services.access.audit_log import record
 from rubricworks.platform_api.services.access.principals import LONGEST_NAME, NAME_PATTERN, OWN_NAMES, SCOPES, Principal
 
 PREFIX = "rw_"
-"""Beginning of every token, by which scanners of secrets know it."""
+"""Prefix of every token, for secret scanners."""
 _RUN = "run:"
 """Beginning of the names of submitted runs' tokens; people's tokens have no colon."""
 _RUN_DAYS = 30
@@ -81,7 +81,7 @@ async def list_tokens(session: AsyncSession, asked: PageRequest, *, with_runs: b
 
 
 async def revoke_token(session: AsyncSession, by: Principal, name: str) -> Token:
-    """Revoke a token and end its sessions; a revoked one stays as it is.
+    """Revoke a token and end its sessions; a revoked token is left unchanged.
 
     Raises:
         NotFound: there is no token of that name.
@@ -115,7 +115,7 @@ async def revoke_run_tokens(session: AsyncSession, run: str) -> None:
 
 
 async def submitters_of(session: AsyncSession, name: str) -> set[str]:
-    """Return who submitted or resumed the run that a token is of, and the runs that led to it; empty for other names.
+    """Return the submitters and resumers of a token's run and of the runs that led to it; empty for other names.
 
     A run that is resumed gets a new token, made by whoever resumed it; who submitted it stands in the one before. A run
     may be submitted with the token of another run.

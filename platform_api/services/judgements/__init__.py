@@ -1,1 +1,1 @@
-"""People's judgement beside the judges': labels, blind choices, and what each judge was asked and said."""
+"""Judgements of people and judges: labels, blind choices, requests and responses of judges."""

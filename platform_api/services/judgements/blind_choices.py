@@ -1,4 +1,4 @@
-"""Blind choices: which of two sides is better or right, said without their names.
+"""Blind choices: which of two unnamed sides is better or right.
 
 One service for both kinds. Two models are compared by their responses to a sample (`model_choices`), two judges by
 their verdicts on a response, criterion by criterion (`judge_choices`). Either makes a `Comparison` of what both sides
@@ -77,19 +77,19 @@ class Comparison:
     first: str
     second: str
     keys: Sequence[Sequence[str]]
-    """Keys of what both have; those of the first list are shown first."""
+    """Keys of units that both sides have; keys of the first list are shown first."""
     key_of: Callable[[str, str], str]
     """Sample and response → key."""
     subject: Callable[[str], Subject]
     """Key → subject; raises NotFound."""
 
     def swaps(self, key: str, rater: str) -> bool:
-        """Return True if the second side stands on the left: by chance, and always the same for a person."""
+        """Return True if the second side is shown on the left: random, but constant for a person."""
         place = (self.subject(key).sample_id, key, self.first, self.second, rater)
         return hashlib.sha256("\0".join(place).encode()).digest()[0] % 2 == 1
 
     def choice_of(self, side: str, key: str, rater: str) -> str:
-        """What a side stands for: `left` and `right` → `first` or `second`; any other choice stays."""
+        """Translate a side: `left` and `right` → `first` or `second`; other choices are unchanged."""
         if side not in ("left", "right"):
             return side
         return "first" if (side == "left") != self.swaps(key, rater) else "second"

@@ -42,7 +42,7 @@ from rubricworks.platform_api.services.runs import get_run, list_tables
 from rubricworks.runs.store import RunStore
 
 ENOUGH = 20
-"""Choices of a person after which the standing says nothing that could sway the next ones."""
+"""Number of a person's choices after which the standing is shown, so that it does not sway them."""
 _MIN_COUNT = 10
 _TRIED_PAIRS = 8
 
@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 
 
 class BlindCriterion(NamedTuple):
-    """Two verdicts on a criterion, in an order that says nothing."""
+    """Two verdicts on a criterion, in random order."""
 
     criterion: str
     left: JudgeVerdict
@@ -63,7 +63,7 @@ class BlindCriterion(NamedTuple):
 
 
 class BlindResponse(NamedTuple):
-    """A response with two judges' verdicts, in an order that says nothing."""
+    """A response with two judges' verdicts, in random order."""
 
     key: str
     sample_id: str
@@ -114,7 +114,7 @@ async def find_pair(session: AsyncSession, store: RunStore, run: str, first: str
 
 
 async def compare_judges(run: str, pair: Pair) -> Comparison:
-    """What both judges judged; the responses on which they differ come first: where they agree, reasons may differ."""
+    """Responses that both judges judged; those on which they differ come first."""
     place = tuple((judge.name, judge.table.modified) for judge in pair)
     keys = await remember(_keys_of_both, place, pair)
 
@@ -137,7 +137,7 @@ async def first_common_pair(
 
 
 async def next_response(session: AsyncSession, comparison: Comparison, pair: Pair, rater: str) -> BlindResponse | None:
-    """A response about which a person has said nothing yet; None after the last one."""
+    """Next response without this person's choice; None after the last."""
     key = await next_key(session, comparison, rater)
     return blind_response(comparison, pair, key, rater) if key is not None else None
 

@@ -193,7 +193,7 @@ async def _sample(session: AsyncSession, store: RunStore, run: str, sample_id: s
 async def _recorded(
     session: AsyncSession, store: RunStore, run: str, stage: str, sample_id: str, requests: Sequence[_Request]
 ) -> dict[str, Origin]:
-    """Digests of requests that the run made for sure, with what tells so."""
+    """Digests of requests that the run certainly made, with the evidence."""
     origins: dict[str, Origin] = {}
     for letter in await letters_of(session, store, run):
         if letter.folder == stage and letter.sample_id == sample_id and letter.request:
@@ -246,7 +246,7 @@ def _without_secrets(name: str, value: Any) -> Any:
 
 
 def _without_repeats(requests: Sequence[_Request]) -> list[_Request]:
-    """The first draw of each call, whose answer is the one that the table keeps."""
+    """First draw of each call, which is the one in the table."""
     first: dict[tuple[int, str], _Request] = {}
     for request in requests:
         contents = json.dumps([message["content"] for message in request.messages])

@@ -42,7 +42,7 @@ class Card(NamedTuple):
 
     text: str
     voter: int | None
-    """Place of the judge among those that voted; None for what they decided together."""
+    """Index of the judge among the voters; None for the joint decision."""
 
 
 class _Verdict(BaseModel, extra="ignore", allow_inf_nan=False):
@@ -109,7 +109,7 @@ class Judge(NamedTuple):
 
 
 def response_key(sample_id: str, response: str) -> str:
-    """Digest by which two tables have the same response: that of the sample and of the text, or of the image."""
+    """Digest of sample and text (or image), by which two tables have the same response."""
     return hashlib.sha256(json.dumps([normalise_text(sample_id), normalise_text(response)]).encode()).hexdigest()
 
 
@@ -225,7 +225,7 @@ def _card_texts(store: RunStore, table: RunTable) -> Iterator[str]:
 
 
 def _voters(content: _Scorecard) -> list[str]:
-    """Names of the judges whose votes a card has; none for one judge alone, whose votes are repeated draws."""
+    """Names of the judges that voted on a card; empty for one judge, whose votes are repeated draws."""
     names = content.judge.split(_JOINED)
     votes = {len(verdict.votes or ()) for verdict in content.verdicts}
     if len(names) < 2 or votes != {len(names)} or len(content.raw or ()) % len(names):

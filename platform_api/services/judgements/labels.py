@@ -53,7 +53,7 @@ async def count_labels(session: AsyncSession, run: str, stage: str) -> dict[str,
 
 
 async def next_group(session: AsyncSession, run: str, stage: str, rater: str) -> tuple[int, str] | None:
-    """Step and sample of a group, from anywhere in the training, of whose sample a person has labelled nothing yet."""
+    """Step and sample of a random group whose sample this person has not labelled yet."""
     of_rater = (
         select(Label.id)
         .where(Label.run == run, Label.stage == stage, Label.rater == rater)
@@ -71,7 +71,7 @@ async def next_group(session: AsyncSession, run: str, stage: str, rater: str) ->
 
 
 def response_digest(response: str) -> str:
-    """Name of a response in an address, which says nothing of its rank."""
+    """Name of a response in an address, independent of its rank."""
     return hashlib.sha256(response.encode()).hexdigest()[:16]
 
 

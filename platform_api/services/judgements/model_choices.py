@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two responses to a sample, in an order that says nothing."""
+    """Two responses to a sample, in random order."""
 
     sample_id: str
     left: Answer
@@ -69,7 +69,7 @@ async def compare_models(store: RunStore, table: RunTable, first: str, second: s
 async def next_pair(
     session: AsyncSession, store: RunStore, table: RunTable, comparison: Comparison, rater: str
 ) -> Pair | None:
-    """A sample of which a person has not said which response is better; None after the last one."""
+    """Next sample without this person's choice; None after the last."""
     sample = await next_key(session, comparison, rater)
     if sample is None:
         return None

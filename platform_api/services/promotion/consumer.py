@@ -1,4 +1,4 @@
-"""The consumer of models: its address, and the messages that it gets.
+"""The consumer of models: its address and messages.
 
 A message is signed and sent until it is received, the same one under the same id. The consumer answers 2xx, serves the
 version, and says so by `POST` to the message's `confirm`. The URL is the operator's (`RUBRICWORKS_WEBHOOK_URL`), never
@@ -35,18 +35,18 @@ _NEVER = ("unspecified", "link-local", "multicast", "a cloud's own service")
 """Kinds of addresses that no consumer has: a metadata service gives away the machine's identity."""
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=2), timedelta(hours=1)
 ATTEMPTS = 83
-"""Sent anew for three days, so that a consumer that is down over a weekend hears of what it missed."""
+"""Repeated for three days, longer than a weekend."""
 _LEASE = timedelta(seconds=30)
 """Time in which nobody else sends a message that is being sent."""
 _log = logging.getLogger(__name__)
 
 
 class ConsumerAddress(NamedTuple):
-    """The consumer's URL, and where it may lead."""
+    """The consumer's URL and permitted networks."""
 
     url: str
     networks: tuple[Network, ...] = ()
-    """Networks beyond the public internet that the consumer may lie in."""
+    """Networks beyond the public internet that the consumer may be in."""
 
     def client(self, resolver: AbstractResolver | None = None) -> aiohttp.ClientSession:
         """HTTP client of this consumer; it raises FetchRefused rather than connect to an address not admitted.

@@ -1,4 +1,4 @@
-"""Reconciler: the registry's alias, this database's last promotion, and what the consumer says that it serves.
+"""Reconciler: compares the registry's alias, this database's last promotion, and the version that the consumer reports.
 
 A look ends promotions that were left in `applying`, and finds drift: an alias that somebody moved past the API, a
 version that no consumer confirmed in time or that it was never told of, a consumer that serves another one. Drift is

@@ -60,9 +60,9 @@ class Candidate(NamedTuple):
     digest: str
     gate: str
     waits: bool
-    """It passed its gate against the champion of today, and a person has to decide."""
+    """True if it passed its gate against the current champion and waits for a decision."""
     findings: tuple[GateFinding, ...] = ()
-    """What each rule of its gate found."""
+    """Result of each rule of its gate."""
     run: str = ""
     """Run that registered it; empty if its tags do not say."""
 
@@ -109,11 +109,8 @@ class Promotions:
     def __init__(
         self, database: Database, registry: Registry, *, has_consumer: bool, self_approval: Sequence[str] = ()
     ) -> None:
-        """
-        Args:
-            has_consumer: a message is written for each change, see `webhooks`.
-            self_approval: patterns of what one person alone may approve, see `self_approval`.
-        """
+        """Args: has_consumer: write a message for each change, see `webhooks`. self_approval: patterns of what one
+        person alone may approve, see `self_approval`."""
         self._database, self._registry, self._has_consumer = database, registry, has_consumer
         self._self_approval = tuple(self_approval)
 
@@ -174,7 +171,7 @@ class Promotions:
         champion: int,
         resumed: bool = False,
     ) -> Promotion:
-        """Make the champion before the champion again, at once: an outage does not wait for a second person.
+        """Restore the previous champion at once: an outage does not wait for a second person.
 
         Args:
             champion: the champion that is rolled back; the same rollback sent again meets another one, and does not
@@ -274,7 +271,7 @@ class Promotions:
         return promotion
 
     async def recover(self, after: timedelta | None = None) -> None:
-        """End promotions that were left in `applying`, by what the registry says.
+        """Complete promotions left in `applying`, according to the registry.
 
         Args:
             after: time in which the process that applies one is left alone, by default `RECOVERED_AFTER`.
@@ -301,7 +298,7 @@ class Promotions:
         reason: str,
         within: AsyncSession | None = None,
     ) -> Promotion:
-        """Write a request, which waits for a decision, or a rollback, which nobody else decides.
+        """Store a request, which waits for a decision, or a rollback, which needs none.
 
         Raises:
             IntegrityError: another one was written at the same moment.
@@ -341,7 +338,7 @@ class Promotions:
         return begun
 
     async def _move(self, by: Principal, promotion: Promotion, within: AsyncSession | None) -> Promotion:
-        """Move the alias as a promotion in `applying` says, and end it.
+        """Move the alias of a promotion in `applying`, and complete it.
 
         Raises:
             Problem: the registry does not answer (503).
@@ -386,7 +383,7 @@ class Promotions:
     async def _end_by_registry(
         self, by: Principal, promotion: Promotion, reason: str, within: AsyncSession | None = None
     ) -> Promotion:
-        """End a promotion in `applying` as the alias says.
+        """Complete a promotion in `applying` according to the alias.
 
         Raises:
             UserError: the registry does not answer.
@@ -471,7 +468,8 @@ async def get_promotion(session: AsyncSession, number: int) -> Promotion:
 
 
 async def requesters_of(session: AsyncSession, promotion: Promotion) -> set[str]:
-    """Who may not approve a promotion as a second person: its requester, and who submitted or resumed its run.
+    """People who may not approve a promotion as second person: its requester, and the submitters and resumers of its
+    run.
 
     Runs on Kubeflow request with one token, so the run is known by its name, too.
     """
@@ -494,7 +492,7 @@ async def list_promotions(
 
 
 async def open_requests(session: AsyncSession, models: Collection[str]) -> dict[str, int]:
-    """Those of the models that have an undecided request → its number."""
+    """Models with an undecided request → its number."""
     is_open = (Promotion.state.in_(_OPEN), Promotion.kind == "promotion", Promotion.model.in_(models))
     return {row.model: row.id for row in await session.execute(select(Promotion.model, Promotion.id).where(*is_open))}
 

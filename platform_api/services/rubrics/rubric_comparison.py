@@ -28,7 +28,7 @@ _ORDER: tuple[Change, ...] = ("changed", "added", "removed", "same")
 async def compare_sets(
     session: AsyncSession, store: RunStore, before: RunTable, after: RunTable
 ) -> list[SampleChangeBody]:
-    """Samples of two sets, each with the version that stands: those that differ first, then by name."""
+    """Samples of two sets with their current versions: differing ones first, then by name."""
     old, new = [await standing_rubrics(session, store, table) for table in (before, after)]
     changes = [_sample_change(sample, old.get(sample), new.get(sample)) for sample in {**new, **old}]
     return sorted(changes, key=lambda change: (_ORDER.index(change.change), change.sample_id))
@@ -43,10 +43,8 @@ async def compare_versions(
 ) -> RubricDiff:
     """Compare versions of a sample's rubric, of one set or of two.
 
-    Args:
-        before: a set and a number; by default the stage's own version, or of another set the one that stands.
-        after: a set and a number; by default the version that stands.
-    """
+    Args: before: a set and a number; by default the stage's own version, or another set's current one. after: a set and
+        a number; by default the current version."""
     table, number = before
     if number is None and (table.run, table.path) == (after[0].run, after[0].path):
         number = FIRST

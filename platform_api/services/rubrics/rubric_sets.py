@@ -1,9 +1,8 @@
-"""Rubric sets: the rubrics that a stage wrote, one per sample, with how their criteria did in the training.
+"""Rubric sets: the rubrics that a stage wrote, one per sample, with figures of their criteria in the training.
 
 A set is a table `rubrics` of a run. A rubric of it can be edited, see `rubric_versions`; the approved version then
-stands for the sample. A scorecard names criteria by their titles alone: `find_rubric` gives what each of them weighs,
-and what the judge reads of it.
-"""
+replaces the sample's. A scorecard names criteria by their titles alone: `find_rubric` gives what each of them weighs,
+and what the judge reads of it."""
 
 import asyncio
 import io
@@ -62,7 +61,7 @@ class Versions(NamedTuple):
     """Sample → number of versions that wait for a review."""
 
     def rubric(self, table: RunTable, row: Row) -> Rubric:
-        """The rubric that stands for a sample, of which the stage has written one."""
+        """Current rubric of a sample for which the stage wrote one."""
         edited = self.standing.get(row["sample_id"])
         return edited[1] if edited else written_rubric(table, row)
 
@@ -161,7 +160,7 @@ async def stage_rubric(store: RunStore, table: RunTable, sample_id: str) -> Stag
 
 
 async def export(session: AsyncSession, store: RunStore, table: RunTable) -> bytes:
-    """The set as one Parquet file, each sample with the version that stands; `rubricworks grade` reads it."""
+    """The set as one Parquet file with current versions; `rubricworks grade` reads it."""
     versions = await _versions(session, table, None)
 
     def write() -> bytes:
@@ -181,7 +180,7 @@ async def export(session: AsyncSession, store: RunStore, table: RunTable) -> byt
 
 
 async def standing_rubrics(session: AsyncSession, store: RunStore, table: RunTable) -> dict[str, Rubric]:
-    """Sample → the rubric that stands, in the order of the set."""
+    """Sample → current rubric, in the order of the set."""
     versions = await _versions(session, table, None)
 
     def read() -> dict[str, Rubric]:
@@ -221,7 +220,7 @@ def met_weight(rubric: Rubric, members: Sequence[RolloutBody]) -> MetWeight:
 
 
 def judged_words(rubric: Rubric | None) -> dict[str, list[str]]:
-    """Title → what decides the criterion beside its title, as the judge or the verifier has it."""
+    """Title → rule or reference that decides the criterion, as shown to the judge or verifier."""
     return {criterion.criterion: _words(criterion) for criterion in rubric.criteria} if rubric else {}
 
 

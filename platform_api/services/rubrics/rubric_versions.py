@@ -34,14 +34,14 @@ async def versions_of(session: AsyncSession, table: RunTable, sample_id: str) ->
 
 
 def standing_version(versions: Sequence[RubricVersion]) -> int:
-    """Number of the version that stands: the last approved one, or else the stage's own."""
+    """Number of the current version: the last approved one, or else the stage's own."""
     return max((version.number for version in versions if version.state == "approved"), default=FIRST)
 
 
 async def rubric_of(
     session: AsyncSession, store: RunStore, table: RunTable, sample_id: str, number: int | None = None
 ) -> tuple[int, Rubric]:
-    """A version of a sample's rubric with its number; by default the one that stands.
+    """A version of a sample's rubric with its number; by default the current one.
 
     Raises:
         NotFound: there is no such sample or version.
@@ -55,7 +55,7 @@ async def rubric_of(
 async def show_rubric(
     session: AsyncSession, store: RunStore, table: RunTable, sample_id: str, number: int | None = None
 ) -> RubricBody:
-    """A version of a sample's rubric, by default the one that stands, with all of its versions.
+    """A version of a sample's rubric, by default the current one, with all versions.
 
     Raises:
         NotFound: there is no such sample or version.
@@ -110,11 +110,8 @@ async def propose(
 ) -> RubricVersion:
     """Propose a version of a sample's rubric.
 
-    Raises:
-        NotFound: the set has no such sample.
-        BadRequest: it says what the version that it replaces says.
-        Conflict: another version stands by now.
-    """
+    Raises: NotFound: the set has no such sample. BadRequest: it equals the version that it replaces. Conflict: another
+        version became current meanwhile."""
     standing, before = await rubric_of(session, store, table, sample_id)
     if standing != replaces:
         raise Conflict(f"version {standing} of this rubric stands by now, not {replaces}; look at it and edit that one")
@@ -156,14 +153,9 @@ async def review(
 ) -> RubricVersion:
     """Approve or reject a version that somebody else proposed.
 
-    Args:
-        decision: `approved` or `rejected`.
-        self_approval: patterns of what one person alone may approve, see `self_approval`.
-    Raises:
-        NotFound: there is no such version.
-        Problem: the caller proposed it, and no pattern waives the second person (403).
-        Conflict: it is decided already, or another version stands by now.
-    """
+    Args: decision: `approved` or `rejected`. self_approval: patterns that need no second person, see `self_approval`.
+        Raises: NotFound: there is no such version. Problem: the caller proposed it, and no pattern waives the second
+        person (403). Conflict: it is decided already, or another version stands by now."""
     version = await get_version(session, number)
     is_own = decision == "approved" and version.proposed_by == by.name
     if is_own and not waives_for_rubrics(self_approval, version.run, version.stage):

@@ -1,1 +1,1 @@
-"""Submitted runs: their policy, and where they run."""
+"""Submitted runs: policy and placement."""

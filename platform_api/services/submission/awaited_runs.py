@@ -13,7 +13,7 @@ AWAITED = ("starting", "queued")
 
 
 async def show_awaited(session: AsyncSession, submission: Submission, *, recipe: str = "", pipeline: str = "") -> None:
-    """Write how a submitted run stands into its row, unless its own files tell.
+    """Store the state of a submitted run in its row, unless its own files have one.
 
     Args:
         recipe, pipeline: of a run that is submitted just now.

@@ -1,4 +1,4 @@
-"""Runs on Kubeflow: pages of them beside the local ones, show, start and stop. Its client is imported on first use.
+"""Runs on Kubeflow: list, show, start and stop. Its client is imported on first use.
 
 Kubeflow says that a task failed, and not why. The stage has written why into the run's folder, which the index follows.
 """
@@ -53,7 +53,7 @@ STATES: dict[str, tuple[str, ...]] = {
 
 
 class RemoteFilter(NamedTuple):
-    """What Kubeflow's runs are listed by; empty takes all."""
+    """Filters of Kubeflow's runs; empty takes all."""
 
     state: str = ""
     pipeline: str = ""
@@ -61,7 +61,7 @@ class RemoteFilter(NamedTuple):
 
 
 class RemoteQuery(NamedTuple):
-    """A page of Kubeflow's runs; one with a token goes on after the page that gave it."""
+    """A page of Kubeflow's runs; a token continues after the page that returned it."""
 
     wanted: RemoteFilter = RemoteFilter()
     token: str = ""
@@ -135,7 +135,8 @@ class KubeflowRuns:
         )
 
     async def page(self, query: RemoteQuery | None = None) -> RemoteList:
-        """A page of runs, asked at most every few seconds; a stopped backend is a problem, with those seen last.
+        """A page of runs, asked at most every few seconds; an unavailable backend is a problem, with the runs seen
+        last.
 
         Raises:
             BadRequest: Kubeflow does not know the token.
@@ -150,7 +151,8 @@ class KubeflowRuns:
             return known._replace(problem="Kubeflow does not answer; these runs may be out of date")
 
     async def show(self, run: str) -> RemoteAnswer:
-        """A run with its stages, by its name or Kubeflow's id; a stopped backend is a problem, with what was seen last.
+        """A run with its stages, by its name or Kubeflow's id; an unavailable backend is a problem, with the state seen
+        last.
 
         Raises:
             NotFound: Kubeflow has no such run, or several.

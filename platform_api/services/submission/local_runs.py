@@ -1,7 +1,6 @@
 """Submitted runs on this machine: each is a child `rubricworks run`, one at a time.
 
-The child holds a lock on a file from its first to its last breath, whatever becomes of the service, so a service that
-was started again still knows that a run is going, and can stop it.
+The child locks a file while it lives, so a restarted service detects a running run and can stop it.
 
     runs/.submitted/current              lock; name and process of the run
     runs/.submitted/<run>/recipe.yaml    recipe, as it was checked
@@ -37,7 +36,7 @@ class LocalRuns:
         self._runs, self._folder = runs.absolute(), runs.absolute() / FOLDER
 
     def start(self, run: str, recipe: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
-        """Start a run; None if another one is going.
+        """Start a run; None if another one is running.
 
         Raises:
             FileExistsError: a run of that name began before.
@@ -89,7 +88,7 @@ class LocalRuns:
         return child
 
     def current(self) -> Child | None:
-        """The run that is going, also one that a service before this one started."""
+        """The running run, also if an earlier service started it."""
         try:
             with (self._folder / "current").open("rb") as current:
                 try:
@@ -117,7 +116,7 @@ class LocalRuns:
         return (current is not None and current.run == run) or bool(self.output(run)) or (self._runs / run).exists()
 
     def output(self, run: str) -> str:
-        """End of what a run printed; empty if it was not submitted."""
+        """End of a run's output; empty if it was not submitted."""
         try:
             content = (self._folder / run / "output").read_bytes()
         except (FileNotFoundError, NotADirectoryError):

@@ -60,7 +60,7 @@ class SubmissionPolicy(Admission):
     """Rules of an installation's operator for submitted recipes."""
 
     cluster: ClusterConfig | None = None
-    """Placement of submitted recipes; None if they run on the service's own machine alone."""
+    """Placement of submitted recipes; None if they only run on the service's own machine."""
 
     @field_validator("cluster")
     @classmethod

@@ -183,7 +183,7 @@ class Submissions:
         return submission
 
     async def stop(self, by: Principal, run: str, within: AsyncSession) -> str:
-        """Stop a run; what its stages committed stays. Returns where it was going.
+        """Stop a run; committed results stay. Returns the place where it was running.
 
         Args:
             within: the request's session, in which the stop is written.
@@ -235,7 +235,7 @@ class Submissions:
         return self._local is not None and submission is not None and submission.place == "here"
 
     async def resume_problem(self, run: str) -> str:
-        """Reason why `resume` would refuse a run that has ended, and the way that works; empty if there is none."""
+        """Reason why `resume` would refuse a finished run, with the remedy; empty if it would not."""
         async with self._database.session() as session:
             submission = await _find(session, run)
         if submission is not None and submission.place == "kubeflow":
@@ -299,11 +299,11 @@ class Submissions:
                     await revoke_run_tokens(session, run)
 
     def output(self, run: str) -> str:
-        """End of what a run here has printed."""
+        """End of a local run's output."""
         return redact(self._local.output(run)) if self._local else ""
 
     async def follow(self) -> None:
-        """Note the end of runs on this machine, until cancelled; those of a service before this one, too."""
+        """Record the end of local runs until cancelled, also of an earlier service's runs."""
         is_quiet = False
         while True:
             if self._children or not is_quiet:
@@ -389,14 +389,14 @@ class Submissions:
         return name
 
     async def _page_of_begun(self, submission: Submission) -> str | None:
-        """Page of a run whose request was killed, empty for one here; None if it never began."""
+        """Page of a run whose request was killed, empty for a local run; None if it never began."""
         if submission.place == "kubeflow":
             return await self._kubeflow.page_of(submission.run) if self._kubeflow else None
         has_begun = self._local is not None and await asyncio.to_thread(self._local.has_begun, submission.run)
         return "" if has_begun else None
 
     async def _take_name(self, by: Principal, name: str, submitted: JsonObject, recipe: Recipe) -> None:
-        """Take the name of a run; that of a request whose run never began is taken again."""
+        """Reserve the name of a run; a request whose run never began reserves it again."""
         values = {"state": "starting", "service": _SERVICE, "ended_at": None, "message": ""}
         try:
             async with self._database.session() as session:
@@ -432,7 +432,7 @@ class Submissions:
         return ""
 
     async def _environment(self, by: Principal, run: str) -> dict[str, str]:
-        """Environment of a run here: what is admitted, and this service, which alone moves its models' aliases."""
+        """Environment of a local run: admitted variables, and this service, which moves its models' aliases."""
         environment = self._policy.environment(os.environ)
         if self._own_url is not None:
             async with self._database.session() as session:
