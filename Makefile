@@ -75,6 +75,9 @@ docs: $(VENV)/installed  ## The pages of docs/ and of the library's docstrings, 
 reference: $(VENV)/installed  ## The pages of docs/reference that are made from the code: recipes, commands, API, tables, chart
 	$(VENV)/bin/python docs/generators
 
+screenshots: $(VENV)/installed  ## The pictures of the web pages in docs/screenshots, of the runs in RUNS
+	$(VENV)/bin/python docs/generators/screenshots.py $(RUNS)
+
 bench: bench-start bench-reward bench-overlap bench-grading bench-recaption bench-rubricrl bench-attacks bench-verifiers bench-rubric-audit bench-judge-trust bench-api  ## Every benchmark
 
 bench-start: $(VENV)/installed  ## Seconds to import, to --help, of a stage that is done

@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, func, select, tuple_
+from sqlalchemy import bindparam, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rubricworks.platform_api.db.tables import CriterionCredits, Rollout, RubricCriteria, Shard
@@ -37,6 +37,7 @@ _ROLLOUTS_OF_GROUP = (
 )
 _MOST_SEARCHED = 50_000
 """Rollouts that one search for groups that differ looks at."""
+_STEPS_AT_ENDS = 10
 _log = logging.getLogger(__name__)
 
 
@@ -150,8 +151,49 @@ async def list_criteria(session: AsyncSession, run: str, stage: str) -> list[Cri
     sums: defaultdict[str, list[CriterionCredits]] = defaultdict(list)
     for credits in await session.scalars(query):
         sums[credits.criterion].append(credits)
-    figures = [_figures(name, shards) for name, shards in sums.items()]
+    first, last = await _credits_at_ends(session, run, stage)
+    figures = [_figures(name, shards, first.get(name), last.get(name)) for name, shards in sums.items()]
     return sorted(figures, key=lambda criterion: (criterion.state == "varies", -criterion.graded, criterion.criterion))
+
+
+async def criterion_names(session: AsyncSession, run: str, stage: str) -> list[str]:
+    """Names of the criteria that were graded in a stage, the most often graded first."""
+    query = (
+        select(CriterionCredits.criterion)
+        .join(Shard, Shard.id == CriterionCredits.shard_id)
+        .where(Shard.run == run, Shard.stage == stage)
+        .group_by(CriterionCredits.criterion)
+        .order_by(func.sum(CriterionCredits.graded).desc(), CriterionCredits.criterion)
+    )
+    return list(await session.scalars(query))
+
+
+async def _credits_at_ends(
+    session: AsyncSession, run: str, stage: str
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Credits by criterion in the first and in the last `_STEPS_AT_ENDS` steps; in each half of a shorter training."""
+    steps = select(func.min(Rollout.step), func.max(Rollout.step)).where(Rollout.run == run, Rollout.stage == stage)
+    begin, end = (await session.execute(steps)).one()
+    if begin is None or end == begin:
+        return {}, {}
+    length = min(_STEPS_AT_ENDS, (end - begin + 1) // 2)
+    query = (
+        select(Rollout.step, Rollout.credits, RubricCriteria.names)
+        .join(RubricCriteria, RubricCriteria.digest == Rollout.criteria)
+        .where(
+            Rollout.run == run,
+            Rollout.stage == stage,
+            or_(Rollout.step < begin + length, Rollout.step > end - length),
+        )
+        .execution_options(yield_per=500)
+    )
+    first, last = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    async for step, values, names in await session.stream(query):
+        credits_at = first if step < begin + length else last
+        for name, credit in zip(names, values or [], strict=False):
+            if credit is not None:
+                credits_at[name].append(credit)
+    return first, last
 
 
 async def flips(session: AsyncSession, run: str, stage: str, criterion: str, asked: PageRequest) -> Page[FlipBody]:
@@ -197,7 +239,9 @@ def _mixed(place: tuple[int, str], credits: list[float]) -> list[FlipBody]:
     return [FlipBody(step=place[0], sample_id=place[1], credit=statistics.fmean(credits))]
 
 
-def _figures(name: str, shards: list[CriterionCredits]) -> CriterionBody:
+def _figures(
+    name: str, shards: list[CriterionCredits], first: list[float] | None, last: list[float] | None
+) -> CriterionBody:
     graded = sum(credits.graded for credits in shards)
     mean = math.fsum(credits.total for credits in shards) / graded
     lowest, highest = min(credits.lowest for credits in shards), max(credits.highest for credits in shards)
@@ -206,8 +250,8 @@ def _figures(name: str, shards: list[CriterionCredits]) -> CriterionBody:
         graded=graded,
         pass_rate=mean,
         variance=max(0.0, math.fsum(credits.squares for credits in shards) / graded - mean * mean),
-        first=shards[0].total / shards[0].graded,
-        last=shards[-1].total / shards[-1].graded,
+        first=statistics.fmean(first) if first else None,
+        last=statistics.fmean(last) if last else None,
         state="always" if lowest == 1 else "never" if highest == 0 else "varies",
     )
 

@@ -203,6 +203,20 @@ def test_criteria_that_never_vary_stand_first(url):
     assert last["variance"] == pytest.approx((2 * 0.25 + 2 * 0.25) / 8)
 
 
+def test_criteria_are_compared_between_the_first_and_the_last_ten_steps(tmp_path):
+    run = write_run(tmp_path)
+    early = [rollout(step, "a", "early", [0.0, 1.0, None]) for step in range(1, 11)]
+    between = [rollout(step, "b", "between", [1.0, 0.0, 1.0]) for step in range(11, 21)]
+    late = [rollout(step, "c", "late", [step % 2, 1.0, None]) for step in range(21, 31)]
+    write_shard(run, 0, early + between)
+    write_shard(run, 1, late)
+    with served(ApiSettings(storage=str(tmp_path), index_seconds=0.02)) as url:
+        place = f"{url}/api/v1/runs/today-1/stages/{STAGE}/criteria"
+        wait_for(lambda: [item["graded"] for item in ask(place)[1].get("items", [])] == [10, 30, 30], 60)
+        figures = {item["criterion"]: (item["first"], item["last"]) for item in ask(place)[1]["items"]}
+    assert figures == {NAMES[0]: (0.0, 0.5), NAMES[1]: (1.0, 1.0), NAMES[2]: (None, None)}
+
+
 def test_groups_in_which_a_criterion_was_met_by_some(url):
     place = f"{url}/runs/today-1/stages/{STAGE}/flips?criterion="
     assert ask(place + "Names%20the%20star")[1] == {"items": [], "next_cursor": None}

@@ -104,7 +104,7 @@ async def responses_page(
         if not view.wanted.truncated:
             raise
         problem = error.detail
-    criteria = [figure.criterion for figure in await rollouts.list_criteria(session, run.name, stage)]
+    criteria = await rollouts.criterion_names(session, run.name, stage)
     return draw_page(
         request,
         viewer,
