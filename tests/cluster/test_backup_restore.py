@@ -1,11 +1,13 @@
 """The commands of docs/operations.md: dump and copy, lose both, restore. An upgrade of 100,000 runs."""
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -20,6 +22,7 @@ from test_api_postgres import Postgres
 from test_api_postgres import postgres as postgres
 from trained_run import STAGE, write_run
 
+from rubricworks.errors import UserError
 from rubricworks.platform_api.db import migrate as migration
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.project import Project
@@ -128,7 +131,10 @@ def to_revision(url: str, revision: str) -> None:
 @pytest.fixture
 def old_database(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     """URL of a database of the first version, with 100,000 runs and an open session."""
-    url = postgres.new_database(request.node.name[:40])
+    return fill(postgres.new_database(request.node.name[:40]))
+
+
+def fill(url: str) -> str:
     to_revision(url, migration.REVISIONS[0])
     with psycopg.connect(url) as connection:
         connection.execute(
@@ -165,8 +171,55 @@ def test_an_upgrade_of_100_000_runs_loses_none_and_the_version_before_goes_on(ol
     assert migrate(old_database, "captions") == migration.REVISIONS[-1]
 
 
-def test_a_migration_that_the_disk_stops_changes_nothing_and_is_carried_out_later(old_database: str) -> None:
-    """A full disk ends a statement as any error of the server does: the whole migration is one transaction."""
+@pytest.fixture
+def small_disk(postgres: Postgres) -> Iterator[Path]:
+    """A tablespace's folder on a disk of 240 MB."""
+    folder = postgres.data.parent / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=240m", "none", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a disk of its own needs the right to mount one")
+    try:
+        (folder / "tables").mkdir()
+        shutil.chown(folder / "tables", postgres.user)
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_undoes_a_migration_and_with_room_it_is_carried_out(postgres: Postgres, small_disk: Path) -> None:
+    with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLESPACE small LOCATION '{small_disk / 'tables'}'")
+        connection.execute("CREATE DATABASE crowded TABLESPACE small")
+    url = fill(postgres.url(database="crowded").get_secret_value())
+    rest = small_disk / "rest"
+    with rest.open("wb") as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+    with pytest.raises(UserError) as refused:
+        migrate(url, "captions")
+    assert "No space left on device" in str(refused.value)
+    assert "make room on it" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (migration.REVISIONS[0],)
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (RUNS,)
+        columns = "SELECT count(*) FROM information_schema.columns WHERE column_name IN ('dollars', 'person')"
+        assert connection.execute(columns).fetchone() == (0,)
+    rest.unlink()
+    assert migrate(url, "captions") == migration.REVISIONS[-1]
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (RUNS,)
+    with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE crowded WITH (FORCE)")
+        connection.execute("DROP TABLESPACE small")
+
+
+def test_a_migration_that_fails_half_way_changes_nothing_and_is_carried_out_later(old_database: str) -> None:
+    """The whole migration is one transaction."""
     with psycopg.connect(old_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE installation (project int)")  # in the way of the last statement
     with pytest.raises(Exception, match="installation"):
