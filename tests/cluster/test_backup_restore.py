@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import os
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
+from operations_guide import blocks, carry_out
 from promotion_storm import Installation
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served, wait_for
@@ -31,30 +29,14 @@ from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytestmark = pytest.mark.cluster
 
-GUIDE = Path(__file__).parents[2] / "docs" / "operations.md"
 RUNS = 100_000
 
 
-def commands(heading: str) -> list[str]:
-    """Lines of the first shell block below a heading of the guide."""
-    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
-    return re.search(r"```sh\n(.*?)```", section, re.S)[1].strip().splitlines()
-
-
-def carry_out(heading: str, environment: dict[str, str], folder: Path) -> None:
+def carry_out_block(heading: str, environment: dict[str, str], folder: Path) -> None:
     if shutil.which("pg_dump") is None:
         pytest.skip("pg_dump is not installed; tests/cluster/install.sh does it")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    script = "\n".join(["set -eu", *commands(heading)])
-    done = subprocess.run(
-        ["sh", "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment, "PATH": path},
-        cwd=folder,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    (script,) = blocks()[heading]
+    carry_out(script, environment, folder)
 
 
 def test_what_was_dumped_and_lost_is_restored_and_promotions_go_on(postgres: Postgres, tmp_path, monkeypatch) -> None:
@@ -83,13 +65,13 @@ def test_what_was_dumped_and_lost_is_restored_and_promotions_go_on(postgres: Pos
         "BACKUP": str(tmp_path / "backup"),
         "NEW_DATABASE_URL": postgres.url(database="restored").get_secret_value(),
     }
-    carry_out("Back up", place, tmp_path)
+    carry_out_block("Back up", place, tmp_path)
     with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
         connection.execute('DROP DATABASE "captions"')
     shutil.rmtree(runs)
     postgres.new_database("restored")
     runs = tmp_path / "restored"  # MLflow's client keeps files of the old folder open
-    carry_out("Restore", place | {"BUCKET": str(runs)}, tmp_path)
+    carry_out_block("Restore", place | {"BUCKET": str(runs)}, tmp_path)
     restored = settings.model_copy(update={"database": SecretStr(place["NEW_DATABASE_URL"]), "storage": str(runs)})
     with served(restored) as url:
         assert exchange(f"{url}/readyz", **bearer())[0] == 200
