@@ -75,6 +75,11 @@ peer openenv openenv-core==0.3.0
 peer nemo-gym "nemo-gym==0.7.0 openai==2.44.0 httptools==0.9.0 itsdangerous==2.2.0 yappi==1.7.6 uvloop==0.23.0 pydot==4.0.1 \
 gprof2dot==2025.4.14 devtools==0.13.0 wandb==0.31.0 sentry-sdk==2.75.0 platformdirs==4.14.8" --no-deps --ignore-requires-python
 
+# What the guide of operations names (test_operations_guide, test_projects_in_one_store). Any kubectl makes objects offline.
+debian kubectl kubernetes-client
+debian curl curl
+command -v aws >/dev/null 2>&1 || peer awscli awscli==1.45.11
+
 # Audits the images' locks (tests/docker/test_audit.py).
 peer pip-audit pip-audit==2.10.1
 

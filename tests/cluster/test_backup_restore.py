@@ -1,17 +1,17 @@
 """The commands of docs/operations.md: dump and copy, lose both, restore. An upgrade of 100,000 runs."""
 
 import asyncio
-import os
-import re
+import contextlib
 import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
+from operations_guide import blocks, carry_out
 from promotion_storm import Installation
 from pydantic import SecretStr
 from served_api import TOKEN, ask, bearer, exchange, served, wait_for
@@ -20,6 +20,7 @@ from test_api_postgres import Postgres
 from test_api_postgres import postgres as postgres
 from trained_run import STAGE, write_run
 
+from rubricworks.errors import UserError
 from rubricworks.platform_api.db import migrate as migration
 from rubricworks.platform_api.db.engine import Database
 from rubricworks.platform_api.project import Project
@@ -28,30 +29,14 @@ from rubricworks.tracking import TrackingConfig, connect, registry
 
 pytestmark = pytest.mark.cluster
 
-GUIDE = Path(__file__).parents[2] / "docs" / "operations.md"
 RUNS = 100_000
 
 
-def commands(heading: str) -> list[str]:
-    """Lines of the first shell block below a heading of the guide."""
-    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
-    return re.search(r"```sh\n(.*?)```", section, re.S)[1].strip().splitlines()
-
-
-def carry_out(heading: str, environment: dict[str, str], folder: Path) -> None:
+def carry_out_block(heading: str, environment: dict[str, str], folder: Path) -> None:
     if shutil.which("pg_dump") is None:
         pytest.skip("pg_dump is not installed; tests/cluster/install.sh does it")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    script = "\n".join(["set -eu", *commands(heading)])
-    done = subprocess.run(
-        ["sh", "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment, "PATH": path},
-        cwd=folder,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    (script,) = blocks()[heading]
+    carry_out(script, environment, folder)
 
 
 def test_what_was_dumped_and_lost_is_restored_and_promotions_go_on(postgres: Postgres, tmp_path, monkeypatch) -> None:
@@ -80,13 +65,13 @@ def test_what_was_dumped_and_lost_is_restored_and_promotions_go_on(postgres: Pos
         "BACKUP": str(tmp_path / "backup"),
         "NEW_DATABASE_URL": postgres.url(database="restored").get_secret_value(),
     }
-    carry_out("Back up", place, tmp_path)
+    carry_out_block("Back up", place, tmp_path)
     with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
         connection.execute('DROP DATABASE "captions"')
     shutil.rmtree(runs)
     postgres.new_database("restored")
     runs = tmp_path / "restored"  # MLflow's client keeps files of the old folder open
-    carry_out("Restore", place | {"BUCKET": str(runs)}, tmp_path)
+    carry_out_block("Restore", place | {"BUCKET": str(runs)}, tmp_path)
     restored = settings.model_copy(update={"database": SecretStr(place["NEW_DATABASE_URL"]), "storage": str(runs)})
     with served(restored) as url:
         assert exchange(f"{url}/readyz", **bearer())[0] == 200
@@ -128,7 +113,10 @@ def to_revision(url: str, revision: str) -> None:
 @pytest.fixture
 def old_database(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     """URL of a database of the first version, with 100,000 runs and an open session."""
-    url = postgres.new_database(request.node.name[:40])
+    return fill(postgres.new_database(request.node.name[:40]))
+
+
+def fill(url: str) -> str:
     to_revision(url, migration.REVISIONS[0])
     with psycopg.connect(url) as connection:
         connection.execute(
@@ -165,8 +153,55 @@ def test_an_upgrade_of_100_000_runs_loses_none_and_the_version_before_goes_on(ol
     assert migrate(old_database, "captions") == migration.REVISIONS[-1]
 
 
-def test_a_migration_that_the_disk_stops_changes_nothing_and_is_carried_out_later(old_database: str) -> None:
-    """A full disk ends a statement as any error of the server does: the whole migration is one transaction."""
+@pytest.fixture
+def small_disk(postgres: Postgres) -> Iterator[Path]:
+    """A tablespace's folder on a disk of 240 MB."""
+    folder = postgres.data.parent / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=240m", "none", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a disk of its own needs the right to mount one")
+    try:
+        (folder / "tables").mkdir()
+        shutil.chown(folder / "tables", postgres.user)
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_undoes_a_migration_and_with_room_it_is_carried_out(postgres: Postgres, small_disk: Path) -> None:
+    with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLESPACE small LOCATION '{small_disk / 'tables'}'")
+        connection.execute("CREATE DATABASE crowded TABLESPACE small")
+    url = fill(postgres.url(database="crowded").get_secret_value())
+    rest = small_disk / "rest"
+    with rest.open("wb") as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+    with pytest.raises(UserError) as refused:
+        migrate(url, "captions")
+    assert "No space left on device" in str(refused.value)
+    assert "make room on it" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (migration.REVISIONS[0],)
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (RUNS,)
+        columns = "SELECT count(*) FROM information_schema.columns WHERE column_name IN ('dollars', 'person')"
+        assert connection.execute(columns).fetchone() == (0,)
+    rest.unlink()
+    assert migrate(url, "captions") == migration.REVISIONS[-1]
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (RUNS,)
+    with psycopg.connect(postgres.url().get_secret_value(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE crowded WITH (FORCE)")
+        connection.execute("DROP TABLESPACE small")
+
+
+def test_a_migration_that_fails_half_way_changes_nothing_and_is_carried_out_later(old_database: str) -> None:
+    """The whole migration is one transaction."""
     with psycopg.connect(old_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE installation (project int)")  # in the way of the last statement
     with pytest.raises(Exception, match="installation"):

@@ -111,6 +111,25 @@ NEEDS = [
         "the path /rubrics of example.com, and pages cannot be served below a path",
     ),
     (at("api.autoscaling", {"enabled": True, "minReplicas": 9}), "minReplicas is 9, more than maxReplicas, 6"),
+    (
+        merged(at("api.enabled", False), at("api.ingress.enabled", True)),
+        "ingress.enabled is true and api.enabled is false",
+    ),
+    (
+        merged(at("api.enabled", False), at("api.autoscaling.enabled", True)),
+        "api.autoscaling.enabled is true and api.enabled",
+    ),
+    (
+        at("storage.ca.existingConfigMap", "our.ca"),
+        '"our.ca": Kubeflow names the volume of stages',
+    ),
+    (
+        merged(
+            {"pools": {"h100": H100}, "keda": {"prometheus": "http://p:9090"}},
+            at("models.j", ON_GPU | {"autoscaling": {"enabled": True, "minReplicas": 3, "maxReplicas": 2}}),
+        ),
+        "models.j.autoscaling.minReplicas is 3, more than maxReplicas, 2",
+    ),
     (at("project.budget.dollarsPerMonth", 5), "project.name is empty, and project says more"),
     (at("project", {"name": "a", "tokenReview": {"audience": "a"}}), "project.roles has no group"),
     (at("project", {"name": "a", "roles": READERS, "login": {"issuer": "https://l.example"}}), "clientId is empty"),

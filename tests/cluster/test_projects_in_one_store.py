@@ -1,12 +1,16 @@
 """Two projects in one bucket of Ceph's gateway, each with its own keys: the store refuses what is the other's."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ceph_store import add_user, ceph_server, missing
 from object_store import environment
+from operations_guide import blocks, carry_out
+from peer_folders import PEERS
 from trained_run import write_run
 
 from rubricworks.errors import UserError
@@ -19,6 +23,19 @@ pytestmark = pytest.mark.cluster
 
 POLICY = Path(__file__).parents[2] / "docs" / "project-policy.json"
 """The policy of docs/operations.md, for the project `captions` of the bucket `rubricworks`."""
+
+
+def aws(folder: Path) -> dict[str, str]:
+    """Variables by which a block finds Amazon's client."""
+    if shutil.which("aws"):
+        return {}
+    if not (PEERS / "awscli").is_dir():
+        pytest.skip("no aws; tests/cluster/install.sh installs it")
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "aws"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={PEERS}/awscli exec {sys.executable} -P -m awscli "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": str(program.parent)}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +60,10 @@ def store(tmp_path_factory) -> Iterator[dict[str, dict[str, str]]]:
             for name in projects
             for statement in json.loads(POLICY.read_text().replace("captions", name))["Statement"]
         ]
-        client.set_bucket_policy("rubricworks", json.dumps({"Version": "2012-10-17", "Statement": statements}))
+        (folder / "project-policy.json").write_text(json.dumps({"Version": "2012-10-17", "Statement": statements}))
+        script, _ = blocks()["Give a project its own keys"]
+        carry_out(script, environment(address) | aws(folder), folder)
+        assert json.loads(client.get_bucket_policy("rubricworks"))["Statement"] == statements
         for name in projects:
             run = write_run(folder / name, "today")
             for file in run.rglob("*"):

@@ -2,16 +2,18 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
 
 import pytest
-from served_api import ask, served
+from pydantic import SecretStr
+from served_api import TOKEN, Caller, ask, bearer, served
 from synthetic_run import write_table
 
 from rubricworks.data.alarm import Alarm
 from rubricworks.data.tables import count_rows
-from rubricworks.errors import UserError
+from rubricworks.errors import TransientError, UserError
 from rubricworks.evaluation.audit.summary import AuditSummary, Cell, Share
 from rubricworks.evaluation.scoreboard import summarise_scores
 from rubricworks.platform_api.settings import ApiSettings
@@ -81,8 +83,13 @@ def promote(
         (inputs["audit"] / "audit.json").write_text(audit.model_dump_json())
     for folder in inputs.values():
         (folder / "done.json").write_text(json.dumps({"digest": f"{folder}"}))
+    return launch_promote(home, name, inputs, **settings)
+
+
+def launch_promote(home: Path, name: str, inputs: Iterable[str] = ("scores", "policy", "samples"), **settings) -> dict:
+    """The stage of a run whose inputs are there."""
     config = json.dumps({"model_name": "captioner", "gate": GATE, **settings})
-    out = launch("promote", config, str(home / "runs" / name), {stage: str(folder) for stage, folder in inputs.items()})
+    out = launch("promote", config, str(home / "runs" / name), {stage: str(home / name / stage) for stage in inputs})
     return json.loads((Path(out) / "promotion.json").read_text())
 
 
@@ -308,6 +315,34 @@ def test_where_an_installation_is_named_the_stage_requests_and_moves_nothing(tmp
         assert champion(tmp_path) is None
         (request,) = ask(f"{url}/api/v1/promotions")[1]["items"]
         assert (request["state"], request["version"], request["reason"]) == ("requested", 1, "run one")
+
+
+@pytest.mark.slow
+def test_run_of_a_deleted_project_fails_in_a_line_and_goes_on_once_it_is_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("rubricworks.tracking.installation._PAUSE", 0.01)
+    (tmp_path / "runs").mkdir()
+    project = ApiSettings(storage=str(tmp_path / "runs"), index_seconds=60, token=SecretStr(TOKEN))
+    with served(project) as url:
+        monkeypatch.setenv("RUBRICWORKS_API_TOKEN", Caller(url).secret("runner-of-runs"))
+    monkeypatch.setenv("RUBRICWORKS_API", url)
+    with pytest.raises(TransientError) as gone:
+        promote(tmp_path, "one", score_rows(0.5, 0.75))
+    assert str(gone.value) == f"the API at {url} does not answer (Connection refused)"
+    # Made anew with another database: the run's token is none of its own.
+    other = project.model_copy(update={"database": SecretStr(f"sqlite+aiosqlite:///{tmp_path}/other.db")})
+    with served(other) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        with pytest.raises(UserError) as refused:
+            launch_promote(tmp_path, "one")
+        assert str(refused.value).startswith(f"{url}: the token is missing, unknown or expired")
+        assert "\n" not in str(refused.value)
+        assert ask(f"{url}/api/v1/promotions", **bearer())[1]["items"] == []
+    assert registry.model_names(registered(tmp_path)) == [], "nothing is half done"
+    with served(project) as url:
+        monkeypatch.setenv("RUBRICWORKS_API", url)
+        assert launch_promote(tmp_path, "one")["passed"]
+        (request,) = ask(f"{url}/api/v1/promotions", **bearer())[1]["items"]
+        assert (request["state"], request["version"], request["requested_by"]) == ("requested", 1, "runner-of-runs")
 
 
 def test_without_a_token_the_stage_fails_in_words_and_registers_nothing(tmp_path, monkeypatch):

@@ -181,27 +181,34 @@ MATRIX: dict[str, Json] = {
 
 
 @cache
-def _chart() -> Any:
+def _chart(folder: Path) -> Any:
     import helm_python
 
-    return helm_python.Chart.load(CHART)
+    return helm_python.Chart.load(folder)
 
 
 @cache
-def _texts(values: str, release: str, revision: int) -> dict[str, str]:
+def _texts(values: str, release: str, revision: int, chart: Path = CHART) -> dict[str, str]:
     """File → what Helm makes of it; the same values are rendered once."""
     first = revision == 1
-    return _chart().render(json.loads(values), name=release, namespace=NAMESPACE, revision=revision, is_install=first)
+    return _chart(chart).render(
+        json.loads(values), name=release, namespace=NAMESPACE, revision=revision, is_install=first
+    )
 
 
-def rendered(values: Mapping[str, Any], *, release: str = RELEASE, revision: int = 1) -> list[Json]:
+def rendered(
+    values: Mapping[str, Any], *, release: str = RELEASE, revision: int = 1, chart: Path = CHART
+) -> list[Json]:
     """Every object, hooks among them; NOTES.txt is left out.
+
+    Args:
+        chart: folder of the chart, such as that of an earlier version.
 
     Raises:
         helm_python.HelmError: the values are refused.
     """
     objects = []
-    for file, text in _texts(json.dumps(values), release, revision).items():
+    for file, text in _texts(json.dumps(values), release, revision, chart).items():
         if not file.endswith(".txt"):
             objects += [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
     return objects
