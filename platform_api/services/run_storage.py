@@ -108,17 +108,21 @@ def run_folder(store: RunStore, run: str, tables: Mapping[str, CopiedTable] | No
             _readers[copy] -= 1
 
 
-def run_dollars(store: RunStore, record: RunRecord, files: Mapping[str, StoredFile]) -> float:
+def run_dollars(store: RunStore, record: RunRecord, files: Mapping[str, StoredFile]) -> float | None:
     """Dollars that a run has spent on calls: by its ledger, or by the stages at work, which report the whole run's.
 
-    A ledger that cannot be read counts nothing: the run's fault tells of it.
+    None where tokens were sent and no model has a price, except in the scene world. A ledger that cannot be read counts
+    nothing: the run's fault tells of it.
     """
     spent = max((stage.dollars for stage in record.progress), default=0.0)
     if SPENDING_FILE not in files:
         return spent
     try:
         with run_folder(store, record.name) as folder:
-            return max(spent, math.fsum(row["cost"] for row in read_spending(folder / SPENDING_FILE)))
+            rows = read_spending(folder / SPENDING_FILE)
+            spent = max(spent, math.fsum(row["cost"] for row in rows))
+            is_known = spent or record.simulated or not any(row["prompt_tokens"] for row in rows)
+            return spent if is_known else None
     except TransientError:
         raise
     except (UserError, BadRequest, OverflowError):  # half copied, or damaged

@@ -327,11 +327,14 @@ def nice_ticks(low: float, high: float, count: int = 4) -> list[float]:
 
 
 def value_bounds(values: Sequence[float]) -> tuple[float, float]:
-    """The lowest and highest value, from 0 if they are near it."""
+    """The lowest and highest value, from 0 if they are near it; a constant has a tenth of itself on either side."""
     low, high = min(values), max(values)
     if low >= 0 and low < (high - low) * 2:
         low = 0.0
-    return (low, high) if high > low else (low, low + (abs(low) or 1.0))
+    if high > low:
+        return low, high
+    reach = abs(low) / 10
+    return (low - reach, low + reach) if reach else (0.0, 1.0)
 
 
 def downsample(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import yaml
@@ -23,7 +23,8 @@ from rubricworks.tracking.connection import TrackingConfig, tracking_uri
 
 _TIMES = (
     "Time is that of attempts that finished; calls and cost are those of all attempts. Cached there: prompt tokens "
-    "that the provider had cached, as it reports them, at their own price where `prices` gives one."
+    "that the provider had cached, as it reports them, at their own price where `prices` gives one. "
+    f"Cost {MISSING}: the models have no price in the recipe."
 )
 CALL_COLUMNS = ("Model", "Purpose", "Calls", "From cache", "Failed", "Tokens in", "Cached there", "Tokens out", "Cost")
 
@@ -90,9 +91,10 @@ def costs(run: RunFolder) -> Block:
         return Block("costs", "Time and cost", [text], name="Cost")
     seconds, cost = sum(stage.seconds for stage in run.costs), sum(stage.cost for stage in run.costs)
     rows = [
-        (stage.stage, duration(stage.seconds), stage.attempts, stage.calls, dollars(stage.cost)) for stage in run.costs
+        (stage.stage, duration(stage.seconds), stage.attempts, stage.calls, cost_of(run.calls, stage.stage))
+        for stage in run.costs
     ]
-    total = ("All stages", duration(seconds), None, sum(stage.calls for stage in run.costs), dollars(cost))
+    total = ("All stages", duration(seconds), None, sum(stage.calls for stage in run.costs), cost_of(run.calls))
     tokens = sum(call.prompt_tokens + call.completion_tokens for call in run.calls)
     budget = read_budget(run.path)
     spent = [
@@ -121,8 +123,15 @@ def call_row(call: ModelCalls) -> tuple[str | float, ...]:
         call.prompt_tokens,
         call.cached_tokens,
         call.completion_tokens,
-        dollars(call.cost),
+        cost_of([call]),
     )
+
+
+def cost_of(calls: Iterable[ModelCalls], stage: str | None = None) -> str:
+    """Dollars of calls, or of a stage's; not $0 where tokens were sent to models without a price."""
+    counted = [call for call in calls if stage in (None, call.stage)]
+    cost = sum(call.cost for call in counted)
+    return MISSING if not cost and any(call.prompt_tokens for call in counted) else dollars(cost)
 
 
 def failures(run: RunFolder) -> Block:

@@ -15,6 +15,7 @@ from rubricworks.reports.charts import (
     series_chart,
     spread,
     tick_labels,
+    value_bounds,
 )
 
 
@@ -160,3 +161,8 @@ def test_names_far_apart_stay_where_their_lines_end() -> None:
     assert spread([80.0, 20.0], 9.0) == [80.0, 20.0]
     assert spread([50.0, 51.0], 9.0) == pytest.approx([50.0, 59.0])
     assert spread([99.0, 100.0], 9.0) == pytest.approx([91.0, 100.0])
+
+
+@pytest.mark.parametrize(("value", "bounds"), [(0.75, (0.675, 0.825)), (-20.0, (-22.0, -18.0)), (0.0, (0.0, 1.0))])
+def test_constant_line_is_in_the_middle_of_a_narrow_axis(value: float, bounds: tuple[float, float]) -> None:
+    assert value_bounds([value] * 3) == pytest.approx(bounds)

@@ -8,7 +8,9 @@ import synthetic_run as folder
 from report_page import Page, text_of
 from shown_stages import caption, pictures, shown, write_samples, write_training
 
+from rubricworks.reports.costs import ModelCalls
 from rubricworks.reports.headline import promotion
+from rubricworks.reports.record import call_row, cost_of
 from rubricworks.reports.run_folder import RunFolder
 from rubricworks.reports.stage_page import show_stage
 from rubricworks.rubrics import Criterion, Rubric
@@ -44,6 +46,14 @@ def test_calls_and_dead_letters_of_the_stage_stand_below(tmp_path):
     assert "judge-x judge 10 4 0 70 0 0 $0.25" in text_of(html)
     assert "teacher-x" not in html
     assert "judge malformed 2 not JSON" in text_of(html)
+
+
+@pytest.mark.parametrize(("sent", "cost", "shown_as"), [(70, 0.0, "–"), (70, 0.25, "$0.25"), (0, 0.0, "$0")])  # noqa: RUF001
+def test_cost_of_a_model_without_a_price_is_not_known(sent, cost, shown_as):
+    call = ModelCalls(stage="score", purpose="judge", model="m", calls=3, prompt_tokens=sent, cost=cost)
+    assert call_row(call)[-1] == shown_as
+    assert cost_of([call, call], "score") == shown_as.replace("0.25", "0.50")
+    assert cost_of([call], "prepare") == "$0"
 
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}"])

@@ -116,6 +116,8 @@ document.addEventListener("htmx:afterRequest", (event) => {
 // A long page folds on a phone, but for its first part and the part that its address names.
 if (matchMedia("(max-width: 700px)").matches) {
   const named = location.hash && document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`);
+  // Filters give their place to what they filter, unless they are in use.
+  document.querySelectorAll("details.narrow-only:not([data-used])").forEach((filters) => (filters.open = false));
   [...document.querySelectorAll("details.fold")].slice(1).forEach((fold) => (fold.open = Boolean(named) && fold.contains(named)));
 }
 
