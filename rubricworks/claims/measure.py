@@ -115,8 +115,9 @@ def measure(
 
         try:
             result = execute(planned, report)
-        except (UserError, OSError, ValueError) as error:
-            failures[planned] = " ".join(str(error).split())
+        except Exception as error:  # hours of other runs must not end with it
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            failures[planned] = kind + " ".join(str(error).split())
             say(f"{place}: failed: {failures[planned]}")
             continue
         results.save(result)

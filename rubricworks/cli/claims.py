@@ -5,6 +5,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,7 @@ def _check(method: str, seeds: int | None, folder: Path, dry_run: bool, only_rep
     registration = load_registration(registration_path(method))
     store = ResultFolder(folder, registration)
 
+    @cache
     def digest(run: str) -> str:
         return _BEHAVIOURAL if run in CLAIMED else settings_digest(_recipe(registration, run, 0))
 

@@ -29,6 +29,10 @@ def result(planned, value=0.5, seconds=10.0, registration=REGISTRATION):
     )
 
 
+class Crash(Exception):
+    pass
+
+
 @pytest.fixture
 def call(tmp_path):
     """Measures the registration with a function in the place of a run; returns the runs made and the lines said."""
@@ -74,13 +78,16 @@ def test_interrupted_measurement_goes_on_where_it_stopped(call):
     assert call(result) == [("full", 2), ("own", 3), ("full", 3)]
 
 
-def test_failed_run_leaves_the_others_their_results_and_its_claims_incomplete(call, tmp_path):
+@pytest.mark.parametrize(
+    ("error", "reason"), [(UserError("no room on /"), "no room on /"), (Crash("nan"), "Crash: nan")]
+)
+def test_failed_run_leaves_the_others_their_results_and_its_claims_incomplete(call, tmp_path, error, reason):
     def fail(planned):
         if planned == ("full", 1):
-            raise UserError("no room on /")
+            raise error
         return result(planned)
 
-    with pytest.raises(UserError, match=r"1 run failed, first seed 1, full: no room on /; mend it"):
+    with pytest.raises(UserError, match=f"1 run failed, first seed 1, full: {reason}; mend it"):
         call(fail)
     scores = scores_by_seed(ResultFolder(tmp_path, REGISTRATION).results())
     [finding] = judge_claims(REGISTRATION, scores, range(1, 4))

@@ -186,6 +186,19 @@ def test_killed_measurement_goes_on_where_it_stopped_and_shares_the_warm_up(tmp_
     assert done.returncode == 0, done.stderr
     assert "own" not in {line.split(", ")[1].split(" ")[0] for line in done.stderr.splitlines() if "seed 1, " in line}
     assert own.read_bytes() == before
+    gates = {
+        "base-length",
+        "cap",
+        "gate-shut",
+        "string-rule",
+        "second-reading",
+        "biased-evaluator",
+        "sampled",
+        "prompt",
+    }
+    readings = RunResult.model_validate_json(before).readings
+    assert readings.keys() == gates - {"biased-evaluator"}  # the recipe has no rater
+    assert (readings["sampled"], readings["prompt"]) == (1, 0)
     full = RunResult.model_validate_json((results / "balcaprl" / "seed-1" / "full.json").read_bytes())
     assert len(full.arms["full"]["dc_score"]) == 16
     assert full.cpu_seconds > 0
