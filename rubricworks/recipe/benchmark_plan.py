@@ -23,7 +23,7 @@ from rubricworks.stages.evaluation.score_config import Evaluation, TextEvaluatio
 _FEW_WORDS = 16
 """Tokens of a short answer."""
 _QUESTION = 150
-"""Tokens of a question beside its image."""
+"""Tokens of a question without its image."""
 
 
 class Speeds(NamedTuple):

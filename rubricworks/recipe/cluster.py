@@ -39,7 +39,7 @@ from rubricworks.runtime.stage_table import STAGES
 
 DEFAULT = "default"
 CLUSTER_ONLY = ("preflight", "outcome")
-"""Tasks that a pipeline has on a cluster alone: the first, and the last, which runs even if others failed."""
+"""Tasks that a pipeline has only on a cluster: the first, and the last, which runs even if others failed."""
 DEFAULT_WORKSPACE = "50Gi"
 """Workspace of a stage that reads and trains no large model."""
 CHECK_ACCELERATORS = "check_accelerators"
@@ -65,7 +65,7 @@ _VOLUMES = frozenset(
         *("dot-local-scratch", "dot-cache-scratch", "dot-config-scratch", "var-run-argo", "tmp-dir-argo"),
     }
 )
-"""Names of volumes that a stage's pod has in any case: ours, and those of Kubeflow 2.16 and Argo."""
+"""Names of volumes that every stage's pod has: ours, and those of Kubeflow 2.16 and Argo."""
 _FOLDERS = {
     "/": "",
     WORKSPACE: "the workspace",
@@ -169,7 +169,7 @@ class ClusterConfig(BaseModel):
     run_as_user: int | None = Field(default=None, ge=1)
     """User of the pods; by default the images' own, never root."""
     pipeline_root: str | None = None
-    """Store of what Kubeflow's pages show; by default the installation's own."""
+    """Store of the artifacts on Kubeflow's pages; by default the installation's own."""
     kubeflow: KubeflowConfig = KubeflowConfig()
 
     @model_validator(mode="after")
@@ -263,7 +263,7 @@ class ClusterConfig(BaseModel):
         return self.stages.get(stage, StagePlacement()).with_defaults(default)
 
     def server_placement(self, name: str) -> StagePlacement:
-        """Placement of a served model's pods, with defaults in the fields that it leaves out.
+        """Placement of a served model's pods, with defaults for unset fields.
 
         Without a pool of its own it runs in the only pool with accelerators, if there is just one.
         """

@@ -1,4 +1,4 @@
-"""Configurations of the tasks that a pipeline has on a cluster alone, and the parts of a recipe that checks need."""
+"""Configurations of the tasks that a pipeline has only on a cluster, and the recipe sections that checks need."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ def count_items(recipe: Recipe) -> int:
 
 
 def planned_items(recipe: Recipe) -> int:
-    """Images or questions that a run will have; those of a scene world are known before it is drawn."""
+    """Number of images or questions of a run, which for a scene world is known before it is drawn."""
     return count_items(recipe) if recipe.world is None else recipe.items_in_world()
 
 

@@ -1,4 +1,4 @@
-"""Parquet that somebody else may have written: decoded within a bound of memory, and with the types of its schema.
+"""Untrusted Parquet files, decoded within a memory limit and checked against the types of their schema.
 
 A file of two kilobytes can hold gigabytes: one long value in a dictionary that every row points to, or a page of zeros.
 So the pages' own headers are read first, since the footer may say anything, and the rows are decoded a few at a time,
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _MOST_BYTES = 160 * 1024 * 1024
-"""Memory of what is decoded at once, as Python has it."""
+"""Memory limit of the Python objects decoded at a time."""
 _CELL_BYTES = 64
-"""A value as Python's object, beside its content."""
+"""Overhead of a value as a Python object."""
 _BATCH_BYTES = 64 * 1024 * 1024
 _MOST_ROWS_AT_ONCE = 16_384
 _HEADER_BYTES = (256, 64 * 1024)
-"""Bytes that are read of a page's header; a second time, where it has long statistics."""
+"""Bytes read for a page's header; more are read only if it has long statistics."""
 _DEEPEST = 8
 """Structs inside each other in a page's header, which has three."""
 
@@ -144,7 +144,7 @@ def _page_sizes(read_range: ReadRange, begin: int, end: int) -> Iterator[int]:
 
 
 def _page_header(read_range: ReadRange, begin: int) -> tuple[int, int, int]:
-    """Bytes of a page when it is decompressed and as it is, and those of its header."""
+    """Decompressed size, stored size and header size of a page, in bytes."""
     for length in _HEADER_BYTES:
         try:
             fields, header = _struct(read_range(begin, length), 0, 0)

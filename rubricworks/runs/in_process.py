@@ -1,4 +1,4 @@
-"""Runner of a pipeline in this process: its stages one after another, without Kubeflow's runner.
+"""Run a pipeline in this process, one stage after another, without Kubeflow's runner.
 
     run_in_process("balcaprl", recipe.stage_json(), run=Path("work/seed-1/full"), without=NOT_REUSABLE)
 
@@ -47,7 +47,7 @@ def run_in_process(
 
 
 def stage_inputs(method: str, without: Collection[str] = ()) -> dict[str, dict[str, str]]:
-    """Stage → its inputs, each with the stage whose output it is."""
+    """Stage → its inputs, each with the stage that produces it."""
     tasks = load_pipeline(method).pipeline_spec.root.dag.tasks
     stages = {name: name.replace("-", "_") for name in sorted(tasks)}
     if others := sorted(set(stages.values()) - STAGES.keys()):

@@ -19,7 +19,7 @@ def is_run(place: Path) -> bool:
 
 
 def input_tables(place: Path) -> dict[str, str]:
-    """Kind → finished table of a run; of a samples table itself, that one alone; empty for any other place.
+    """Kind → finished table of a run. For a samples table, only that table; for any other place, nothing.
 
     Raises:
         UserError: the run has no finished samples.

@@ -1,4 +1,4 @@
-"""Published part of a trained model: its weights, configuration, tokenizer and card, and nothing else of its run.
+"""The files of a trained model that are published: weights, configuration, tokenizer and card.
 
 The weights are safetensors, the rest are texts. Pickled weights, checkpoints, code and tables stay where they are.
 """
@@ -97,7 +97,7 @@ def published_results(model: TrainedModel, benchmarks: Sequence[HubBenchmark], s
 
 
 def published_card(model: TrainedModel, benchmarks: Sequence[str] = ()) -> str:
-    """The model's card, with what its scores are and are not.
+    """The model's card, with the meaning and limits of its scores.
 
     Args:
         benchmarks: those whose results go along in `.eval_results`.

@@ -73,7 +73,7 @@ def check_machine(recipe: Recipe, runs: Path) -> Iterator[Check]:
 
 
 def check_sources(recipe: Recipe) -> Iterator[Check]:
-    """Check images and endpoints, which may be those of a scene world."""
+    """Check images and endpoints, including those of a scene world."""
     if recipe.data_source:
         images = run_check("images", lambda: f"{count_items(recipe)} {recipe.item_noun}s")
         yield images
@@ -91,7 +91,7 @@ def _loads(function: str) -> str:
 
 
 def _packages(recipe: Recipe) -> str:
-    """Look for what the stages import, before captions and rubrics are paid for."""
+    """Check that the packages of all stages are installed, before captions and rubrics are paid for."""
     needed = dict.fromkeys(("kfp", "trl", "torch", "transformers", "mlflow"), "")
     return require_installed(needed | optional_packages(recipe.model_dump(mode="json", exclude={"arms"})))
 

@@ -59,7 +59,7 @@ class StageAtWork(StageProgress):
 
 
 class RunRecord(BaseModel):
-    """A run, as its files tell."""
+    """A run, as recorded in its files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,7 +79,7 @@ class RunRecord(BaseModel):
     progress: tuple[StageAtWork, ...] = ()
     """Stages at work, the last begun first; empty if the run is not running."""
     simulated: bool = False
-    """The scene world stood in for images or models."""
+    """True if the scene world simulated images or models."""
     tracking: dict[str, Any] = {}
     """Tracking configuration."""
     tracking_key: str = ""
@@ -87,7 +87,7 @@ class RunRecord(BaseModel):
     reused_runs: tuple[str, ...] = ()
     """Names of the runs that its stages may be reused from."""
     fault: str = ""
-    """Files that cannot be read, and what to do; everything else is as the others tell."""
+    """Unreadable files and what to do about them; the other fields come from the readable files."""
 
 
 def run_records(store: RunStore) -> Iterator[RunRecord]:
@@ -176,7 +176,7 @@ class _Reader:
         self._store, self._name = store, name
 
     def read(self, path: str) -> bytes:
-        """Content of a file; empty if there is none."""
+        """Content of a file; empty if it does not exist."""
         try:
             return (self._store.read(self._name, path) if path in self.files else None) or b""
         except UnreadableFile as error:
@@ -184,7 +184,7 @@ class _Reader:
             return b""
 
     def mapping(self, path: str, parse: Callable[[bytes], dict[str, Any]] = plain_object) -> dict[str, Any]:
-        """Mapping that a file holds; empty if there is none."""
+        """Mapping in a file; empty if it does not exist."""
         content = self.read(path)
         try:
             return parse(content) if content else {}
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def is_going(store: RunStore, name: str, files: dict[str, StoredFile], *, now: datetime | None = None) -> bool:
-    """Return True if a run is being written, as its files tell where no process of this machine does it."""
+    """Return True if the run's files show that a process on another machine is writing it."""
     if not is_remote(store.uri):
         return store.is_running(name)
     stages = _stages(files)
@@ -262,7 +262,7 @@ def _progress(run: _Reader, stages: tuple[StageRecord, ...]) -> tuple[StageAtWor
 
 
 def _last_outcome(run: _Reader, stages: tuple[StageRecord, ...]) -> dict[str, Any]:
-    """Outcome that was written last; empty if there is none, or a stage was started since."""
+    """The last outcome; empty if there is none or a stage has started since."""
     own = run.mapping(OUTCOME)
     begun = own.get("begun")
     if isinstance(begun, list):  # by a run here, which deletes it when it is resumed: dates change in a copy
@@ -272,7 +272,7 @@ def _last_outcome(run: _Reader, stages: tuple[StageRecord, ...]) -> dict[str, An
 
 
 def _outcome_path(files: dict[str, StoredFile], stages: tuple[StageRecord, ...]) -> str:
-    """Path of the outcome that was written last; empty if there is none, or a stage was started since."""
+    """Path of the last outcome; empty if there is none or a stage has started since."""
     paths = [path for path in _OUTCOMES if path in files]
     if not paths:
         return ""

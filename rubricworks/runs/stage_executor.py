@@ -1,4 +1,4 @@
-"""Kubeflow's executor without its own log lines: what they say is in the run's folder `kfp`."""
+"""Kubeflow's executor without its log lines, whose content is in the run's folder `kfp`."""
 
 import logging
 import runpy

@@ -1,4 +1,4 @@
-"""One stage as a process: standard error is shown at once, everything is logged, and the stage ends when the run does.
+"""One stage as a process. Its standard error is shown live, all output is logged, and it ends when the run ends.
 
 Standard output, which holds the messages of the Kubeflow executor, goes to the log alone. So do tracebacks: the user
 gets one line that says what to do, and the log has the rest.
@@ -61,7 +61,7 @@ class StageProcess(Protocol):
 
 
 class SpawnedStage(subprocess.Popen[bytes]):
-    """Stage in a new process of its own."""
+    """Start a stage in a new process."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int) -> None:
         """`environment` is the whole of it; nobody is there to answer a prompt."""

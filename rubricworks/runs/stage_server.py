@@ -42,7 +42,7 @@ class StageServer:
     """Context manager of the server's process."""
 
     def __init__(self, log: IO[str]) -> None:
-        """`log` takes what libraries say when they are imported."""
+        """`log` receives the output of libraries while they are imported."""
         self._log = log
 
     def __enter__(self) -> "StageServer":

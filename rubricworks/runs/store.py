@@ -59,16 +59,17 @@ class RunStore(Protocol):
         """
 
     def read(self, run: str, path: str) -> bytes | None:
-        """Content of a run's file; None if there is none. One too large for its kind is an `UnreadableFile`."""
+        """Content of a run's file; None if it does not exist. A file too large for its kind raises `UnreadableFile`."""
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
-        """Bytes of a run's file from one on and the place of the first, as `Bucket.read_end`; None if there is none."""
+        """Bytes of a run's file from an offset on, and the offset of the first, as `Bucket.read_end`; None if it does
+        not exist."""
 
     def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
-        """Some bytes of a run's file; None if there is none."""
+        """A range of bytes of a run's file; None if it does not exist."""
 
     def is_running(self, run: str) -> bool:
-        """Return True if a process of this machine is running it; `records.is_going` knows of others."""
+        """Return True if a process of this machine is running it; see `records.is_going` for other machines."""
 
     def delete(self, run: str) -> None:
         """Delete a run."""
@@ -227,7 +228,7 @@ class _BucketStore:
 
 
 def _of_this_run(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """Read from a bucket; None if there is no such object."""
+    """Read from a bucket; None if the object does not exist."""
     try:
         return read(*args, **kwargs)
     except FileNotFoundError:

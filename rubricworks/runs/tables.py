@@ -51,7 +51,7 @@ class UnreadableTable(UnreadableFile):
 
 
 class _RecentBytes:
-    """Contents by their keys in one temporary file, which new ones fill from its begin to its end and begin anew."""
+    """Ring buffer of contents by key, in one temporary file."""
 
     def __init__(self, most: int) -> None:
         self.most, self._end = most, 0
@@ -73,7 +73,7 @@ class _RecentBytes:
             return os.pread(self._file.fileno(), place[1], place[0])
 
     def put(self, key: object, content: bytes) -> None:
-        """Keep a content; one that is larger than the file is not kept."""
+        """Store a content unless it is larger than the file."""
         with self._lock:
             if key in self._places or len(content) > self.most:
                 return
@@ -91,11 +91,11 @@ class _RecentBytes:
 
 _kept = _RecentBytes(_KEPT_BYTES)
 _reading: dict[object, threading.Lock] = {}
-"""Locks of row groups whose images are being read: others wait for them."""
+"""Locks of the row groups whose images are being read."""
 
 
 def _start_afresh() -> None:
-    """Keep nothing of the process that this one was forked from, which goes on to write into the same file."""
+    """Forget the entries of the parent process after a fork, since it continues to write into the same file."""
     global _kept
     _kept = _RecentBytes(_KEPT_BYTES)
     _reading.clear()
@@ -112,9 +112,9 @@ class TableFile:
     run: str
     path: str
     version: Hashable
-    """Digest, or size and time, that tells the file from one that replaces it."""
+    """Digest, or size and time, that distinguishes the file from a replacement."""
     ranged_size: int | None = None
-    """Size of a file with images, of which each read asks the storage for its bytes alone."""
+    """Size of a file with images, from which each read fetches only its own bytes."""
     kind: str | None = None
     """Name of the schema that its columns must have."""
 
@@ -145,7 +145,7 @@ class TableFile:
         return self._read(file, groups, None).slice(start - begins[groups[0]], limit).to_pylist()
 
     def rows_at(self, places: Collection[int], names: Sequence[str]) -> dict[int, Row]:
-        """Rows by their numbers, with those of the columns that the file has; each row group is decoded once."""
+        """Rows by number, with the requested columns that the file has; each row group is decoded once."""
         file = self._open(())
         present = [name for name in file.schema_arrow.names if name in names]
         rows: dict[int, Row] = {}
@@ -159,7 +159,7 @@ class TableFile:
         return rows
 
     def rows_where(self, values: Mapping[str, str | int], names: Sequence[str] | None = None) -> list[Row]:
-        """Rows that hold the values, in their order, with those of the columns that the file has."""
+        """Rows that hold the values, in their order, with the requested columns that the file has."""
         file = self._open([*values])
         if self.kind is not None:
             with self._explained():
@@ -198,7 +198,7 @@ class TableFile:
         return image or None
 
     def copy(self, columns: Sequence[str] | None, target: Path) -> None:
-        """Write those of the columns that the file has into a file of their own, a row group in memory at a time.
+        """Write the requested columns that the file has to a new file, with one row group in memory at a time.
 
         All columns (None) are those of the schema, of which a file may lack those that may be empty.
 
@@ -285,7 +285,7 @@ class TableFile:
 
 
 def parse_cell(where: str, parse: Callable[[V], T], value: V) -> T:
-    """What a JSON text in a row says, or a row of such texts, which nothing but its reader can check.
+    """Parse one or several JSON texts of a row with the reader that validates them.
 
     Args:
         where: the table and the row, in words.
@@ -345,7 +345,7 @@ class StoredTable:
 
 
 class _Ranges(io.RawIOBase):
-    """A file of a run, of which each read asks the storage for its bytes alone."""
+    """A file of a run, from which each read fetches only its own bytes."""
 
     def __init__(self, file: TableFile) -> None:
         super().__init__()
@@ -377,7 +377,7 @@ class _Ranges(io.RawIOBase):
 
 
 def _may_hold(group: Any, values: Mapping[str, Any]) -> bool:
-    """Return False if the statistics of a column, which most writers leave, tell that no row holds its value."""
+    """Return False if the column's statistics, which most writers store, rule the value out."""
     for number in range(group.num_columns):
         column = group.column(number)
         value, known = values.get(column.path_in_schema), column.statistics

@@ -26,7 +26,7 @@ class TrainedModel(NamedTuple):
 
     run: Path
     stage: str
-    """Stage whose output it is: its training, or `score` for the best milestone of one."""
+    """Stage that produced it: its training, or `score` for the best milestone."""
     folder: Path
     """Files of the model; for LoRA-trained pipelines, of the adapter."""
 
@@ -66,7 +66,7 @@ class TrainedModel(NamedTuple):
         return next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "# Model\n")
 
     def _scored_name(self) -> str | None:
-        """Name on the scoreboard of the model whose weights have this one's digest."""
+        """Name on the scoreboard of the model with the same weights."""
         table, digest = self.run / _SCORE, _output_digest(self.run / self.stage)
         rows = read_rows(table, columns=["model", "revision"]) if (table / MANIFEST).is_file() else iter(())
         return next((str(row["model"]) for row in rows if row["revision"] == digest), None)
@@ -118,7 +118,7 @@ def _input_digest(output: Path, name: str) -> str | None:
 
 
 def _field(path: Path, name: str) -> Any:
-    """Field of a JSON object; None if there is no such file or field."""
+    """Field of a JSON object; None if the file or field does not exist."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -85,7 +85,7 @@ def _write_parquet(
 
 
 def _write_image_folder(rows: Iterator[tuple[Sample, Rubric]], form: Format, out: Path) -> dict[str, int]:
-    """A `metadata` file in each split's folder, and the images that it names beside it."""
+    """Write a `metadata` file and its images into each split's folder."""
     lines: dict[str, list[Row]] = {}
     for sample, rubric in rows:
         split = _SPLITS[sample.split]
@@ -150,7 +150,7 @@ def _verl_row(sample: Sample, rubric: Rubric) -> Row:
 
 
 def _parquet_form(form: Format, *, has_images: bool) -> tuple[Callable[[Sample, Rubric], Row], pa.Schema]:
-    """A format's rows and their schema. Of `trl` and `hf`, it tells `datasets` to decode the images."""
+    """A format's rows and their schema, which for `trl` and `hf` tells `datasets` to decode the images."""
     if form == "verl":
         return _verl_row, _VERL
     prompt, feature = (_MESSAGES, _MESSAGE_FEATURE) if form == "trl" else (pa.string(), _TEXT_FEATURE)

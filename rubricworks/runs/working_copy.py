@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def local_runs_folder(runs: str) -> Path:
-    """Folder of all runs on this machine: the one that `runs` names, or the store's in the workspace."""
+    """Folder of all runs on this machine: `runs` itself, or the store's copy in the workspace."""
     if not is_remote(runs):
         return Path(runs).absolute()
     from rubricworks.runtime.store.workspace import workspace_path

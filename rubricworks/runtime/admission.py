@@ -52,7 +52,7 @@ class Admission(BaseModel):
     functions: tuple[str, ...] = ()
     """Python functions, `module:function`."""
     task_folders: tuple[str, ...] = ()
-    """Folders of lmms-eval's task definitions, whose code runs; what is below them is not admitted."""
+    """Folders of lmms-eval's task definitions. Their code runs, so files below them are not admitted."""
 
     @field_validator("hosts")
     @classmethod

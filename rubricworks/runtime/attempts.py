@@ -1,4 +1,4 @@
-"""Attempts of a task on Kubeflow: no second one after an error that it would only meet again.
+"""Attempts of a task on Kubeflow: none follows an error that would occur again.
 
 A compiled pipeline can say how often Kubeflow starts a failed task again and after which pause, not after which errors
 (`PipelineTaskSpec.RetryPolicy`, up to 2.17). So an attempt after a user's mistake ends with the same error before it
@@ -21,7 +21,7 @@ ATTEMPT_ENV = "RUBRICWORKS_ATTEMPT"
 ATTEMPT_FIELD = "metadata.annotations['workflows.argoproj.io/node-name']"
 """Field of the pod that holds it."""
 FINAL_FOR = "final_for"
-"""Key of `error.json`: the task whose further attempts would meet the same error."""
+"""Key of `error.json`: the task whose further attempts would fail with the same error."""
 
 
 def final_mark(error: BaseException) -> dict[str, str]:

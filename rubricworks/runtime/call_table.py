@@ -1,4 +1,4 @@
-"""Tables whose rows are model answers: one shard's items are asked at once, failures become dead letters."""
+"""Tables whose rows are model answers. The items of a shard are asked concurrently; failures become dead letters."""
 
 import asyncio
 from collections import Counter

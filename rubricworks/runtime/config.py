@@ -39,7 +39,7 @@ class StageConfig(BaseModel):
         return booleans_as_words(cls, data)
 
     def versions(self) -> dict[str, str]:
-        """Versions of what the output depends on besides the configuration, such as a user's own code."""
+        """Versions of other things that the output depends on, such as a user's own code."""
         return {}
 
 
@@ -99,7 +99,7 @@ def _only_numbers(kind: Any) -> bool:
 
 
 def _members(kind: Any) -> list[Any]:
-    """Kinds of a union, without `Annotated` around them; an annotation that is no union, alone."""
+    """Members of a union, without `Annotated`; for any other annotation, the annotation itself."""
     if get_origin(kind) is Annotated:
         return _members(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -161,12 +161,12 @@ def _without_defaults(value: Any) -> Any:
 
 
 def _is_tag(field: FieldInfo) -> bool:
-    """Return True for a field with one possible value, by which a union tells its members apart."""
+    """Return True for a field with a single possible value, which discriminates the members of a union."""
     return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 def image_endpoints_in(value: Any) -> Iterator[Endpoint]:
-    """Yield every endpoint in a configuration, or a sequence of them, whose model is shown images."""
+    """Yield every endpoint in one or several configurations whose model receives images."""
     return _marked_endpoints_in(value, SeesImages)
 
 

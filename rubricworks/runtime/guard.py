@@ -1,4 +1,4 @@
-"""A guard process that ends a stage whose run is gone: nothing trains on for ever after its terminal was closed.
+"""A guard process that ends a stage after its run has ended, for example because the terminal was closed.
 
 The guard reads process groups from a pipe that only the run writes to. When the pipe closes, the guard ends the last
 group that it read; a run that ends in order writes 0 last, one that was killed cannot. That reaches every descendant of

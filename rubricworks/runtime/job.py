@@ -33,7 +33,7 @@ MADE_FROM = "made_from.json"
 RECORD_VERSION = 2
 """Version of these records; a run whose records have another one cannot be continued or reused."""
 OUTPUT_VALUES = "handed_on.json"
-"""File of the values that a stage passes to later stages beside its output URI: an object of strings."""
+"""File of values that a stage passes to later stages besides its output URI: an object of strings."""
 
 
 @dataclass

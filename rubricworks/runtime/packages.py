@@ -20,7 +20,7 @@ EXTRAS = {
     "diffusers": "diffusion", "vllm": "gpu",
     "rapidocr_onnxruntime": "ocr", "mlflow": "tracking", "sympy": "eval", "rapidfuzz": "eval", "opencc": "eval",
 }  # fmt: skip
-"""Package → extra of this one that brings it."""
+"""Package → extra of this project that installs it."""
 
 
 def packages_of(settings: Any) -> dict[str, str]:

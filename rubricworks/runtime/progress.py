@@ -53,7 +53,7 @@ class StageProgress(BaseModel):
 
 
 class ProgressFile:
-    """Progress file of one stage; what cannot be written is left out, and the stage goes on."""
+    """Progress file of one stage. If it cannot be written, the stage continues."""
 
     def __init__(self, run: Path, stage: str) -> None:
         self._run, self._path = run, run / progress_path(stage)
@@ -99,7 +99,7 @@ def progress_path(stage: str) -> str:
 
 
 def parse_progress(content: bytes | None) -> StageProgress | None:
-    """Progress that a file holds; None if there is none, or it is damaged."""
+    """Progress that a file holds; None if the file is missing or damaged."""
     try:
         return StageProgress.model_validate_json(content) if content else None
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Kinds of a recipe's fields, by what their text reaches; a name means one kind in all sections of all methods.
+"""Kinds of a recipe's fields, by what their text reaches. A name has the same kind in all sections of all methods.
 
 A text field of a recipe stands in one of these tables, or a test fails: whoever adds one says here what it reaches.
 """
@@ -58,7 +58,7 @@ ADMISSION = "admit"
 
 
 def reach_of(path: Sequence[str]) -> Reach | None:
-    """Return what the text at a path reaches; None for a name that no table has, such as a key of one's own choice."""
+    """Return what the text at a path reaches; None for a name that no table has, such as a user's own key."""
     names = [part for part in ".".join(path).split(".") if not part.isdigit()]
     if names[-2:] == ["captioners", "model"]:
         return Reach.MODEL  # elsewhere a model that an endpoint serves, or that a file has answers of
@@ -85,7 +85,7 @@ _PLACE = re.compile(r"(?!https?://)[a-z][a-z0-9+.-]*://|[/~]|\.\.?/|(file|sqlite
 
 
 def is_address(text: str) -> bool:
-    """Return True for a URL of HTTP, and for a text whose beginning is the environment's."""
+    """Return True for an HTTP URL, and for a text that begins with an environment variable."""
     return scheme_of(text) in SCHEMES or (bool(names_in(text)) and not text.strip().startswith(_LOCAL))
 
 
@@ -98,7 +98,7 @@ def scheme_of(text: str) -> str | None:
 
 
 def without_kind(source: str) -> str:
-    """Return a source without the kind that stands before it, such as `urls:`."""
+    """Return a source without its prefix, such as `urls:`."""
     return _KIND_OF_SOURCE.sub("", source.strip(), count=1)
 
 

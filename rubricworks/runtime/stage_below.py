@@ -1,4 +1,4 @@
-"""A stage that another one runs below its own folder, as a step of its own work."""
+"""A stage that another stage runs in its own folder, as a step of its work."""
 
 import logging
 import time

@@ -22,7 +22,7 @@ class ServedInput(NamedTuple):
 
     name: str
     stage: str
-    """Stage whose output it is."""
+    """Stage that produces it."""
 
 
 @dataclass(frozen=True)

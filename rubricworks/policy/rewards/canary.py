@@ -64,7 +64,7 @@ class CanaryRecord(BaseModel):
 
 
 class Canary:
-    """Regrading of fixed responses, remembered beside the checkpoints."""
+    """Regrading of fixed responses, stored with the checkpoints."""
 
     def __init__(
         self, config: CanaryConfig, job: Job, grader_of: Callable[[int], Grader | Cascade], rubrics: Mapping[str, str]
@@ -87,7 +87,7 @@ class Canary:
 
     @property
     def alarm(self) -> str:
-        """The first alarm; empty if there is none."""
+        """The first alarm, or an empty string."""
         return next((check.alarm for check in self.record.checks if check.alarm), "")
 
     def after_step(self, step: int) -> None:

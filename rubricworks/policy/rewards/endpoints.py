@@ -22,7 +22,7 @@ class EndpointsReward(Reward):
 
     type: Literal["endpoints"]
     endpoints: tuple[ScoreEndpoint, ...] = Field(min_length=1)
-    """Endpoints whose scores are added by their weights."""
+    """Endpoints whose scores are summed with weights."""
 
     def build(self, training: Training) -> PreparedReward:
         judges = [training.job.client(endpoint, "reward") for endpoint in self.endpoints]

@@ -19,7 +19,7 @@ from rubricworks.rubrics import Response
 
 
 class LikertReward(Reward):
-    """Rating of a caption, with or without a reference beside it."""
+    """Rating of a caption, with or without a reference."""
 
     type: Literal["likert"]
     judge: ImageEndpoint

@@ -37,7 +37,7 @@ class MeasuredRates(BaseModel):
     a folder of `cluster.config_map_files`, `s3://bucket/agreement.json`, or `org/name@COMMIT/agreement.json` of a data
     set of the Hub."""
     by_weight: bool = False
-    """Take the rates of each weight, which `agreement --rubrics` tells, in the place of one pair."""
+    """Use the rates per weight that `agreement --rubrics` reports, instead of one pair."""
 
     @cached_property
     def content(self) -> bytes:
@@ -90,7 +90,7 @@ def read_measurement(
 
 
 class OtherJudge(Exception):
-    """Figures of agreement were measured on another judge than the one that grades; the message begins with a verb."""
+    """The agreement was measured on a different judge than the one that grades. The message begins with a verb."""
 
 
 def measured_identity(
@@ -186,7 +186,7 @@ def parse_agreement(content: bytes, file: str, field: str = AGREEMENT_FIELD) -> 
 
 
 def stated_rates(report: AgreementReport, judge: str, file: str, *, by_weight: bool) -> list[tuple[str, NoiseRates]]:
-    """Rates of a judge with the criteria that they hold for, for a run's report; none if there are none of it."""
+    """A judge's rates with the criteria that they apply to, for a run's report; empty if it has none."""
     errors = next((error for error in report.errors if error.judge in _raters(report, judge)), None)
     if errors is None:
         return []

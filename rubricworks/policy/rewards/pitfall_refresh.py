@@ -43,11 +43,8 @@ class PitfallRefresh:
     def __init__(
         self, options: PitfallOptions, writer: ChatClient, grader: Grader | Cascade, *, temperature: float
     ) -> None:
-        """
-        Args:
-            grader: the policy's judges, who grade the captions and test the pitfalls.
-            temperature: that of the policy's rollouts.
-        """
+        """ Args: grader: the policy's judges, which grade the captions and test the pitfalls. temperature: that of the
+        policy's rollouts. """
         self._options, self._temperature = options, temperature
         self._grader = grader
         self._writer = PitfallWriter(writer, grader, most=options.most)

@@ -41,7 +41,7 @@ class Training:
 
 @dataclass(frozen=True)
 class PreparedReward:
-    """A reward, with what it needs from the training around it."""
+    """A reward and what it needs from its training."""
 
     functions: Sequence[RewardFunction]
     gradings: GradingTable[Any]
@@ -101,7 +101,7 @@ class Reward(BaseModel, ABC):
         """Describe it in a sentence or two, for reports."""
 
     def versions(self) -> dict[str, str]:
-        """Versions of what the reward depends on besides its settings."""
+        """Versions of other things that the reward depends on."""
         return {}
 
     def source_files(self) -> dict[str, str]:

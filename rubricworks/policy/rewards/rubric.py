@@ -64,9 +64,9 @@ class RubricReward(Reward):
     call_per: CallPer = "response"
     """One judge call per response, with all its criteria, or one per criterion (RubiCap)."""
     noise_correction: NoiseRates | MeasuredRates | dict[float, NoiseRates] | None = None
-    """Error rates of the judge as `rubricworks agreement` reports them, or those of each weight, by which the rewards
-    are corrected; or `agreement:` with the file that it wrote by `--json`. Not by default. With one pair for all
-    criteria, normalised advantages stay as they are."""
+    """Corrects rewards for the judge's error rates, as `rubricworks agreement` reports them: one pair, a pair per
+    weight, or `agreement:` with the file of `agreement --json`. Off by default. One pair for all criteria leaves
+    normalised advantages unchanged."""
     canary: CanaryConfig | None = None
     """Regrading of fixed responses during training, which detects that the judge has changed; none by default."""
     refresh: RefreshOptions | None = None
@@ -137,7 +137,8 @@ class RubricReward(Reward):
         )
 
     def _noise_rates(self, judge: OpenJudge, job: Job, rubrics: Mapping[str, str]) -> Rates | None:
-        """Rates to correct rewards for; those of a file are kept beside the policy, and bind the judge to its identity.
+        """Error rates to correct rewards for. Rates from a file are stored with the policy and apply only to the judge
+        they were measured on.
 
         Raises:
             UserError: the file has no rates of this judge, or of these weights.

@@ -92,7 +92,8 @@ class RubricRefresh:
             self._read(earlier[-1] if earlier else None)
 
     def _read(self, file: Path | None) -> None:
-        """Read the rubrics of a file of the main process, whose folder the others may not have."""
+        """Read the rubrics from a file of the main process and broadcast them, since other processes may not have its
+        folder."""
         self.rubrics = broadcast(json.loads(file.read_text()) if is_main() and file else {})
 
     def _rewrite(self, of: Sequence[CaptionedSample], generate: "Generate") -> list[tuple[str, str]]:

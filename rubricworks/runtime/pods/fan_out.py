@@ -249,7 +249,7 @@ class ProcessParts(StageParts):
 
 
 def _share(cap: float | None, others: Sequence[Row], names: Sequence[str], parts: int) -> Any:
-    """Return an equal share of what other stages left of a cap, at least the smallest valid cap."""
+    """Return an equal share of the part of a cap that other stages did not use, at least the smallest valid cap."""
     if cap is None:
         return None
     rest = cap - sum(row[name] for row in others for name in names)

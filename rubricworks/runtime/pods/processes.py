@@ -34,7 +34,7 @@ def processes_here(stage: str) -> int:
 
 
 def run_processes(count: int, work: StageWork) -> None:
-    """Run the stage in so many processes and return when all have ended.
+    """Run the stage in several processes and return when all have ended.
 
     Raises:
         UserError: the stage failed by the user's mistake; the message is that of the first process to fail.

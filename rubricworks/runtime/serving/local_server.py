@@ -1,4 +1,4 @@
-"""One server of a model as a child process: its command, readiness, and an end that leaves nothing behind.
+"""One model server as a child process: its command, readiness and complete termination.
 
 The process leads a session of its own, and a guard ends the whole session if the process that started it is killed.
 """
@@ -29,7 +29,7 @@ HOST = "127.0.0.1"
 _POLL_S = 0.2
 _HTTP_TIMEOUT_S = 30.0
 _FAILED_PROBES = 5
-"""Answers of 5xx, a second apart, after which a server that says it is healthy counts as broken."""
+"""Number of 5xx responses, a second apart, after which a server that reports itself healthy counts as broken."""
 _TRIES_FOR_A_PORT = 5
 _PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
 _REASON = re.compile(r"\b((?:[\w.]*(?:Error|Exception)|error): .+)")

@@ -332,7 +332,7 @@ def _nvidia_devices() -> dict[str, int]:
 
 
 def _available_memory() -> int:
-    """Bytes of memory that a new program can have; 0 where the system does not tell."""
+    """Bytes of memory available to a new program; 0 if the system does not report it."""
     meminfo = Path("/proc/meminfo")
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines()) if meminfo.is_file() else {}
     return int(lines["MemAvailable"].split()[0]) << 10 if "MemAvailable" in lines else 0

@@ -37,7 +37,7 @@ def begin_attempt(bucket: Bucket, stage: str) -> str:
 
 
 def latest_attempt(bucket: Bucket, stage: str) -> str:
-    """Return the name of the stage's latest attempt; empty if there is none."""
+    """Return the name of the stage's latest attempt, or an empty string."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return str(json.loads(bucket.read(f"{STATE}/{stage}/{ATTEMPT}"))["attempt"])
     return ""

@@ -120,7 +120,7 @@ def workspace_root() -> Path:
 
 
 def workspace_uri(folder: Path) -> str | None:
-    """Return the URI whose copy a folder of the workspace is; None for any other folder."""
+    """Return the URI that a folder of the workspace is a copy of; None for any other folder."""
     root = workspace_root().resolve()
     return f"s3://{folder.relative_to(root).as_posix()}" if root in folder.parents else None
 
@@ -137,7 +137,7 @@ def fetch_run_files(run: str) -> Path:
 
 
 def fetch_records(run: str) -> Path:
-    """Download what a run's finished stages say of themselves, and its scores, but no images and no weights.
+    """Download the records of a run's finished stages and its scores, without images and weights.
 
     Returns:
         The run's local folder.

@@ -17,7 +17,7 @@ class Config(StageConfig):
     """The number of accelerators is in the pod's environment, the recipe in the run's folder."""
 
     packages: dict[str, str] = Field(default={})
-    """Further packages → what needs them; those of a champion's recipe, which a retraining finds as it runs."""
+    """Further packages → what needs them. A retraining learns those of the champion's recipe while it runs."""
 
 
 def run(config: Config, job: Job) -> None:

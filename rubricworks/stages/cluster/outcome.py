@@ -41,7 +41,7 @@ class Config(StageConfig):
 
 
 def with_final_status(config: str, pipeline: str, status: "PipelineTaskFinalStatus") -> str:
-    """Return the stage's configuration as JSON with what the exit task is told.
+    """Return the stage's configuration as JSON, extended with the exit task's fields.
 
     Args:
         pipeline: JSON of the fields `expected` and `branches`.

@@ -46,7 +46,7 @@ class NamedEndpoint(BaseModel):
     """The same endpoint as where its log-probabilities are used, if they are anywhere."""
 
     def require(self) -> str:
-        """Ask the endpoint for what the recipe needs of it."""
+        """Ask the endpoint for everything that the recipe needs from it."""
         return require_endpoint(self.endpoint, sees_images=self.sees_images, logprobs_of=self.logprobs_of)
 
 
@@ -59,7 +59,7 @@ class Config(StageConfig):
     """URI of the folder of all runs."""
     data: DataSource | None = None
     files: dict[str, str] = Field(default={})
-    """Field of the recipe → file that a stage reads beside its samples."""
+    """Field of the recipe → file that a stage reads besides its samples."""
     endpoints: tuple[NamedEndpoint, ...] = ()
     models: dict[str, str] = Field(default={})
     """Field of the recipe → folder or name of a model to start from."""

@@ -55,7 +55,7 @@ class Config(StageConfig):
     train_only: bool = False
     """Hold nothing out, as to caption images without training; a single image is then enough."""
     warm_up: int = Field(default=0, ge=0)
-    """Samples used for the warm-up alone: no committee, no rubric, no RL."""
+    """Samples used only for the warm-up, without committee, rubric and RL."""
     max_train: int | None = Field(default=None, ge=1)
     """Number of samples for RL, drawn at random; all remaining ones by default."""
     max_side: int = Field(default=1024, ge=16)
@@ -264,7 +264,7 @@ class _Pictures:
     """Digest → key of those that are held out or warmed up on, whichever row comes first."""
 
     def twin(self, item: SourceItem) -> str:
-        """Name of the file that has the same picture and is taken in its place; empty if there is none."""
+        """Name of the file with the same image that is used instead; empty if there is none."""
         if (source := self.sources.get(item.image_digest)) is not None:
             return file_name(source)
         key = self.reserved.get(item.image_digest, item.key)

@@ -50,7 +50,7 @@ class QuestionSource(BaseModel):
     name: str = ""
     """Name of the corpus in the statistics; the source's own by default."""
     columns: QuestionColumns = QuestionColumns()
-    """Columns of the source, where they do not have the expected names."""
+    """Names of the source's columns if they differ from the expected ones."""
 
 
 class Config(StageConfig):
@@ -61,13 +61,13 @@ class Config(StageConfig):
     columns: QuestionColumns = QuestionColumns()
     """Columns of the source, where they do not have the expected names."""
     more: tuple[QuestionSource, ...] = ()
-    """Further corpora of the same run, mixed with the first; each has a row of its own in the statistics."""
+    """Further corpora of the same run, mixed with the first. The statistics have a row for each."""
     templates: Templates = Templates()
     """The prompts of open and of multiple-choice questions."""
     held_out: int = Field(default=500, ge=1)
     """Questions for evaluation, or a few more, since a picture's questions stay together."""
     warm_up: int = Field(default=0, ge=0)
-    """Questions used for the warm-up alone; likewise a few more."""
+    """Questions used only for the warm-up; may be slightly exceeded, too."""
     max_train: int | None = Field(default=None, ge=1)
     """Number of questions for RL, drawn at random; all remaining ones by default."""
     max_side: int = Field(default=1024, ge=16)

@@ -13,7 +13,7 @@ from rubricworks.runtime.job import Job
 
 
 def hash_order(names: Iterable[str], seed: int) -> list[str]:
-    """Sort the names by a seeded hash: a shuffle that depends on the seed and the names alone."""
+    """Sort the names by a seeded hash, a shuffle that depends only on the seed and the names."""
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
 
 

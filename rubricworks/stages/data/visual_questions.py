@@ -1,4 +1,4 @@
-"""Visual question answering beside captioning: a skill that training on captions may degrade.
+"""Visual question answering alongside captioning: a skill that training on captions may degrade.
 
 BalCapRL measures it on general benchmarks (Table 2). A question belongs to its picture's split, so a student never
 warms up on questions about held-out pictures. The stage `score` checks answers by rules alone.

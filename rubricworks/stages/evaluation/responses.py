@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RESPONSES = "responses"
 """Folder and name of the table."""
 REWRITTEN = "rewritten_prompts.json"
-"""Original prompt → the one that images were generated for, where there is a rewriter."""
+"""Original prompt → rewritten prompt that images were generated for, if there is a rewriter."""
 
 
 class Batch(NamedTuple):
@@ -138,7 +138,7 @@ class _Responder:
             clear_device_cache(garbage_collection=True)
 
     async def respond(self, model: EvaluatedModel, samples: list[Sample]) -> list[_Given | ChatError | None]:
-        """One entry per sample: the response, why there is none, or None where a file has none."""
+        """One entry per sample: the response, the reason for its absence, or None if a file has none."""
         source = model.source
         if source.folder is not None:
             return await self._respond_here(source.folder, model, samples)
@@ -172,7 +172,7 @@ class _Responder:
     async def _drawn(
         self, config: ImageEvaluation, folder: str, model: EvaluatedModel, samples: list[Sample], asked: list[Sample]
     ) -> list[_Given | ChatError | None]:
-        """Images for what is asked; of the best of N, those that are the best for their samples."""
+        """Images for the prompts; with best-of-N, the best image of each sample."""
         chooser = config.best_of
         if model.name != BEST_OF_N or chooser is None:
             return list(self._draw(config, folder, model, asked))
@@ -189,7 +189,7 @@ class _Responder:
         return [drawn[number] if isinstance(number, int) else number for number in best]
 
     async def _rewrite(self, rewriter: Endpoint, samples: list[Sample]) -> list[str | ChatError]:
-        """Rewritten prompt of each sample, or why there is none; all of them are kept in a file."""
+        """Rewritten prompt of each sample or the reason for its absence, stored in a file."""
         if self._rewriter is None:
             self._rewriter = await self._stack.enter_async_context(self.job.client(rewriter, "rewriting"))
         client, file = self._rewriter, self.job.out / REWRITTEN

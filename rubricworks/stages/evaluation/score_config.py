@@ -151,9 +151,9 @@ class ImageEvaluation(Evaluation):
     best_of: BestOfN | None = None
     """Score the base once more, as `base_best_of_n`, by the best of several images (RubricRL, Table 7)."""
     sampling: ImageSampling = ImageSampling()
-    """Sampling of flow-matching generators; their size is that of the training, else their own, by default."""
+    """Sampling of flow-matching generators. The default size is that of the training, or else the generator's own."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of all generators' weights; that of the training by default, else each one's own."""
+    """Precision of all generators' weights. Default: that of the training, or else each generator's own."""
 
     def versions(self) -> dict[str, str]:
         return super().versions() | ({"prompt_rewriting": REWRITING_VERSION} if self.rewriter else {})

@@ -80,7 +80,7 @@ def write_cards(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> No
 
 
 def link_best(job: Job, models: list[EvaluatedModel], board: Scoreboard) -> None:
-    """Link `model` to the best milestone of the candidate, and keep what the alarm of its training said."""
+    """Link `model` to the best milestone of the candidate, and keep the alarm record of its training."""
     candidate = board.candidate
     if candidate not in board.best:
         return

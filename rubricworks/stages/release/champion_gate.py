@@ -20,7 +20,7 @@ from rubricworks.tracking.sample_scores import SampleScores
 EVEN = 0.5
 """Win rate of equals."""
 FIGURE_NAMES = {WIN: "win_rate", "answers_right": "accuracy", LENGTH: "tokens"}
-"""Figure → name in the gate and in the registry, where it has another."""
+"""Figure → its different name in the gate and in the registry."""
 
 
 def candidate_scores(scores: Path) -> SampleScores:

@@ -1,4 +1,5 @@
-"""Sections on how far a run's judge and rubrics can be trusted: the audit before training, and the judge's errors.
+"""Report sections on the trustworthiness of a run's judge and rubrics: the audit before training, and the judge's
+errors.
 
 Figures of agreement are those of the file that corrected the rewards, or else of the one that the recipe names for its
 report (`report.agreement`).

@@ -30,7 +30,7 @@ class Config(StageConfig):
 
     @cached_property
     def agreement_bytes(self) -> bytes | None:
-        """The file, fetched once; None if none is named.
+        """The file, fetched once; None if the recipe names none.
 
         Raises:
             UserError: there is no such file.
@@ -39,7 +39,7 @@ class Config(StageConfig):
         return agreement_content(self.agreement, REPORT_FIELD) if self.agreement else None
 
     def versions(self) -> dict[str, str]:
-        """Digest of the file: a report of another one is written anew."""
+        """Digest of the file; if it changes, the report is rewritten."""
         content = self.agreement_bytes
         return {} if content is None else {"agreement": hashlib.sha256(content).hexdigest()}
 

@@ -66,7 +66,7 @@ class Captioner(BaseModel):
     engine: EngineOptions = EngineOptions()
     """Engine of a `model`: `{kind: vllm}` on GPUs."""
     max_new_tokens: int = Field(default=1024, ge=1)
-    """Longest caption of a `model`; that of an endpoint is its `max_tokens`."""
+    """Maximum caption length of a `model`; endpoints use their `max_tokens`."""
     temperature: float = Field(default=0.0, ge=0)
     """Sampling temperature of a `model`; 0 is greedy."""
     batch_size: int = Field(default=256, ge=1)
@@ -94,7 +94,7 @@ class Config(StageConfig):
     """Request to all captioners. Default: the prompt that the first captioner trained here was trained on, by its model
     card; without one that of the samples, or one for detail."""
     own_prompts: bool = False
-    """Use the prompt that a source gives with an image, where it gives one."""
+    """Use the prompt that a source has for an image, if any."""
     splits: tuple[str, ...] = ()
     """Splits of the samples to caption; all by default."""
     max_side: int = Field(default=1024, ge=16)

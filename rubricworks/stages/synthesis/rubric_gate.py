@@ -32,7 +32,7 @@ Action = Literal["warn", "refuse"]
 
 
 class AuditGate(BaseModel):
-    """Settings of the gate; a word alone is its action."""
+    """Settings of the gate; a single word sets the action."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

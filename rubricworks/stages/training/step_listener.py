@@ -19,9 +19,7 @@ def step_listener(
 ) -> "Callable[[StepLog], None]":
     """A trainer's `on_log`.
 
-    Args:
-        choose: metrics to log, by their names, of those of a line.
-    """
+    Args: choose: selects the metrics of a line to log. """
     curves = TrainerCurves(job.run, job.stage)
 
     def listen(line: "StepLog") -> None:

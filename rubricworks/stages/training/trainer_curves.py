@@ -31,7 +31,7 @@ _TOKENS = "num_tokens"
 
 
 class TrainerCurves:
-    """Curves of one stage; what cannot be written is left out, and the stage goes on."""
+    """Curves of one stage. If they cannot be written, the stage continues."""
 
     def __init__(self, run: Path, stage: str) -> None:
         self._path = run / STATE / stage / CURVES_FILE
@@ -58,7 +58,7 @@ class TrainerCurves:
 
 
 def memory_gb() -> float:
-    """Peak memory so far in GB: of the accelerator where one is used, else of this process."""
+    """Peak memory so far in GB, of the accelerator if one is used, or else of this process."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return float(torch.cuda.max_memory_allocated()) / 1e9

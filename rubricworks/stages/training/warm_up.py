@@ -45,7 +45,7 @@ class Config(StageConfig):
     sft: SftConfig | None = None
     """Supervised warm-up on the samples' references, until the loss on held-out ones rises; none by default."""
     questions: VisualQuestions | None = None
-    """Visual questions about the same pictures to train on beside the captions; none by default."""
+    """Visual questions about the same images to train on in addition to the captions; none by default."""
 
     @model_validator(mode="after")
     def _tiny_needs_warm_up(self) -> "Config":
@@ -142,7 +142,7 @@ def _caption_examples(samples: Path) -> Iterator[Example]:
 
 
 def _held_out_examples(samples: Path) -> Iterator[Example]:
-    """One caption of each held-out sample that has any: their loss says when to stop."""
+    """One caption of each held-out sample that has any. Their loss decides when to stop."""
     for sample in read_samples(samples, "held_out"):
         if sample.references:
             yield sample.require_image(_READS_IMAGES), sample.prompt, sample.references[0]
