@@ -207,7 +207,8 @@ async def _start(app: FastAPI, settings: ApiSettings, stack: contextlib.AsyncExi
 async def _prepare_sqlite(settings: ApiSettings, database: Database, told: str = "") -> str:
     """Migrate a database that is a file; log and return the reason if that fails.
 
-    Args: told: reason that is logged already; /readyz reports it too."""
+    Args: told: reason that is logged already; /readyz reports it too.
+    """
     try:
         make_database_folder(settings)
         await migrate(database, settings.project_name)

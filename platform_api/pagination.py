@@ -52,7 +52,8 @@ async def query_page(
 ) -> Page[T]:
     """A page of the rows of a query.
 
-    Args: order: columns that order the list uniquely; the last row comes first. make: the body of a row."""
+    Args: order: columns that order the list uniquely; the last row comes first. make: the body of a row.
+    """
     place = tuple_(*order)
     if asked.cursor is not None:
         known = decode_cursor(asked.cursor, *(column.type.python_type for column in order))

@@ -53,7 +53,8 @@ class Login(_Section):
     """Requested scopes; some providers return groups only if `groups` is requested."""
     name_claim: str = "email"
     """Claim that names a person in the audit log. People must not be able to change it: it distinguishes the second
-    person of an approval. An e-mail address counts only where the provider says that it is verified."""
+    person of an approval. An e-mail address counts only where the provider says that it is verified.
+    """
     groups_claim: str = "groups"
     session_hours: float = Field(default=12, gt=0, le=24)
     """Lifetime of a browser's session; then the provider is asked again."""
@@ -98,7 +99,8 @@ class ProjectBudget(_Section):
 
     dollars_a_month: float = Field(gt=0)
     """Dollars of the runs started in a calendar month (UTC). A run has its own caps; this one refuses the next
-    submission."""
+    submission.
+    """
 
 
 class Quotas(_Section):

@@ -11,8 +11,8 @@ _INTRO = """# Command line
 Every command with its arguments and options, as `--help` prints them.
 
 - Start with `rubricworks init`, `rubricworks doctor` and `rubricworks run`.
-- Exit codes: 0 on success; 1 if a check failed (`rubrics audit --refuse`, `rubrics diff`, `rehearse`, `conformance`); 2 on an
-  error, with one line on standard error; 130 if stopped by Ctrl-C.
+- Exit codes: 0 on success; 1 if a check failed (`rubrics audit --refuse`, `rubrics diff`, `rehearse`, `conformance`);
+  2 on an error, with one line on standard error; 130 if stopped by Ctrl-C.
 - Results go to standard output; progress and warnings go to standard error.
 - With `rubricworks login`, `runs`, `promote` and `schedules` act on a server.
 """

@@ -28,7 +28,8 @@ class Fault(NamedTuple):
     def line(self, reason: str) -> str:
         """The fault on one line, for the server's operators.
 
-        Args: reason: the database's own message."""
+        Args: reason: the database's own message.
+        """
         return f"{self.problem} ({reason}){f': {self.remedy}' if self.remedy else ''}"
 
 

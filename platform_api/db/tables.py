@@ -29,7 +29,8 @@ from rubricworks.platform_api.schemas.bodies import JsonObject
 
 INDEX_VERSION = 1
 """Version of the rows that are indexed from a file. Raise it when they change, for they are made anew then: a column
-that a migration adds to them has a default, which the version before writes."""
+that a migration adds to them has a default, which the version before writes.
+"""
 NAMES = {
     "ix": "ix_%(column_0_label)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",

@@ -135,7 +135,8 @@ async def audit_summary(store: RunStore, audit: RunTable) -> AuditSummary:
 async def audit_cases(store: RunStore, audit: RunTable, mode: str | None) -> list[BadCase]:
     """Responses with undeserved credit, the worst first, alternating over failure modes.
 
-    Args: mode: only cases of this failure mode."""
+    Args: mode: only cases of this failure mode.
+    """
     cases = await remember(_worst, (store.uri, audit.run, audit.path, audit.modified), store, audit)
     return [case for case in cases if mode is None or case.mode == mode]
 

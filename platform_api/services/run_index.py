@@ -63,11 +63,13 @@ _IN_TURN_FOR = 1.0
 """Seconds of each look for quiet runs in turn, most of them pauses: a small installation looks at all each time."""
 _BETWEEN_LOOKS = 4
 """Pause after a look, and in it after each quiet run and each page of names, as a multiple of what it took: many runs
-leave the service time to answer, and never keep the interpreter for long."""
+leave the service time to answer, and never keep the interpreter for long.
+"""
 _LONGEST_PAUSE = 30.0
 _BETWEEN_LISTS = 12
 """Time from one list of all runs to the next, as a multiple of what a list takes: 100,000 in a bucket take some ten
-seconds with their pauses. A new run is seen by the next one."""
+seconds with their pauses. A new run is seen by the next one.
+"""
 _NAMES_AT_ONCE = 1_000
 """Names that are fetched from the database together: all of them would take four times the memory of their set."""
 _AWAY = (OperationalError, InterfaceError, ProgrammingError, NoConnection, UserError, OSError)

@@ -20,7 +20,8 @@ Columns = Mapping[str, Any]
 """Columns of a batch, as trainers pass them: name → the values of its rows."""
 View = Literal["last_reply", "full_trace"]
 """Part of a conversation that is graded, by verifiers' names: the policy's last reply, or all turns after the prompt,
-with the calls and answers of tools and what users say in between."""
+with the calls and answers of tools and what users say in between.
+"""
 IMAGE_COLUMNS = ("image_bytes", "image", "images")
 NO_IMAGE = no_image("the row has none")
 """Image of a row that has none, for a judge that is to see one."""

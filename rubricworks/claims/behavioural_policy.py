@@ -445,7 +445,8 @@ CLAIMED: dict[str, Regime] = {
     "behavioural_likert": Regime("likert", tokens=24, start=(("praise", (0.15, 0.85)),)),
 }
 """Arms of claims about mechanisms, which differ in the reward alone: a rubric, or a holistic rating that can be
-flattered (RubiCap, section 4.1)."""
+flattered (RubiCap, section 4.1).
+"""
 
 
 def measured_policy(arm: str, seed: int, steps: int = 100) -> dict[str, dict[str, float | None]]:

@@ -32,7 +32,8 @@ _SECONDS = 5
 _FROM_PAGE = "with the 40 digits of a commit from its page"
 UNPINNED_DEFAULTS = frozenset({"lizhuang144/flan-t5-base-VG-factual-sg", "sentence-transformers/all-mpnet-base-v2"})
 """Parser and encoder of CAPTURE, which its reference code names without a commit: with one, its scores would be another
-version's."""
+version's.
+"""
 
 
 class HubSource(NamedTuple):

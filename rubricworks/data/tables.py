@@ -40,7 +40,8 @@ class Sample(BaseModel):
     sample_id: str
     image: bytes | None = None
     """PNG or JPEG, upright RGB; None for a text-to-image prompt, and where only the text is needed. Empty bytes become
-    None."""
+    None.
+    """
     prompt: str = ""
     references: tuple[str, ...] = ()
     """Captions that came with the image."""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, Field
 
 Rule = Literal["any", "essential", "all"]
-"""Filter rule: keep samples of which some rollout fails any criterion, an essential one, or keep all."""
+"""Filter rule: keep samples with a rollout that fails any criterion, or an essential one; or keep all."""
 
 
 class SourceCounts(BaseModel, extra="forbid", frozen=True):
@@ -19,7 +19,7 @@ class SourceCounts(BaseModel, extra="forbid", frozen=True):
 
     name: str
     source: str = Field(default="", exclude=True)
-    """Place of the source as the recipe gives it; written only where there are several."""
+    """Location of the source as in the recipe; written only if there are several."""
     raw: int
     """Rows of the source, including unusable ones."""
     unusable: int

@@ -1,10 +1,9 @@
 """Benchmark results as the Hugging Face Hub takes them: files `.eval_results/TASK.yaml` of a model's repository.
 
 The Hub shows them on the model's page and on the leaderboard of the benchmark, a data set of the Hub with an
-`eval.yaml` that names its tasks. A result there is the data set, a task and a number. Which data set a task of a
-harness is, no file says, so a person does. An interval, a judge and a number of samples have no place; the notes say
-what measured it.
-Source: https://huggingface.co/docs/hub/eval-results.
+`eval.yaml` that names its tasks. A result there is the data set, a task and a number. No file maps a harness's task to
+a data set of the Hub, so a person does. An interval, a judge and a number of samples have no place; the notes say what
+measured it. Source: https://huggingface.co/docs/hub/eval-results.
 """
 
 import re

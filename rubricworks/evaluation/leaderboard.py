@@ -227,7 +227,7 @@ def _label(name: str, step: int | None, decoding: str) -> str:
 def _peer(
     model: _Model, against: str, models: Sequence[_Model], evaluations: Mapping[_Model, Mapping[str, None]]
 ) -> _Model | None:
-    """Model that another is compared with: of its own evaluation and decoding before others; None for itself."""
+    """Model that another is compared with, preferably of the same evaluation and decoding; None for itself."""
     if model[0] == against:
         return None
     return max(

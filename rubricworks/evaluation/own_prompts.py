@@ -1,8 +1,8 @@
 """Prompts of a user's own in place of the scorers': a published benchmark's words, so that its figures compare.
 
-A prompt is a text file with named fields, such as `{caption_a}`. It is the whole message, after the image where the
-scorer shows one; the judge's answer keeps the scorer's form, which the file has to ask for. The file's digest is part
-of the scores' version: figures by two prompts are two measurements, and nothing compares them.
+A prompt is a text file with named fields, such as `{caption_a}`. It is the whole message, after the image if the scorer
+sends one. It must request the form of answer that the scorer expects. The file's digest is part of the scores' version:
+figures by two prompts are two measurements, and nothing compares them.
 """
 
 import hashlib
@@ -130,7 +130,7 @@ def read_own_prompt(name: OwnPromptName, file: str, kind: Kind = "captions") -> 
 
 
 class OwnPromptClient:
-    """A client whose scorer's messages are sent in the words of prompts of one's own."""
+    """A client that replaces the scorer's messages by the user's own prompts."""
 
     def __init__(self, client: ChatClient, purpose: str, prompts: Mapping[OwnPromptName, OwnPrompt]) -> None:
         self._client, self._names, self._prompts = client, PURPOSES[purpose], prompts

@@ -63,7 +63,7 @@ class Scoreboard(BaseModel, extra="forbid", frozen=True):
 
     base: str
     policy: str | None = None
-    """Model that the run trained; None if it trained none."""
+    """Model that the run trained, if any."""
     models: tuple[ModelScores, ...]
     """In the order of the evaluation: by model, step, decoding."""
     titles: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Prompt of the judge of an answer to a prompt: a question, a task or a conversation; `prompts` has that of captions.
 
 Criteria of such rubrics (HealthBench, Rubrics as Rewards) are about what the response does with its prompt: the judge
-is shown the prompt, and the reference answer where there is one. Its answer has the form that `prompts` gives. A
-criterion may describe a fault, which a negative weight takes away: it is met where the response has the fault.
+receives the prompt and, if there is one, the reference answer. Its answer has the form that `prompts` gives. A
+criterion with a negative weight describes a fault and is met if the response has the fault.
 """
 
 from collections.abc import Sequence

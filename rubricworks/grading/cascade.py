@@ -1,4 +1,4 @@
-"""Cascade: a cheap judge, and a strong one for the criteria of which the cheap one is unsure, or on which it failed.
+"""Cascade of two judges: a strong judge decides the criteria on which a cheap judge is unsure or has failed.
 
 A verdict's confidence is the cheap judge's probability of its score, or the share of repeated draws that agree. Below a
 limit the strong judge decides, all such criteria of a response in one call. Source: FrugalGPT (Chen et al., 2023, LLM
@@ -45,7 +45,7 @@ class Cascade:
         self.judges = (*cheap.judges, *strong.judges)
 
     async def grade(self, sample: "Sample", response: str | Response, rubric: Rubric) -> Scorecard:
-        """Give one verdict per criterion, as `Grader.grade` does; those of the strong judge have no confidence."""
+        """Return one verdict per criterion, as `Grader.grade` does. The strong judge's verdicts have no confidence."""
         card = await self._judge(sample, response, rubric)
         emit_verdicts(card)
         return card

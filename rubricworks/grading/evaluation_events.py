@@ -1,8 +1,8 @@
 """Verdicts as OpenTelemetry events `gen_ai.evaluation.result`, one per criterion; none without a logger provider.
 
-An event belongs to the span that is current when the response is graded, so that of its generation if the caller has
-one. A criterion that could not be judged has `error.type` and no score. Source: the semantic conventions for generative
-AI (gen-ai-events.md of open-telemetry/semantic-conventions-genai), whose names are still in development.
+An event belongs to the span that is current when the response is graded, for example the caller's span of its
+generation. A criterion that could not be judged has `error.type` and no score. Source: the semantic conventions for
+generative AI (gen-ai-events.md of open-telemetry/semantic-conventions-genai), whose names are still in development.
 """
 
 import os
@@ -19,7 +19,7 @@ _WITH_CONTENT = {"true", "event_only", "span_and_event"}
 def emit_verdicts(card: Scorecard) -> None:
     """Emit an event for each verdict of a scorecard.
 
-    The judge's reasoning goes along as `gen_ai.evaluation.explanation` where the environment asks for contents. An
+    The judge's reasoning is included as `gen_ai.evaluation.explanation` if the environment requests contents. An
     error's text, which may be a server's, does not.
     """
     logger = telemetry.event_logger("rubricworks.grading")

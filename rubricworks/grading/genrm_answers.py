@@ -24,7 +24,8 @@ class CriterionCheck(NamedTuple):
     """True if its slot is right and its credit is a valid call of its verifier, or a number if a judge decides."""
     score: float
     """The verifier's score of the value with the label's value as target, or 1 if the credit equals the label's; 0 if
-    not executed."""
+    not executed.
+    """
 
 
 class AnswerCheck(NamedTuple):
@@ -39,7 +40,7 @@ class AnswerCheck(NamedTuple):
 
 
 def parse_scoring(text: str) -> Scoring | None:
-    """Parse an output as a scoring; None unless every field is present and nothing else."""
+    """Parse an output as a scoring; None unless it has exactly the expected fields."""
     try:
         scoring = Scoring.model_validate_json(text)
     except ValidationError:

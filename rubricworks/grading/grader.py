@@ -46,8 +46,9 @@ Confidence = Literal["logprob", "repeats"]
 CallPer = Literal["response", "criterion"]
 """One call for all criteria of a response, or one per criterion, as in RubiCap's paper (Appendix B, Prompt 3)."""
 Subject = Literal["caption", "answer"]
-"""Kind of text that is graded: a caption, judged by its own words alone, or an answer to a prompt, which the judge is
-shown with the sample's reference answer. A checklist's judge is shown the question and no answer, whatever the kind."""
+"""Kind of text to grade: a caption, judged only by its own words, or an answer, which the judge receives with its
+prompt and the sample's reference answer. For either kind, a checklist's judge receives the question and no answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,8 @@ class Grader:
         """Give one verdict per criterion, in the rubric's order. A failed call gives errors, not an exception.
 
         An image is encoded once for all calls. One that no decoder reads is shown to no judge: its verdicts are errors,
-        and so are those of a response to a sample whose image is to be shown and is neither PNG nor JPEG.
-        Where the process exports OpenTelemetry's events, each verdict is one (`evaluation_events`).
+        and so are those of a response to a sample whose image is to be shown and is neither PNG nor JPEG. If the
+        process exports OpenTelemetry events, each verdict becomes an event (`evaluation_events`).
 
         Raises:
             UserError: `call_per` is criterion for a checklist, or `exposure` is image for a sample without one, or the
@@ -432,7 +433,7 @@ def _draws(scores: Sequence[CriterionScore | ContinuousScore], probabilities: Se
 
 
 def _fault_of_images(sample: "Sample") -> str:
-    """Reason why an image of the sample cannot be shown; empty if all can, or there is none."""
+    """Reason why an image of the sample cannot be shown; empty if there is no such image."""
     from rubricworks.data.images import image_fault
 
     return next((fault for image in sample.images if (fault := image_fault(image))), "")

@@ -1,7 +1,7 @@
 """Prompt and answer of the judge of a text; `images.prompts` has the prompt for an image.
 
 The contract is RubiCap's reward provider (Appendix B, Prompt 3): one caption, criteria with title, description and
-rule, meaning over wording, failure by what is missing, contradicted or made up, reasoning before a binary score. One
+rule, meaning over wording, failure for missing, contradicted or invented content, reasoning before a binary score. One
 call holds all criteria of a response, so details count as made up only against the rule that is about them; one
 criterion per call, as in the paper, is the same message with a list of one. Weights and provenance of the criteria are
 never shown.

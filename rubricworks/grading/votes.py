@@ -10,7 +10,8 @@ from typing import Literal
 
 Combine = Literal["majority", "median", "any"]
 """majority: the most frequent credit, the lowest of those that tie; median: the lower one for an even number of judges;
-any: the highest."""
+any: the highest.
+"""
 
 _CREDITS = (0.0, 0.5, 1.0)
 

@@ -123,7 +123,7 @@ class ChatClient:
         return self._transport.limiter
 
     def note_prompt(self, version: str) -> None:
-        """Pin the version of a prompt beside the model's identity, before a call with it.
+        """Pin the version of a prompt together with the model's identity, before a call with it.
 
         Raises:
             UserError: another version of it was sent before, and the endpoint has `on_change: refuse`.
@@ -131,7 +131,7 @@ class ChatClient:
         self._identity.note_prompt(version)
 
     def require_identity(self, identity: Identity, source: str) -> None:
-        """Let an answer by another model end the run: figures in use were measured on this one.
+        """End the run if another model responds, because figures in use were measured on this one.
 
         Args:
             source: those figures with a verb, for the error, such as "a.json measured it".

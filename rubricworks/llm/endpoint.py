@@ -26,7 +26,8 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     url: str | tuple[str, ...] = Field(min_length=1)
     """Base URL as for the OpenAI SDK: `http://host:8000/v1`; without a path, `/v1` is added. May hold `${NAME}`, and a
     query that goes with every request, such as Azure's `?api-version=2024-10-21`. A list names several servers of the
-    model: each request goes to the one with the fewest in flight."""
+    model: each request goes to the one with the fewest in flight.
+    """
     model: str = Field(min_length=1)
     """Name of the model at the endpoint."""
     api_key_env: str | None = None
@@ -43,15 +44,18 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
     """Distinguishes versions of a model served under the same name; part of the cache key."""
     prices: Prices = (0.0, 0.0)
     """Dollars per million tokens of prompts and of answers; a third number is that of prompt tokens that the provider
-    had cached, as `usage` reports them."""
+    had cached, as `usage` reports them.
+    """
     on_change: Literal["warn", "refuse"] = "warn"
     """Consequence of an answer by another model than the run's first one was by (`model`, `system_fingerprint`)."""
     batch: bool = False
     """Send the calls by OpenAI's Batch API: at half the price, answered within a day. For what nobody waits for: a
-    committee, rubrics, the judges of an evaluation, recaptions."""
+    committee, rubrics, the judges of an evaluation, recaptions.
+    """
     extra_body: dict[str, JsonValue] = {}
     """Extra fields of the request, such as `top_p`; null removes a default field: `temperature` for models without it,
-    `response_format` for servers that cannot guide decoding by a schema."""
+    `response_format` for servers that cannot guide decoding by a schema.
+    """
     serve: ServedModel | None = None
     """Model of the recipe's section `serve`, by its name there; `url` and `model` follow from it."""
 
@@ -113,12 +117,14 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
 
     @property
     def rater(self) -> str:
-        """Name of this endpoint's model in scorecards; of one that the run serves, with a digest of what it is."""
+        """Name of this endpoint's model in scorecards. A model that the run serves has the digest of its identity
+        added.
+        """
         return f"{self.model}@{short_digest(self.revision)}" if self.serve and self.revision else self.model
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Servers, model and key: endpoints with the same one differ in the settings of their requests alone."""
+        """Servers, model and key. Endpoints with equal values differ only in the settings of their requests."""
         return (self.urls, self.model, self.api_key_env)
 
     def connect_urls(self) -> list[URL]:
@@ -161,7 +167,7 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
 
 
 def short_digest(revision: str) -> str:
-    """Return twelve hexadecimal digits that stand for a revision."""
+    """Return a revision's digest of twelve hexadecimal digits."""
     return hashlib.sha256(revision.encode()).hexdigest()[:12]
 
 

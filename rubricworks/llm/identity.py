@@ -1,8 +1,8 @@
 """Identity of an endpoint's model, as its answers state it (`model`, `system_fingerprint`), and the prompts it got.
 
-A name may stand for another model tomorrow (an alias that is moved, a router), and a judge's prompt may have another
-version; then numbers of before and after do not compare. The first answer, and the first call, pin them in a file
-beside the answers' cache, so that a resumed run knows them; the stages of a run in a store hand it on.
+A name may refer to a different model tomorrow (a moved alias, a router), and a judge's prompt may change. Scores before
+and after are then not comparable. The first answer, and the first call, pin them in a file beside the answers' cache,
+so that a resumed run knows them; the stages of a run in a store hand it on.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _file_lock = threading.Lock()
 
 
 class Identity(NamedTuple):
-    """Self-description of a model in an answer; empty where the server gives none."""
+    """A model's self-description in a response; empty if the server gives none."""
 
     model: str = ""
     fingerprint: str = ""
@@ -50,7 +50,7 @@ _ENTRIES = TypeAdapter(dict[str, PinnedEntry])
 
 
 def merge_identities(file: Path, content: bytes) -> None:
-    """Add what another pod pinned to a file; what the file says itself stays."""
+    """Add another pod's pinned identities to a file, without changing existing entries."""
     with _file_lock:
         entries = _read(file)
         try:
@@ -101,7 +101,7 @@ class IdentityPin:
         self._prompts: set[str] = set()
 
     def require(self, identity: Identity, source: str) -> None:
-        """Refuse answers by another model than this, of which figures in use are.
+        """Refuse responses from any other model, because figures in use were measured on this one.
 
         Args:
             source: those figures and their verb, for the error: "a.json measured it".
@@ -191,7 +191,7 @@ class IdentityPin:
 
 
 def _key(endpoint: Endpoint) -> str:
-    """Name of an endpoint's entry; no URL is in the file, as in the cache beside it.
+    """Name of an endpoint's entry. The file contains no URLs.
 
     A model that the run serves has an entry for each of its identities: a retrained one is another model.
     """
@@ -208,7 +208,7 @@ def _prompt_name(version: str) -> str:
 
 
 def _read(file: Path) -> dict[str, PinnedEntry]:
-    """Entries of a file; none if it is not there or not whole."""
+    """Entries of a file; empty if it is missing or incomplete."""
     try:
         return _ENTRIES.validate_json(file.read_bytes())
     except (OSError, ValidationError):

@@ -57,7 +57,7 @@ def _claude(width: int, height: int) -> int:
 
 
 def _qwen(width: int, height: int, *, side: int) -> int:
-    """A token for each merged patch of so many pixels, and the two that enclose the image."""
+    """One token per merged patch of this many pixels, and two that enclose the image."""
     return max(1, round(width / side)) * max(1, round(height / side)) + 2
 
 

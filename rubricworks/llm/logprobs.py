@@ -18,7 +18,7 @@ REQUEST_FIELDS = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
 
 _ZERO, _ONE = b"0", b"1"
 _ROUNDING = 0.01
-"""Above 0, to which rounding can lift the log-probability of what is certain."""
+"""Slightly above 0, since rounding can raise the log-probability of a certain token."""
 _WRONG = "the log-probabilities cannot be read"
 
 
@@ -88,7 +88,7 @@ def _tokens(logprobs: Sequence[Any]) -> list[_Token]:
 
 
 def _bytes(entry: Any) -> bytes:
-    """Bytes of a token, of which the text may be half a character."""
+    """Bytes of a token, whose text may be part of a character."""
     if not isinstance(entry, dict):
         raise ValueError(f"{_WRONG}: an entry is not an object")
     if isinstance(given := entry.get("bytes"), list):

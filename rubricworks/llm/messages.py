@@ -129,7 +129,7 @@ def inert(text: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return JSON that a fence leaves as it is: what is active or invisible in a text stands there as `\\u003c`."""
+    """Return JSON that is safe inside a fence: active and invisible characters are escaped, as in `\\u003c`."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if not text.isascii():
         text = _INVISIBLE.sub(_json_escape, text)

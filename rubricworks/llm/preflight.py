@@ -78,8 +78,8 @@ def _is_passing(error: Exception) -> bool:
 async def _request(endpoint: Endpoint, method: str, path: str, body: bytes = b"", *, timeout_s: float) -> bytes:
     """Send one request to every replica, on new connections, and return the first replica's answer; all must answer.
 
-    A server that has just failed may be closing its last connection, so none is reused. One that is starting or busy is
-    asked again.
+    A server that has just failed may be closing its last connection, so none is reused. A server that is starting or
+    busy is asked again.
     """
     connections = Connections(endpoint.model_copy(update={"timeout_s": timeout_s}))
     try:

@@ -65,14 +65,16 @@ class ServedDefinition(BaseModel):
     """`org/name@COMMIT` of the Hub, a folder, `s3://bucket/folder`, or `{stage: train_genrm}`."""
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Program to run in place of an engine with a model, such as a detector: `{port}` stands for the port that it must
-    listen on, `{host}` for the address. `python` is the one that runs this project."""
+    listen on, `{host}` for the address. `python` is the one that runs this project.
+    """
     image: str | None = None
     """Image of the program on a cluster."""
     engine: ServingEngine | None = None
     """`vllm`, or `generate` of Transformers, which suits small models and a few calls. By default vLLM if it is
-    installed, else `generate`; on a cluster vLLM."""
+    installed, else `generate`; on a cluster vLLM.
+    """
     accelerators: int = Field(default=0, ge=0, le=1024)
-    """Accelerators that each replica has to itself. 0 shares those of the calling stage, or takes the processor."""
+    """Number of accelerators reserved for each replica. 0 shares those of the calling stage, or uses the CPU."""
     replicas: int = Field(default=1, ge=1, le=64)
     """Servers of the model; each request goes to the one with the fewest in flight."""
     max_model_length: int | None = Field(default=None, ge=1)
@@ -80,13 +82,15 @@ class ServedDefinition(BaseModel):
     arguments: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], JsonValue] = {}
     """Further options of the server: `{gpu-memory-utilization: 0.5}` becomes `--gpu-memory-utilization 0.5`."""
     start_within: float = Field(default=1800.0, gt=0)
-    """Seconds in which the server must be ready."""
+    """Seconds within which the server must be ready."""
     idle: float | None = Field(default=None, ge=0)
     """Seconds without a stage that calls it, after which a server on this machine stops until the next such stage; by
-    default it keeps its accelerators until the last one."""
+    default it keeps its accelerators until the last one.
+    """
     sleep: bool = False
     """On this machine: frees the memory of the accelerators that it shares while a policy's weights are updated, by
-    vLLM's sleep mode."""
+    vLLM's sleep mode.
+    """
 
     @field_validator("model", mode="before")
     @classmethod
@@ -132,7 +136,7 @@ class ServedDefinition(BaseModel):
 
     @property
     def stage(self) -> str | None:
-        """Stage whose model it is; None for a model from elsewhere."""
+        """Stage that trains the model; None for any other model."""
         return self.model.stage if isinstance(self.model, StageModel) else None
 
 
@@ -176,7 +180,7 @@ class ServedAddress(BaseModel):
     url: str
     """Address of the server, for clients."""
     revision: str = ""
-    """Distinguishes versions of what the server runs; of one that the run serves, its identity."""
+    """Version of the model behind the server. For a served model, its identity."""
     serve: ServedModel | None = None
 
     @model_validator(mode="before")
@@ -219,10 +223,10 @@ _lost: dict[str, str] = {}
 
 
 def mark_lost(name: str, reason: str) -> None:
-    """Let every call of a served model fail at once: its server does not come back."""
+    """Make every call of a served model fail at once, because its server will not return."""
     _lost[name] = reason
 
 
 def lost_reason(name: str) -> str | None:
-    """Reason for which a served model does not come back; None if it may."""
+    """Reason why a served model will not return; None if it may."""
     return _lost.get(name)

@@ -142,7 +142,7 @@ class Spending:
             await asyncio.sleep(_POLL_S)
 
     def _reason_to_refuse(self, tokens: int, dollars: float) -> str:
-        """Say which cap the call exceeds whatever the calls in flight cost; empty if none."""
+        """Return which cap the call exceeds regardless of the calls in flight; empty if none."""
         if self._tokens + tokens > self._max_tokens:
             return f"the budget of {self._max_tokens:,} tokens does not cover the next call; {self._tokens:,} are spent"
         if self._dollars + dollars > self._max_dollars:
@@ -262,7 +262,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 def read_spending(path: Path) -> list[dict[str, Any]]:
     """Read the ledger's rows: stage, purpose, model and the figures of `Totals`; empty without a ledger.
 
-    The file is left as it is. What a killed process left half written, the run rolls back when it is resumed.
+    The file is left as it is. A resumed run rolls back incomplete writes of a killed process.
     """
     if not path.exists():
         return []

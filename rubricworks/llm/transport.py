@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 8
 PATIENCE_S = 600.0
-"""Time of 429s alone after which calls fail."""
+"""Seconds of nothing but 429 responses after which calls fail."""
 _QUOTA_EXCEEDED = "insufficient_quota"
 """Code of OpenAI's 429 for an account without credit, which is final."""
 

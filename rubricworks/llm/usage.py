@@ -56,7 +56,7 @@ class Totals:
     cached_tokens: int = 0
     """Prompt tokens that the provider had cached, of `prompt_tokens`."""
     estimated: int = 0
-    """Calls of which the server did not report all tokens, so that some are estimates."""
+    """Number of calls whose tokens the server did not fully report, so that some are estimates."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property

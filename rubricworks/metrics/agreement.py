@@ -12,9 +12,8 @@ Alpha-Reliability (2011); the bootstrap of clusters: Davison and Hinkley, Bootst
 
 Agreement coefficients as sums over responses, each with a weight of its own.
 
-A sample gives every response weight 1; a bootstrap resample weighs a response by the times that it draws it. Both take
-the same path, so that an interval belongs to exactly the coefficient that it stands beside. `agreement` defines the
-coefficients.
+A sample gives every response weight 1; a bootstrap resample weighs a response by the times that it draws it. Estimate
+and interval use the same code, so they belong to the same coefficient. `agreement` defines the coefficients.
 """
 
 import itertools
@@ -153,7 +152,7 @@ _BLOCK = 4_000_000
 
 
 class Agreement(BaseModel):
-    """Coefficients of two raters over the units that both rated; None where one is not defined.
+    """Coefficients of two raters over the units that both rated; None for an undefined coefficient.
 
     A coefficient has no bounds if there is one response alone, or if more than 1 - level of the resamples leave it
     undefined (nearly all ratings are equal).

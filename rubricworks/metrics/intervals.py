@@ -113,7 +113,7 @@ def mean_interval(
 def paired_differences(
     values: Mapping[Key, float | None], others: Mapping[Key, float | None]
 ) -> dict[Key, float | None]:
-    """Value minus other for every key of both, in the order of `values`; None where one of the two is.
+    """Value minus other for every shared key, in the order of `values`; None if either is None.
 
     The difficulty of a sample cancels out of its difference, so the mean of the differences has a narrower interval
     than either mean. It is no share: take `mean_interval(differences.values(), share=False)`.
@@ -154,10 +154,11 @@ def share_interval(
 
 
 def widen_share(share: Interval, trials: float, level: float = 0.95) -> Interval:
-    """Give a share of 0 or 1 without spread the bounds of `wilson_interval`; leave any other as it is.
+    """Replace the bounds of a share of 0 or 1 without spread by those of `wilson_interval`.
 
-    Resamples of equal values are equal, so the bootstrap says 0 to 0 after three failures in three as after a thousand
-    in a thousand. Brown, Cai and DasGupta (2001) recommend Wilson's interval for such shares and small samples.
+    Resamples of equal values are equal, so the bootstrap gives 0 to 0 after three failures in three trials, just as
+    after a thousand in a thousand. Brown, Cai and DasGupta (2001) recommend Wilson's interval for such shares and small
+    samples.
     """
     if share.value not in (0, 1) or share.bounds != (share.value, share.value):
         return share

@@ -1,10 +1,10 @@
 """Prediction-powered estimates: few labels of people and many verdicts of a judge, in one interval.
 
 Labels are right and dear, verdicts are cheap and biased. The mean of the labels is moved by how far the judge's mean on
-the other items lies from its mean on the labelled ones, times a power λ. With λ = 0 the labels stand alone; the tuned λ
-has the least variance, so the interval is never much wider than that of the labels, and narrower the better the judge.
-Valid for any judge, if the labelled items are a random draw: of responses, or of items, so that a response has items of
-both kinds; what these share is counted once, by response.
+the other items lies from its mean on the labelled ones, times a power λ. With λ = 0 only the labels count. The tuned λ
+minimises the variance, so the interval is never much wider than that of the labels alone, and the better the judge, the
+narrower. Valid for any judge, if the labelled items are a random draw: of responses, or of items, so that a response
+has items of both kinds; what these share is counted once, by response.
 
 Sources: Angelopoulos et al., Prediction-Powered Inference (2023), algorithm 1, the mean; Angelopoulos, Duchi and Zrnic,
 PPI++ (2023), example 6.1, the tuned λ. Ratios by the delta method, dependent items by clusters (Liang and Zeger, 1986);
@@ -27,7 +27,7 @@ _NO_SPREAD = 1e-9
 
 
 class ErrorRates(NamedTuple):
-    """Errors of a binary judge; None where no label is of the kind."""
+    """Error rates of a binary judge; None for a rate without labels of its kind."""
 
     false_positive: Interval | None
     """Share of what people do not credit that the judge credits."""
@@ -195,8 +195,8 @@ def _numbered(clusters: Sequence[Hashable] | None, count: int, positions: dict[H
 def _as_share(interval: Interval, clusters: int, level: float) -> Interval:
     """The interval of a share, taken on the scale of its logit, where it is less skewed and stays within [0, 1].
 
-    Where the clusters do not differ, Student's bounds are the value itself, after two responses as after a thousand:
-    these get Wilson's bounds, for as many trials as clusters.
+    If all clusters are equal, Student's bounds are the value itself, whatever the number of responses. Such shares get
+    Wilson's bounds with one trial per cluster.
     """
     value = min(max(interval.value, 0.0), 1.0)
     if interval.low is None or interval.high is None:

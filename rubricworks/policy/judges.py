@@ -49,10 +49,11 @@ class CascadeJudge(_Judges):
     strong: Endpoint
     """Judge of the criteria below the confidence."""
     below: float = Field(default=0.9, gt=0.5, le=1)
-    """Confidence below which the strong judge decides a criterion: the cheap one's probability of its own score."""
+    """The strong judge decides a criterion if the cheap judge's probability of its own score is below this."""
     repeats: int = Field(default=1, ge=1)
     """Draws of the cheap judge, at its temperature: from two on, the share that agrees is the confidence, for endpoints
-    without log-probabilities."""
+    without log-probabilities.
+    """
 
 
 def judge_kind(value: Any) -> str:
@@ -103,7 +104,7 @@ def describe_judge(judge: AnyJudge) -> str:
 
 
 def grading_plan(judge: AnyJudge, calls: int, tokens_in: int, tokens_out: int) -> list[PlannedCalls]:
-    """Plan the calls that grade; those of a strong judge are at most as many as the cheap one's.
+    """Plan the grading calls. A strong judge makes at most as many as the cheap one.
 
     Args:
         calls: of one judge, for all responses.

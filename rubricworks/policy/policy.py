@@ -133,11 +133,11 @@ class ImagePolicy(Policy):
 
 
 _KINDS: dict[str, type[Policy]] = {"rlr3": AnswerPolicy, "rubricrl": ImagePolicy}
-"""Pipeline → kind of its policy, where it does not caption."""
+"""Pipeline → kind of its policy, for pipelines that do not caption."""
 
 
 def recorded_policy(recipe: Mapping[str, object]) -> Policy | None:
-    """Return the policy of a run's stored recipe; None if it has none that can be read."""
+    """Return the policy of a run's stored recipe; None if it has no readable policy."""
     kind = _KINDS.get(str(recipe.get("pipeline")), CaptionPolicy)
     try:
         return kind.model_validate(with_definitions(dict(recipe)).get("policy"))

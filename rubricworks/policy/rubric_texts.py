@@ -30,7 +30,8 @@ def rubric_texts(job: Job) -> dict[str, str]:
 def compared_samples(job: Job) -> dict[str, str]:
     """Training samples of a reward that reads no rubrics.
 
-    Where the pipeline wrote rubrics, those with one, as for the rubric reward; otherwise all, with an empty text.
+    If the pipeline wrote rubrics, only samples that have one, as for the rubric reward. Otherwise all samples, with an
+    empty text.
     """
     if "rubrics" in job.inputs and (rubrics := rubric_texts(job)):
         return rubrics

@@ -1,7 +1,7 @@
 """Tables of a training's rollouts, gradings and dead letters, with one shard per checkpoint interval.
 
 A killed training resumes from a checkpoint and repeats the steps after it; their shard is then rewritten with the same
-rows. So a resumed training ends with the same tables as one that was never stopped.
+rows. A resumed training therefore ends with the same tables as an uninterrupted one.
 """
 
 from collections.abc import Callable, Iterable, Sequence

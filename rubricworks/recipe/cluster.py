@@ -144,7 +144,8 @@ class ClusterConfig(BaseModel):
     """Stage → placement, also of `preflight` and `outcome`; `default` fills the fields that a stage leaves out."""
     serve: dict[str, StagePlacement] = {}
     """Served model → placement of its pods; `default` of `stages` fills the fields that it leaves out, but for the pool
-    if only one has accelerators. The number of accelerators is the recipe's `serve.NAME.accelerators`."""
+    if only one has accelerators. The number of accelerators is the recipe's `serve.NAME.accelerators`.
+    """
     kserve: bool = False
     """Serve models by InferenceServices of KServe instead of Deployments."""
     check_pools: bool = True

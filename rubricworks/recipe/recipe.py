@@ -139,7 +139,8 @@ class Recipe(BaseModel):
     """Model → prices, for endpoints that state none of their own."""
     serve: dict[ServedName, ServedDefinition] = {}
     """Models that the run serves itself: name → model, engine and size. Where an endpoint is expected, `{serve: NAME}`
-    calls one."""
+    calls one.
+    """
     arms: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], dict[str, Any]] = {}
     """Variants that `run --arm NAME` runs: name → the fields that differ, as `section.field: value`."""
     arm: str | None = None

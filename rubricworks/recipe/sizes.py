@@ -195,7 +195,8 @@ def _filled(name: str) -> str:
 
 def stage_disk(recipe: Recipe) -> dict[str, int]:
     """Stage → bytes that its files take; empty where runs lie on a claim, and for a retraining whose champion is not
-    found."""
+    found.
+    """
     cluster = recipe.cluster
     if cluster is None or cluster.runs_claim() is not None:
         return {}
@@ -246,7 +247,8 @@ def saved_models(options: SupervisedConfig | PolicyConfig) -> int:
 
 def planned_workspaces(recipe: Recipe) -> dict[str, str]:
     """Stage → workspace that its files take, as Kubernetes writes it, where the recipe sets none and the default is
-    too small."""
+    too small.
+    """
     return {
         stage: gibibytes(need)
         for stage, need in stage_disk(recipe).items()
@@ -276,7 +278,8 @@ def workspace_lines(recipe: Recipe) -> list[str]:
 
 def workspace_warning(recipe: Recipe) -> str:
     """Warning with the stages whose workspace, as the recipe sets it, is too small, or that nothing sizes; empty if
-    there is none."""
+    there is none.
+    """
     cluster = recipe.cluster
     if cluster is not None and cluster.runs_claim() is None and cluster.workspace.size is None:
         try:

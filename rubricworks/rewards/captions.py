@@ -18,7 +18,7 @@ from rubricworks.rubrics import CaptionAssertions
 
 
 class CaptionScores(NamedTuple):
-    """The three rewards, each in [0, 1]; None if the judge listed no claims to take a fraction of."""
+    """The three rewards, each in [0, 1]; None if the judge listed no claims."""
 
     precision: float | None
     recall: float | None

@@ -18,7 +18,8 @@ _LOOP_DIGITS = 150
 """A loop of digits and signs, within one word: over at least 150, as numbers may be long."""
 _STEP_WORDS, _STEP_REPEATS = 110, 24
 """Steps that differ only in their numbers: a unit of words repeated 24 times or more, over at least 110 words, so that
-fifty things can be counted."""
+fifty things can be counted.
+"""
 _WINDOW_WORDS, _MIN_DISTINCT = 200, 0.12
 """Steps that differ in few words: among 200 words in a row, less than 12 % of the triples are distinct."""
 _QUOTABLE_LETTERS = 3

@@ -19,7 +19,8 @@ from rubricworks.rewards.weighted import weighted_reward
 def hierarchical_reward(
     remapped: Sequence[float | None], weights: Sequence[float], *, essential: Sequence[bool], valid: bool = True
 ) -> float | None:
-    """Compute sum(w * s) / sum(w), or 0 if a gate closes; None if any criterion could not be judged, in every case.
+    """Compute sum(w * s) / sum(w), or 0 if a gate closes. None if any criterion could not be judged, even if a gate
+    closes.
 
     The reward is 0 if at least one essential criterion failed (below 0.5), if at least two are partly met (0.5 or
     more, below 1), or if the response is not valid.

@@ -1,12 +1,12 @@
 """Credits corrected for a judge's known error rates, so that their expectation is the true credit.
 
-A judge credits what is not met with probability fp, and misses what is met with fn. Then E[(y - fp) / (1 - fp - fn)] is
-the true credit (Natarajan et al., Learning with Noisy Labels, 2013, lemma 1; for rewards of RL: Wang, Liu and Li,
-Reinforcement Learning with Perturbed Rewards, 2020). Corrected credits lie outside [0, 1], on purpose.
+A judge credits an unmet criterion with probability fp and misses a met one with probability fn. Then E[(y - fp) / (1 -
+fp - fn)] is the true credit (Natarajan et al., Learning with Noisy Labels, 2013, lemma 1; for rewards of RL: Wang, Liu
+and Li, Reinforcement Learning with Perturbed Rewards, 2020). Corrected credits lie outside [0, 1], on purpose.
 
 With one pair of rates for all criteria the reward changes by the same shift and factor for every response, which
 group-normalised advantages do not see; it is the level of rewards that is mended. Rates that differ between criteria
-change what is rewarded: a criterion that the judge cannot tell counts for little before, and in full after.
+change the reward: a criterion that the judge cannot recognise counts little before the correction and fully after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ class NoiseRates(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     false_positive: float = Field(ge=0, lt=1)
-    """Share of what is not met that the judge credits."""
+    """Share of unmet criteria that the judge credits."""
     false_negative: float = Field(ge=0, lt=1)
-    """Share of what is met that the judge does not credit."""
+    """Share of met criteria that the judge does not credit."""
 
     @model_validator(mode="after")
     def _better_than_chance(self) -> "NoiseRates":
@@ -42,7 +42,8 @@ def corrected_credit(credit: float, rates: NoiseRates) -> float:
 def noise_corrected_reward(
     credits: Sequence[float | None], weights: Sequence[float], rates: NoiseRates | Mapping[float, NoiseRates]
 ) -> float | None:
-    """Reward by corrected credits: their weighted sum over the sum of the positive weights; None if a credit is.
+    """Reward from corrected credits: their weighted sum over the sum of the positive weights; None if any credit is
+    None.
 
     Args:
         rates: of all criteria, or by weight, for judges that err more on some severities than on others.

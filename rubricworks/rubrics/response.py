@@ -87,7 +87,7 @@ class Response:
         return self.text
 
     def with_image(self, image: bytes) -> Self:
-        """Add the bytes to an image of which only digest and media type are known.
+        """Add the bytes of an image whose digest and media type are known.
 
         Raises:
             ValueError: the bytes have another digest, or the response is a text.

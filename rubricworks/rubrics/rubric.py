@@ -43,7 +43,8 @@ class Criterion(BaseModel):
     """RLR³'s type: a response that fails an essential criterion gets reward 0; additional criteria refine the rest."""
     reference: str = Field(default="", max_length=4_000)
     """Ground truth: a verifier call such as `expr_verify(target='4')`, which no model sees, or words for the judge.
-    Empty where description and rule suffice."""
+    Empty where description and rule suffice.
+    """
 
     @field_validator("criterion")
     @classmethod

@@ -46,9 +46,11 @@ class Verdict(BaseModel):
     call: str = ""
     """The extractor's verifier call; empty if a judge gave the credit."""
     votes: tuple[float | None, ...] = ()
-    """Credits of several judges, in their order, None for one that failed; or of repeated draws of one. Else empty."""
+    """Credits of several judges in order, or of repeated draws of one judge; None for a judge that failed. Else
+    empty.
+    """
     confidence: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda confidence: confidence is None)
-    """The judge's share of draws, or of probability, for its score; None where it was not asked for."""
+    """The share of draws or the probability that the judge gave its score; None if not requested."""
 
     @model_validator(mode="after")
     def _credit_or_error(self) -> Self:

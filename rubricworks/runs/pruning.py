@@ -113,7 +113,8 @@ def _reuse_reasons(
 ) -> dict[str, str]:
     """Reason to keep each old run that a staying run reuses, directly or through others.
 
-    Runs are matched by name only, so a run may be kept too long but is never deleted too soon. """
+    Runs are matched by name only, so a run may be kept too long but is never deleted too soon.
+    """
     reasons: dict[str, str] = {}
     while staying:
         run = staying.pop()

@@ -31,7 +31,8 @@ PRUNED = "pruned.json"
 _ASIDE = ".pruned-"
 _LARGEST = {".json": 4 << 20, ".yaml": 1 << 20, ".yml": 1 << 20, ".jsonl": 16 << 20}
 """Suffix → bytes of the largest file that is read as a whole: what Python makes of a text takes up to forty times as
-much memory."""
+much memory.
+"""
 _LARGEST_OTHER = 128 << 20
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -63,7 +64,8 @@ class RunStore(Protocol):
 
     def read_end(self, run: str, path: str, begin: int, most: int) -> tuple[bytes, int] | None:
         """Bytes of a run's file from an offset on, and the offset of the first, as `Bucket.read_end`; None if it does
-        not exist."""
+        not exist.
+        """
 
     def read_range(self, run: str, path: str, start: int, length: int) -> bytes | None:
         """A range of bytes of a run's file; None if it does not exist."""

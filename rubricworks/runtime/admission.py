@@ -46,7 +46,8 @@ class Admission(BaseModel):
 
     hosts: dict[str, tuple[str, ...]] = Field(default={})
     """Host, with its port if that is not its scheme's, or `${NAME}` for the address in a variable → variables that are
-    sent there: by https, unless the host begins with `http://`."""
+    sent there: by https, unless the host begins with `http://`.
+    """
     places: tuple[str, ...] = ()
     """Folders, buckets and organisations or repositories of the Hugging Face Hub, with all that is below them."""
     functions: tuple[str, ...] = ()

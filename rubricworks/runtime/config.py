@@ -19,7 +19,8 @@ from rubricworks.llm.served import ServedAddress, ServedModel
 Marker = SeesImages | GivesLogprobs
 MOST = 2**31 - 1
 """Largest whole number of a configuration, unless its field says otherwise: counts, sizes and seeds have no larger use,
-and what is above overflows in libraries, some only in the middle of a run."""
+and what is above overflows in libraries, some only in the middle of a run.
+"""
 
 _STRING_OR_LISTS = re.compile(r'"(?:[^"\\]|\\.)*"|\[\[+', re.DOTALL)
 """A string of a JSON text, or adjacent lists outside of strings."""

@@ -1,5 +1,6 @@
 """URI of a run's folder whose name is known only when it starts, since a schedule passes the same arguments to all its
-runs."""
+runs.
+"""
 
 RUN_ID = "${KUBEFLOW_RUN_ID}"
 """Placeholder of Kubeflow's run id in a run's URI; `preflight` resolves it for all stages, `outcome` for itself."""

@@ -54,7 +54,8 @@ class Stage:
     """Class of its configuration in the module, or a union of classes."""
     cacheable: bool = False
     """True if Kubeflow may cache it: its output depends only on its inputs. The others read a source, train, measure or
-    decide."""
+    decide.
+    """
     reusable: bool = True
     """True if another run may copy its output; False for stages that register a model or write their run's report."""
     always_runs: bool = False

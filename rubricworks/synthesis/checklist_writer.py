@@ -44,7 +44,8 @@ class ChecklistResult(NamedTuple):
     """None when too few teachers wrote one, or no essential criterion is left; the last reason says which."""
     dropped: tuple[DroppedCriterion, ...]
     """Criteria dropped at any step, repair turns included; the text is empty where the reason concerns the whole
-    checklist. A cached answer lists only the faults of its last turn."""
+    checklist. A cached answer lists only the faults of its last turn.
+    """
     usage: Usage
     """Usage of the teachers and the merger."""
     proposals: tuple[Checklist, ...] = ()

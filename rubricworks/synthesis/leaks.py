@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 _DENSE = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 """Scripts without spaces around each word: Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean for its
-particles."""
+particles.
+"""
 _TOKEN = re.compile(rf"(?<![^\W_])-?\d+(?:\.\d+)*|[{_DENSE}]|(?:(?![{_DENSE}])[^\W_])+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _FROM_TWO = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

@@ -44,7 +44,8 @@ class TrackingConfig(BaseModel):
 
     uri: str = ""
     """An MLflow tracking URI. Empty: MLFLOW_TRACKING_URI if it is set, else `mlflow.db` in the runs folder. With
-    a SQLite file, models and pages are in the folder `mlartifacts` beside it."""
+    a SQLite file, models and pages are in the folder `mlartifacts` beside it.
+    """
     experiment: str = Field(default="rubricworks", min_length=1)
     """Experiment in MLflow."""
 

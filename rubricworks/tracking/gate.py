@@ -10,7 +10,8 @@ from rubricworks.data.alarm import Alarm
 
 _SAMPLES = 30
 """Of models that win half of their comparisons, the win rate's low end lies above 0.5 for 8 % with 4 samples, for 5 %
-with 8, and for the 2.5 % that the interval promises from some 20 on."""
+with 8, and for the 2.5 % that the interval promises from some 20 on.
+"""
 
 _Relation = Literal["above", "at least", "at most"]
 
@@ -92,7 +93,8 @@ class Gate(BaseModel):
     """Smallest gain in the oracle's F1, policy minus base, by its lower end; only for data with a known truth."""
     rubric_reward_gain_at_least: float | None = Field(default=None, ge=-1, le=1)
     """Smallest gain in the rubric reward, policy minus base, by its lower end; a policy learns to game it, so do not
-    use it alone."""
+    use it alone.
+    """
 
     accuracy_gain_low_above: float | None = Field(default=None, ge=-1, le=1)
     """Bound for the lower end of the macro average's gain over the base; for runs that answer questions."""
@@ -104,7 +106,8 @@ class Gate(BaseModel):
     """Largest loss of the mean over general benchmarks against the base, by the low end of the difference."""
     audit_false_positives_at_most: float | None = Field(default=None, ge=0, le=1)
     """Largest rate of false positives of the run's judge in its audit, in the failure mode where it is worst, by the
-    high end; for RLR³ runs, whose audit shows the judge texts as the training does."""
+    high end; for RLR³ runs, whose audit shows the judge texts as the training does.
+    """
     no_alarm: bool = False
     """Refuse a policy if the hacking alarm fired during its training, did not watch, or could not tell yet."""
     samples_at_least: int = Field(default=_SAMPLES, ge=1)

@@ -33,7 +33,7 @@ def model_digest(model: str | Path) -> str:
 
 
 def last_checkpoint(out_dir: Path) -> Path | None:
-    """Return the newest complete checkpoint; one that was cut off while saving has no state file, which comes last."""
+    """Return the newest complete checkpoint. The state file is written last, so an incomplete checkpoint has none."""
     checkpoints = []
     for folder in Path(out_dir).glob("checkpoint-*"):
         try:

@@ -81,7 +81,7 @@ class AdamW(_Options):
 
     @property
     def saves_bfloat16(self) -> bool:
-        """True if models are saved in bfloat16, in which the arithmetic is."""
+        """True if models are computed and saved in bfloat16."""
         return self.arithmetic != "float32"
 
     @property
@@ -101,7 +101,8 @@ class Optimizer(AdamW):
     precision: Precision = "float32"
     """`bfloat16`: weights, arithmetic and saved models. `mixed`: the same with float32 weights, 16 bytes a parameter
     with gradient and Adam's state instead of 8. In bfloat16 an update below 1/256 of a weight is lost, so learning
-    rates of 1e-5 and less need `mixed`."""
+    rates of 1e-5 and less need `mixed`.
+    """
     gradient_checkpointing: bool = False
     rows_per_pass: int | None = Field(None, ge=1)
     """Rows per forward pass on each process when a step's do not fit in memory; must divide them."""
@@ -157,7 +158,7 @@ class SftConfig(SupervisedConfig):
     """Passes over the examples, instead of steps."""
 
     def steps_on(self, examples: int) -> int:
-        """Number of optimizer steps on so many examples."""
+        """Number of optimizer steps for a number of examples."""
         return self.steps if self.epochs is None else max(1, math.ceil(self.epochs * examples / self.batch_size))
 
 
@@ -189,23 +190,26 @@ class VlmConfig(SftConfig):
     """Settings of a stage of VLM pretraining; the defaults are the laptop's."""
 
     vision_learning_rate: float | None = Field(None, gt=0)
-    """Learning rate of the vision tower, where it is not that of the rest."""
+    """Learning rate of the vision tower, if it differs from the rest."""
 
 
 class _Vllm(_Options):
     max_model_length: int | None = Field(None, ge=1)
     """Tokens of a prompt and its response. By default the model's own limit, often 128,000: for one response of that
-    length vLLM must find memory, and does not start where `gpu_memory` leaves none."""
+    length vLLM must find memory, and does not start where `gpu_memory` leaves none.
+    """
     correction: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = "sequence_mask"
     """Weight of the loss by the ratio of the trainer's probabilities to vLLM's, of each token or of whole responses;
-    ratios beyond the bounds are cut to them, or their loss is 0 [vllm_importance_sampling_mode]."""
+    ratios beyond the bounds are cut to them, or their loss is 0 [vllm_importance_sampling_mode].
+    """
     correction_max: float | None = Field(3.0, gt=0)
     """Upper bound of the ratio; null = none."""
     correction_min: float | None = Field(None, gt=0)
     """Bounds of the ratio; null = none."""
     max_logp_difference: float | None = Field(0.1, gt=0)
     """Stop a training whose sampler and trainer differ by more nats a token, on average, for five steps; null = never.
-    Same weights in other kernels differ by 0.001 to 0.03."""
+    Same weights in other kernels differ by 0.001 to 0.03.
+    """
 
 
 class ColocatedVllm(_Vllm):
@@ -243,7 +247,9 @@ class EngineOptions(_Options):
     tensor_parallel: int = Field(1, ge=1)
     """GPUs that share the model, for vllm."""
     max_model_length: int | None = Field(None, ge=1)
-    """Longest prompt with its answer, in tokens, for vllm; None = the model's own, which may exceed the memory."""
+    """Maximum tokens of a prompt with its answer, for vllm. None uses the model's own limit, which may exceed the
+    memory.
+    """
 
     @property
     def accelerators(self) -> int:
@@ -255,8 +261,9 @@ class ProbeOptions(_Options):
     """Held-out probe: a judge scores the current policy on held-out samples every so many steps, for the alarm."""
 
     judge: ImageEndpoint
-    """A judge of another family than the one that rewards. Captions: compares them with those of the base, pairwise.
-    Images: grades them by the prompt's rubric."""
+    """The judge should be of a different model family than the rewarding judge. Captions: compares them with those of
+    the base, pairwise. Images: grades them by the prompt's rubric.
+    """
     every: int = Field(10, ge=1)
     """Steps between two calls of the probe, at each of which the alarm looks; it can fire from the third on."""
     samples: int = Field(64, ge=2)
@@ -267,8 +274,7 @@ class Watch(_Options):
     """Monitoring of a policy training, by the reward-hacking alarm (`rubricworks.training.policy.alarm`)."""
 
     on_alarm: Literal["warn", "stop", "roll_back"] = "warn"
-    """Log the alarm and go on; stop the training; or stop it, and return the policy of the probe at which it was last
-    at its best."""
+    """Log the alarm and continue; stop the training; or stop it and return the policy of its best probe."""
     probe: ProbeOptions | None = None
     """Held-out probe of the alarm; none by default."""
 
@@ -300,14 +306,15 @@ class SelectionOptions(_Options):
 
 
 class RefillOptions(_Options):
-    """Other prompts in the place of those whose rollouts all pass, all fail or earn the same (DAPO, section 3.2)."""
+    """Replaces prompts whose rollouts all pass, all fail or earn the same reward (DAPO, section 3.2)."""
 
     rounds: int = Field(3, ge=1)
     """Draws of other prompts in a step; a group that is still missing after them is not trained on."""
     criterion: str | None = Field(None, min_length=1)
     """Key, or title, of the criteria that a rollout passes or fails, for rewards from rubrics. By default the reward
     decides: a prompt whose rollouts all earn the same, all 1 or more, or all 0 or less, gives way. A shaped reward
-    seldom is 0, so that its failures stay where they differ."""
+    seldom is 0, so that its failures stay where they differ.
+    """
 
 
 _LARGEST_GROUP = 1024
@@ -369,14 +376,16 @@ class PolicyConfig(_Options):
     optimizer: Optimizer
     num_iterations: int = Field(1, ge=1)
     """Passes over each generation's rollouts. From the second update on the policy is no longer the one that drew them,
-    and epsilon and delta act; with 1 of these and of steps_per_generation no ratio is ever clipped [num_iterations]."""
+    and epsilon and delta act; with 1 of these and of steps_per_generation no ratio is ever clipped [num_iterations].
+    """
     steps_per_generation: int = Field(1, ge=1)
     """Optimizer steps that one generation feeds, with prompts_per_step prompts each [steps_per_generation, in steps of
-    the optimizer]."""
+    the optimizer].
+    """
     selection: SelectionOptions | None = None
     """Train on some of each group's rollouts; on all by default."""
     refill: RefillOptions | None = None
-    """Draw other prompts for those whose rollouts all pass, all fail or all earn the same; none by default."""
+    """Replace prompts whose rollouts all pass, all fail or earn the same reward. Off by default."""
     watch: Watch = Watch()
     """Reward-hacking alarm."""
     save_every: int = Field(50, ge=1)
@@ -423,12 +432,12 @@ class PolicyConfig(_Options):
         return -(-self.save_every // self.generation_every) * self.generation_every
 
     def steps_on(self, samples: int) -> int:
-        """Number of optimizer steps on so many samples."""
+        """Number of optimizer steps for a number of samples."""
         epoch = samples * self.num_iterations / self.rollouts.prompts_per_step
         return self.steps or math.ceil((self.epochs or 0) * epoch)
 
     def rollouts_on(self, samples: int) -> int:
-        """Number of rollouts of a training on so many samples."""
+        """Number of rollouts of a training for a number of samples."""
         generations = -(-self.steps_on(samples) // self.generation_every)
         return generations * self.steps_per_generation * self.rollouts.prompts_per_step * self.rollouts.group_size
 
@@ -438,11 +447,13 @@ class GrpoConfig(PolicyConfig):
 
     loss: Literal["grpo", "dr_grpo", "dapo", "bnpo", "group_token_mean"] = "dr_grpo"
     """A TRL loss, or `group_token_mean`: token mean within each group, equal weight per group (RLR³, equation 1)
-    [loss_type]."""
+    [loss_type].
+    """
     advantages: Literal["group", "batch", "centred", "c-gdpo"] = "group"
     """Centred rewards, divided by the standard deviation of the group or the batch, or by none [scale_rewards]. With
     several rewards these add them by weight first; `c-gdpo` normalises each in its group, adds them by weight and
-    normalises in the batch (GDPO; BalCapRL, 2.4-2.6) [multi_objective_aggregation]."""
+    normalises in the batch (GDPO; BalCapRL, 2.4-2.6) [multi_objective_aggregation].
+    """
     beta: float = Field(0.0, ge=0)
     """Weight of the KL penalty against the starting model."""
     epsilon: float = Field(0.2, gt=0)

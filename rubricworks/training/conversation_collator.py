@@ -25,8 +25,8 @@ _BLANK = Image.new("RGB", (64, 64))
 class ConversationCollator:
     """Collator of conversations, padded on the right.
 
-    A batch without images gets one more row, of a blank image without labels: so the vision tower runs in each process
-    in each pass, as FSDP needs, and its gradient of such a batch is zero.
+    A batch without images gets an additional row with a blank image and no labels. FSDP needs the vision tower to run
+    in every process in every pass; the gradient of the row is zero.
     """
 
     def __init__(self, processor: Processor) -> None:

@@ -54,7 +54,7 @@ class ServedEngine(Protocol):
         ...
 
     def load(self, folder: str | Path) -> None:
-        """Answer as another model. `url` changes where the server has to start anew."""
+        """Switch to another model. `url` changes if the server has to restart."""
         ...
 
 

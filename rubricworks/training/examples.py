@@ -123,7 +123,7 @@ class StoredImages:
 
 
 class StoredRows(Sequence[T]):
-    """Examples of which each is in a row of a table."""
+    """Examples stored as the rows of a table."""
 
     images: StoredImages
     rows: np.ndarray
@@ -131,7 +131,7 @@ class StoredRows(Sequence[T]):
 
     @property
     def digest(self) -> str:
-        """Digest of what is trained on."""
+        """Digest of the training data."""
         raise NotImplementedError
 
     @property

@@ -100,7 +100,7 @@ def _require_weights(name: str, loading: dict[str, Any]) -> None:
 
 
 def _shard_by_own_layers(model: PreTrainedModel) -> None:
-    """Remove the layer classes that the model lacks from those by which FSDP shards it.
+    """Remove layer classes that the model lacks from the classes that FSDP wraps.
 
     Transformers lists the classes of a family: those of CLIP's text model too where only its vision tower is loaded.
     """
@@ -109,7 +109,7 @@ def _shard_by_own_layers(model: PreTrainedModel) -> None:
 
 
 def _reserve_memory(model: PreTrainedModel) -> None:
-    """Give parameters on the meta device an address each, by which accelerate finds them again once they are sharded.
+    """Give each parameter on the meta device an address, by which accelerate identifies it after sharding.
 
     The operating system gives them no memory, since nothing writes to them.
     """
@@ -198,7 +198,7 @@ def prompt_lengths(
     *,
     batch_size: int = 32,
 ) -> list[int]:
-    """Count the tokens of each prompt as the model reads it, those of its image included."""
+    """Count the tokens of each prompt as the model reads it, including its image tokens."""
     lengths: list[int] = []
     for start in range(0, len(images), batch_size):
         chunk = images[start : start + batch_size]

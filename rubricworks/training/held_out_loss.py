@@ -28,7 +28,8 @@ _PATIENCE = 2
 
 
 class StopAtLowestLoss(TrainerCallback):
-    """Callback that measures, stops, and keeps the weights of the lowest loss in memory and beside checkpoints.
+    """Callback that measures the loss, stops the training, and keeps the best weights in memory and with the
+    checkpoints.
 
     Args:
         folder: of the training's checkpoints.

@@ -93,7 +93,7 @@ def _reverted(model: Any, group: dict[str, Tensor]) -> Iterator[tuple[str, Tenso
 
 
 def _conversions(model: Any) -> list[WeightTransform]:
-    """Conversions from files that the model was loaded by, or those of its class; a copy."""
+    """A copy of the conversions that the model was loaded with, or else those of its class."""
     loaded = getattr(model, "_weight_conversions", None)
     if loaded is not None:
         return deepcopy(loaded)

@@ -53,7 +53,7 @@ def vllm_url(options: VllmServer) -> str:
 
 
 def check_whole_policy(refresh: object, probe: object) -> None:
-    """Raise UserError for hooks that caption with the policy whole, of which FSDP gives each process a part."""
+    """Raise UserError for hooks that caption with the whole policy, since FSDP gives each process only a part of it."""
     if is_sharded() and refresh is not None:
         raise UserError("the rubric refresh needs the policy whole; leave out refresh, or train without FSDP")
     if is_sharded() and probe is not None:

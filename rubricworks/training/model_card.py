@@ -31,7 +31,9 @@ _GENERATORS: dict[_Kind, str] = {
 
 
 class Usage(NamedTuple):
-    """Prompt and length of a model's training; None if it was trained with several prompts, or does not say."""
+    """Prompt and length of a model's training; None if it was trained with several prompts or the card does not state
+    them.
+    """
 
     prompt: str | None = None
     max_new_tokens: int | None = None

@@ -12,7 +12,7 @@ class ModuleRates(NamedTuple):
     trained: tuple[str, ...] = ()
     """Modules to train; the whole model by default."""
     rates: Mapping[str, float] = {}
-    """Module → its learning rate; the others have that of the training."""
+    """Module → its learning rate. Other modules use the training's learning rate."""
 
     def freeze_others(self, model: torch.nn.Module) -> None:
         """Freeze the parameters of all modules that are not trained.

@@ -13,7 +13,7 @@ from rubricworks.errors import UserError
 T = TypeVar("T")
 
 REHEARSAL = "RUBRICWORKS_REHEARSAL"
-"""Environment variable of a rehearsal: settings for GPUs are accepted on a CPU, where they run slowly and as well."""
+"""Environment variable of a rehearsal: settings for GPUs are accepted on a CPU, where they run more slowly."""
 _WAIT = timedelta(seconds=1800)
 """Timeout of collective operations, set here because Transformers cannot set its own on an initialised group."""
 
@@ -24,7 +24,7 @@ def is_main() -> bool:
 
 
 def is_local_main() -> bool:
-    """Return True in the first process of each node, the only one that writes what the others of the node read."""
+    """Return True in the first process of each node, the only one that writes files for the others of the node."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
@@ -42,7 +42,7 @@ def is_sharded() -> bool:
 
 
 def keep_whole() -> None:
-    """Keep a copy of the model in each process from here on, where the environment asks for shards (FSDP)."""
+    """From here on, keep a copy of the model in each process even if the environment requests shards (FSDP)."""
     os.environ["ACCELERATE_USE_FSDP"] = "false"
 
 
@@ -57,7 +57,7 @@ def is_rehearsal() -> bool:
 
 
 def shard_on_cpu() -> None:
-    """Let accelerate shard models over processes without accelerators, which it does over GPUs alone.
+    """Let accelerate shard models over processes without accelerators; by itself it does so only over GPUs.
 
     Each process is told that it has one, and computes on the CPU: sharding, gathering, checkpoints and loading are
     those of FSDP 2 on GPUs, over gloo.

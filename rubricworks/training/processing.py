@@ -47,7 +47,8 @@ _MARK = "rubricworks_processor"
 _CACHED_BYTES = 512 * 2**20
 """Size of a processor's cache of prepared images: epochs repeat them, a group shares one, and TRL prepares each twice.
 
-The quickstart's 2,048 warm-up images take 450 MB."""
+The quickstart's 2,048 warm-up images take 450 MB.
+"""
 
 
 class TinyVLProcessor(ProcessorMixin):
@@ -157,7 +158,8 @@ Messages = list[dict[str, Any]]
 """A conversation, `[{"role": "user", "content": "…"}]`, for prompts of more than one user turn of text.
 
 The content of a turn may be a list of parts, for prompts with several images: `{"type": "text", "text": "…"}` and
-`{"type": "image", "image": pixels}`."""
+`{"type": "image", "image": pixels}`.
+"""
 
 
 def tokenizer_of(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

@@ -207,7 +207,7 @@ class CaptionCollator:
 
 
 class PlainCollator:
-    """Collator of images with their captions alone, as LLaVA's template `plain`: image, caption, line break."""
+    """Collator of images with only their captions, as in LLaVA's template `plain`: image, caption, line break."""
 
     def __init__(self, processor: Processor) -> None:
         self.processor = processor
@@ -223,7 +223,7 @@ class PlainCollator:
 
 
 class _ImageTrainer(Trainer):
-    """Trainer whose optimizer may have learning rates of their own for parts, and which loads what it has saved."""
+    """Trainer with separate learning rates for parts of the model, which can load its own checkpoints."""
 
     modules: ModuleRates | None = None
 

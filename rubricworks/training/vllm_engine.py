@@ -1,7 +1,7 @@
 """Texts of a model by vLLM's offline engine: the same prompts, limits and end tokens as `generate_captions`.
 
-Greedy texts equal those of Transformers in the same precision, but for near ties; sampled ones follow their seed, and
-are other ones.
+Greedy texts equal those of Transformers in the same precision, except for near ties. Sampled texts depend on the seed
+and differ.
 """
 
 import atexit

@@ -39,7 +39,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def serves_by_vllm(options: EngineOptions) -> bool:
-    """Return True if benchmarks are answered by vLLM: the recipe says so, or it is installed and there is a GPU."""
+    """Return True if vLLM answers benchmarks: the recipe requests it, or it is installed and there is a GPU."""
     return options.kind == "vllm" or (torch.cuda.is_available() and importlib.util.find_spec("vllm") is not None)
 
 
@@ -77,7 +77,7 @@ class VllmServer:
         return f"{self._root}/v1"
 
     def load(self, folder: str | Path) -> None:
-        """Serve another model directory: by the running engine, if they differ in their weights alone.
+        """Serve another model directory, with the running engine if only the weights differ.
 
         Raises:
             UserError: vLLM cannot serve the model.

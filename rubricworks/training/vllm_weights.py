@@ -16,7 +16,7 @@ from typing import Any
 
 REPLACE_ROUTE = "/rubricworks/weights"
 TOKEN_VARIABLE = "RUBRICWORKS_WEIGHTS_TOKEN"
-"""Secret of the route, which would let anyone on the machine replace the model."""
+"""Secret of the route, without which anyone on the machine could replace the model."""
 _CARD = "README.md"
 _UNREAD_KEYS = frozenset(
     [

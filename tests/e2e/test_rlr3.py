@@ -1,5 +1,6 @@
 """RLR³ in small, as a user runs it: every table and figure there and consistent, and requests that show no more than
-they may."""
+they may.
+"""
 
 import json
 import re

@@ -34,7 +34,8 @@ TINY = {
     "evaluation.max_new_tokens": 16,
 }
 """Every table has several shards, every training several checkpoints. The rate is high, so that six steps move weights
-that rewards of another order would move elsewhere."""
+that rewards of another order would move elsewhere.
+"""
 
 _MARK = "RUBRICWORKS_TEST_RUN"
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}

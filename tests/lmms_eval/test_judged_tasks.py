@@ -1,5 +1,6 @@
 """Tasks of the papers' sets that ask a judge, run by lmms-eval itself on rows of their own form: the recipe's judge
-answers, and one that fails gives no number."""
+answers, and one that fails gives no number.
+"""
 
 import asyncio
 import json

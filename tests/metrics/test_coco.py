@@ -37,7 +37,8 @@ REFERENCES = {
 
 def cider(candidates: dict[str, str], references: dict[str, list[str]]) -> dict[str, float]:
     """CIDEr-D as in its paper, from tokens with spaces between them: ten times the mean over n of 1 to 4 and over the
-    references of the clipped cosine of tf-idf vectors, with a Gaussian penalty of sigma 6 on the lengths."""
+    references of the clipped cosine of tf-idf vectors, with a Gaussian penalty of sigma 6 on the lengths.
+    """
 
     def grams(text: str, n: int) -> Counter:
         words = text.split()

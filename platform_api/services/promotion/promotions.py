@@ -110,7 +110,8 @@ class Promotions:
         self, database: Database, registry: Registry, *, has_consumer: bool, self_approval: Sequence[str] = ()
     ) -> None:
         """Args: has_consumer: write a message for each change, see `webhooks`. self_approval: patterns of what one
-        person alone may approve, see `self_approval`."""
+        person alone may approve, see `self_approval`.
+        """
         self._database, self._registry, self._has_consumer = database, registry, has_consumer
         self._self_approval = tuple(self_approval)
 

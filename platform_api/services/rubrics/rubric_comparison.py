@@ -44,7 +44,8 @@ async def compare_versions(
     """Compare versions of a sample's rubric, of one set or of two.
 
     Args: before: a set and a number; by default the stage's own version, or another set's current one. after: a set and
-        a number; by default the current version."""
+        a number; by default the current version.
+    """
     table, number = before
     if number is None and (table.run, table.path) == (after[0].run, after[0].path):
         number = FIRST

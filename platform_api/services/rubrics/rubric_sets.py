@@ -2,7 +2,8 @@
 
 A set is a table `rubrics` of a run. A rubric of it can be edited, see `rubric_versions`; the approved version then
 replaces the sample's. A scorecard names criteria by their titles alone: `find_rubric` gives what each of them weighs,
-and what the judge reads of it."""
+and what the judge reads of it.
+"""
 
 import asyncio
 import io

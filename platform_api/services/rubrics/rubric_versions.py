@@ -111,7 +111,8 @@ async def propose(
     """Propose a version of a sample's rubric.
 
     Raises: NotFound: the set has no such sample. BadRequest: it equals the version that it replaces. Conflict: another
-        version became current meanwhile."""
+        version became current meanwhile.
+    """
     standing, before = await rubric_of(session, store, table, sample_id)
     if standing != replaces:
         raise Conflict(f"version {standing} of this rubric stands by now, not {replaces}; look at it and edit that one")
@@ -155,7 +156,8 @@ async def review(
 
     Args: decision: `approved` or `rejected`. self_approval: patterns that need no second person, see `self_approval`.
         Raises: NotFound: there is no such version. Problem: the caller proposed it, and no pattern waives the second
-        person (403). Conflict: it is decided already, or another version stands by now."""
+        person (403). Conflict: it is decided already, or another version stands by now.
+    """
     version = await get_version(session, number)
     is_own = decision == "approved" and version.proposed_by == by.name
     if is_own and not waives_for_rubrics(self_approval, version.run, version.stage):

@@ -33,7 +33,8 @@ _SPECIAL_NETWORKS = [
     for network in networks.split()
 ]
 """Networks by kind, from IANA's special-purpose registries; Python's own lists differ from release to release. The
-clouds' are those of their documentation."""
+clouds' are those of their documentation.
+"""
 _IPV6_UNICAST = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
 """NAT64 prefix (RFC 6052): the last 32 bits are the IPv4 address reached."""

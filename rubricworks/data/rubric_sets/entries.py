@@ -43,7 +43,8 @@ class RubricEntry:
     extras: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the source without a place here: `format`, `row` and, by title, `criteria`. An export to the same
     format writes them back. And, by title, `pitfalls`: `good` for a negative weight that earns here, `unknown` for one
-    of which the phrasing does not tell."""
+    of which the phrasing does not tell.
+    """
 
     @property
     def pitfalls(self) -> "list[Pitfall]":

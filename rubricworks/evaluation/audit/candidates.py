@@ -6,9 +6,10 @@ one criterion deserves no credit, and two independent models both find that the 
 fits its failure mode.
 
 Leak rules look for the target of every verifiable criterion that the annotation marks as not met. A boxed value that
-verifies is always a leak. Where a response must not know the answer at all (off-topic text, circumlocution, symbolic
-bluff), any mention of the target is a leak. Other modes may name the right value on the way by design (an unfinished
-analysis, a wrong answer, a wrong final selection; RLR³, section 5.5); they leak if they state it as the answer.
+verifies is always a leak. In categories whose responses must not know the answer (off-topic text, circumlocution,
+symbolic bluff), any mention of the target is a leak. Other modes may name the right value on the way by design (an
+unfinished analysis, a wrong answer, a wrong final selection; RLR³, section 5.5); they leak if they state it as the
+answer.
 """
 
 import asyncio
@@ -233,7 +234,7 @@ class CandidateGenerator:
 
 
 def find_fault(draft: Draft, case: Case, failure: Failure) -> tuple[Rejection, str] | None:
-    """Find a reason to reject a draft by rules alone, with details; None if it passes."""
+    """Return the reason to reject a draft by rules, with details; None if it passes."""
     unreadable = [annotation.criterion for annotation in draft.annotations if annotation.credit is None]
     if unreadable:
         return "target unreadable", f"the verifier of {unreadable[0]!r} cannot read its target"

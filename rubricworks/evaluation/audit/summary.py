@@ -28,7 +28,7 @@ from rubricworks.metrics import Interval, share_interval
 from rubricworks.rubrics import Criterion, Rubric, Scorecard, Verdict
 
 SUMMARY_FILE = "audit.json"
-"""The summary, beside the table of an audit."""
+"""The summary, next to an audit's table."""
 Path = Literal["arguments", "credit"]
 
 

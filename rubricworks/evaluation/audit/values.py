@@ -23,7 +23,8 @@ ATTACKS: tuple[Attack, ...] = get_args(Attack)
 Mode = Literal["regular", "no_final_answer", "irrelevant", "wrong_but_plausible", "adversarial"]
 Setting = Literal["text", "image", "targets", "unverified"]
 """Exposure of the judge under audit, as in `grading.Exposure`: `text` is RLR³'s minimal exposure, `image` adds the
-image, `targets` the verifiers' targets; `unverified` shows the targets as words to credit by, without verifiers."""
+image, `targets` the verifiers' targets; `unverified` shows the targets as words to credit by, without verifiers.
+"""
 SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
 CREDIT_THRESHOLD = 0.5
@@ -146,7 +147,7 @@ def predict_call(reference: str, value: Any) -> str:
 
 
 def verifier_credit(reference: str, call: str) -> float | None:
-    """Score a call by its verifier; None if the target is at fault.
+    """Score a call by its verifier; None if its target is invalid.
 
     Raises:
         ValueError: the call does not belong to this verifier.

@@ -69,7 +69,7 @@ class WrittenCriterion(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
 
 
 class Replacement(BaseModel, extra="forbid", frozen=True):
-    """Criteria that take the place of one; none drops it."""
+    """Criteria that replace one; an empty list drops it."""
 
     id: Annotated[int, Field(json_schema_extra={"minimum": 1, "maximum": 1000})]
     by: tuple[WrittenCriterion, ...]
@@ -156,7 +156,7 @@ def apply_fix(rubric: Rubric, fix: RubricFix) -> Rubric:
 
 
 def _has_must_haves(rubric: Rubric) -> bool:
-    """Return True if a rubric tells must-haves from the rest."""
+    """Return True if a rubric distinguishes must-haves from other criteria."""
     return any(rubric.essential) and not all(rubric.essential)
 
 
@@ -169,7 +169,7 @@ _SHOWN = {"criterion", "description", "evaluation_rule", "weight"}
 
 
 class Rewrite(BaseModel, extra="forbid", frozen=True):
-    """A flagged rubric, and the one that the writer made of it."""
+    """A flagged rubric and the writer's rewrite."""
 
     sample_id: str
     old: Rubric
@@ -181,7 +181,7 @@ class Rewrite(BaseModel, extra="forbid", frozen=True):
 
     @property
     def kept(self) -> bool:
-        """True if fewer flags are on the rewrite than before; one that is untested only now counts as one."""
+        """True if the rewrite has fewer flags. A flag that is untested only on the rewrite counts."""
         if self.after is None:
             return False
         untested = set(self.after.untested) - set(self.before.untested)

@@ -18,9 +18,9 @@ Flags of the rubric:
     indifferent    half the response gets nearly as much as the whole
 
 A judge that errs now and then must not hide a fault, nor make one: hence the one probe of grace, and `_KEPT`. Each flag
-comes from those of its probes that were judged; one that they cannot decide, or of which the reading failed, is
-`untested`, which is not sound. So are "presence only" and "not about it" of a rubric that is audited alone: no other
-sample has a response to try.
+is decided by its judged probes. If they cannot decide it, or the reading failed, it is `untested`, which does not count
+as sound. So are "presence only" and "not about it" of a rubric that is audited alone: no other sample has a response to
+try.
 """
 
 import re
@@ -72,7 +72,7 @@ ADVICE: Mapping[str, str] = {
 _QUOTED = 8
 """Words in a row that a criterion and a response have in common by quoting, not by chance."""
 _DIFFER = 0.2
-"""Share of verdicts by which two criteria with one rule differ through a judge's errors."""
+"""Share of verdicts in which two criteria with the same rule differ because of the judge's errors."""
 _KEPT = 0.8
 """Share of the best response's reward from which a worse response counts as rewarded like it."""
 _DRAWN = 0.5
@@ -253,7 +253,7 @@ def _claimed_reward(
     acts: Sequence[bool | None],
     lone_credits: Mapping[str, float | None],
 ) -> float | None:
-    """Reward of a text that only claims the acts that are asked for; what takes away is left as it is judged."""
+    """Reward of a text that only claims the requested acts; criteria of negative weight keep their verdicts."""
     credits = next((credits for probe, credits in plain if probe.kind == "parroted"), None)
     if credits is None or None in acts:
         return None
@@ -379,7 +379,7 @@ def _reward_flags(rewards: dict[str, float | None], tried: Set[str], count: int,
 
 
 def same_rule(first: Criterion, second: Criterion) -> bool:
-    """Return True if two criteria pass for the same words of their rules, or of their texts where they have none."""
+    """Return True if the rules of two criteria, or their texts without rules, pass for the same words."""
     return _bag(_passing(first)) == _bag(_passing(second))
 
 
@@ -393,7 +393,9 @@ def _excludes(first: Criterion, second: Criterion) -> bool:
 
 
 def _passing(criterion: Criterion) -> str:
-    """Words for which a criterion passes: its rule without the part that says when it fails, or all of its text."""
+    """The part of a criterion that states when it passes: its rule without the conditions of failure, or all of its
+    text.
+    """
     rule = criterion.evaluation_rule
     if rule in ("", NEGATED):
         return f"{criterion.criterion} {criterion.description} {rule}".casefold()

@@ -1,4 +1,4 @@
-"""Probes of one rubric: responses of its sample, and changed ones of which the right reward is known to be lower.
+"""Probes of one rubric: responses of its sample, and changed responses that are known to deserve less.
 
 A good rubric gives less for half a response, another sample's, an empty one, and one with everything thrown in; as much
 for a response in another order; and nothing for a text that only claims to have done what the criteria ask for.

@@ -78,8 +78,8 @@ class Reading(NamedTuple):
 async def read_rubric(rubric: Rubric, reader: ChatClient) -> Reading:
     """Read a rubric's criteria, and those again, in reverse, that are read as compound or as acts.
 
-    An error about one in fifty criteria would be one about every fifth rubric, hence the second call: what it does not
-    repeat is taken back.
+    An error in one of fifty criteria would affect every fifth rubric. A second call must therefore repeat a finding, or
+    it is dropped.
     """
     reader.note_prompt(READING_PROMPT_VERSION)
     calls = 1

@@ -34,7 +34,7 @@ class AuditCost(BaseModel, extra="forbid", frozen=True):
     """Prompt tokens that the provider had cached."""
     completion_tokens: int
     dollars: float | None
-    """None where the endpoint has no prices."""
+    """None if the endpoint has no prices."""
     seconds: float
     """Time by the clock."""
 
@@ -62,7 +62,7 @@ _OTHERS = 3
 _RESPONSES = 5
 """Responses of a sample that are graded."""
 MAX_PROBES = _RESPONSES + 10
-"""Gradings of one rubric: the responses, one of each other kind of probe, and one act claimed alone; seldom more."""
+"""Usual number of gradings of one rubric: the responses, one of each other kind of probe, and one claimed act."""
 MAX_READINGS = 2
 """Calls that read one rubric; one more if the phrasing of its pitfalls does not tell whether they name a fault."""
 MAX_CALLS = MAX_PROBES + MAX_READINGS
@@ -86,7 +86,8 @@ class RubricAudit(BaseModel, extra="forbid", frozen=True):
     """Share of verdicts that change between two draws of the same question, if draws were repeated."""
     identities: tuple[PinnedEntry, ...] = ()
     """Models that the judge's answers stated, and versions of its prompts. Several if servers of one name were asked
-    into one cache. Empty in a run, whose report has them."""
+    into one cache. Empty in a run, whose report has them.
+    """
     cost: AuditCost | None = None
     """Calls, tokens and dollars of the judge; None in a run, whose ledger has them."""
 
@@ -128,7 +129,7 @@ class RubricAudit(BaseModel, extra="forbid", frozen=True):
 
     @property
     def impossible_credited(self) -> float | None:
-        """Share of the rubrics in which the judge credits what no response can meet."""
+        """Share of the rubrics in which the judge credits a criterion that no response can meet."""
         known = [finding.impossible_credited for finding in self.findings if finding.impossible_credited is not None]
         return sum(known) / len(known) if known else None
 

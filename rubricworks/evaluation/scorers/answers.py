@@ -1,8 +1,8 @@
 """Correctness of answers to questions with a reference (RLR³, section 5.1): by rules if they suffice, else by a judge.
 
 The final answer is the last box of a response. Rules check letters, numbers, formulas and bounding boxes; a text judge
-checks open answers in words. It sees question, reference and final answer, and never the image. Where a benchmark's own
-paper lets numbers differ a little, so do the rules for its task.
+checks open answers in words. It sees question, reference and final answer, and never the image. If a benchmark's paper
+tolerates small differences of numbers, so do the rules for its task.
 """
 
 import math
@@ -37,7 +37,8 @@ NUMBER_RULES: Mapping[str, Callable[[float, float, int], bool]] = {
     "mathvista": _rounds_to,
 }
 """Task → whether a number is near enough to the reference, given its decimals: relaxed accuracy (ChartQA, section 5.1),
-an absolute tolerance (DynaMath), rounding to the reference's precision (MathVista)."""
+an absolute tolerance (DynaMath), rounding to the reference's precision (MathVista).
+"""
 
 _SYSTEM = """\
 You check a short final answer to a question about an image against the reference answer.
@@ -96,7 +97,7 @@ def is_open(answer: str, *, options: bool) -> bool:
 
 
 def check_by_rules(sample: Sample, response: str) -> bool:
-    """Return True if the response is right by rules alone; an answer in words must repeat the reference.
+    """Return True if the response is right by rules; an answer in words must repeat the reference.
 
     Raises:
         CannotVerify: the reference answer cannot be read.

@@ -35,7 +35,8 @@ class BCapScorer(Scorer):
     """Accepts assertions that visible evidence justifies (appendix A.4); training is stricter."""
     min_overlap: float = Field(default=MIN_OVERLAP, ge=0, le=1)
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
-    as in the paper (`grading.assertions.texts`)."""
+    as in the paper (`grading.assertions.texts`).
+    """
 
     async def open(self, context: ScoringContext) -> ScoreItem:
         from rubricworks.metrics import b_capscore

@@ -67,7 +67,8 @@ _OPEN_SHARE = 0.3
 """Share of answers in words that rules do not find right."""
 _SERVED: dict[str, Any] = {"timeout_s": 3600.0, "concurrency": 256}
 """Patience with a model that is served here, which may think for long, and its requests at once: more than answers that
-run into their limit are likely to hold."""
+run into their limit are likely to hold.
+"""
 
 
 def sample_limit(version: str) -> int | None:
@@ -85,7 +86,8 @@ class BenchmarkScorer(Scorer):
     """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or a name of one's own."""
     harness: Literal["lmms-eval", "answers", "questions"] = "lmms-eval"
     """`answers` is RLR³'s own protocol for rlr3-15: step by step, the last box, rules, and `judge` for open answers.
-    `questions` asks the question files of `source`. Both need no other program."""
+    `questions` asks the question files of `source`. Both need no other program.
+    """
     source: str | None = None
     """Question files; with `answers`, a folder with data sets as `ORG/NAME`; with lmms-eval, one of further tasks."""
     tasks: tuple[str, ...] = ()

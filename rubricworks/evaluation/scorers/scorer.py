@@ -65,7 +65,8 @@ class Item(NamedTuple):
     """Model that responded."""
     field: Mapping[str, Response] = {}
     """Model → response to the same sample with the same decoding, of all models in the order of the evaluation; for
-    scorers with `needs_field`."""
+    scorers with `needs_field`.
+    """
     variants: Mapping[str, Response] = {}
     """Variant of the prompt → response to it, of the scorer's own `variants`."""
 

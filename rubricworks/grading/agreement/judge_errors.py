@@ -31,7 +31,7 @@ class JudgeErrors(BaseModel):
     unlabelled: int = Field(examples=[840])
     """Further items with a verdict."""
     false_positive: Interval | None
-    """Share of what people do not credit that the judge credits; None if they credit everything."""
+    """Share of the items not credited by people that the judge credits; None if people credit all items."""
     false_negative: Interval | None
     """Share of what people credit that the judge does not."""
     judged_met: float = Field(examples=[0.71])

@@ -2,7 +2,7 @@
 
 Tells what stored verdicts cannot: how many flip when the same is asked again, how many depend on the order of the
 criteria, what one call for all criteria of a response costs beside one for each, and as which model the judge answers.
-No answer comes from a cache, so each figure is of calls made now.
+No answer comes from the cache, so all figures describe new calls.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -52,7 +52,7 @@ class ResponsePrice(BaseModel):
 
 
 class JudgeProbe(BaseModel):
-    """Figures of a probe; None where no verdict was given twice."""
+    """Figures of a probe; None if no verdict was given twice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -46,9 +46,9 @@ class Ratings:
     judge: str = ""
     """Name of the grading model, as its scorecards have it; empty for people."""
     identities: tuple[PinnedEntry, ...] = ()
-    """Identities of the judge's models, pinned beside the table; empty without a file."""
+    """Identities of the judge's models, pinned in a file next to the table; empty without a file."""
     of_images: bool = False
-    """True if a response is an image, whose digest stands in its items."""
+    """True if a response is an image, which its items name by digest."""
 
     def __contains__(self, item: Item) -> bool:
         return item in self.credits or item in self.unrated

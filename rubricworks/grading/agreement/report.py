@@ -43,10 +43,10 @@ class AgreementReport(BaseModel):
     """The people, if there are labels, then the judges."""
     empty_labels: int = Field(examples=[0])
     groups: tuple[GroupAgreement, ...]
-    """The people among themselves, and the judges where there are three or more."""
+    """Agreement among the people, and among the judges if there are at least three."""
     comparisons: tuple[Comparison, ...]
     errors: tuple[JudgeErrors, ...] = ()
-    """Error rates of each judge by people's labels; judges with other credits than 0 and 1 are left out."""
+    """Error rates of each judge against people's labels, without judges that give credits other than 0 and 1."""
     identities: tuple[JudgeIdentity, ...] = ()
     """Identities of the judges whose tables are in their run's folder."""
     probe: JudgeProbe | None = None

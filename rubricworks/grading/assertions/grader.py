@@ -35,7 +35,7 @@ from rubricworks.rewards import CaptionScores, caption_scores
 from rubricworks.rubrics import CaptionAssertions, ErrorClass, Response
 
 JUDGE_CALL, VERIFIER_CALL = "assertions", "verification"
-"""Criterion of a dead letter, which tells the failed call."""
+"""Criterion of a dead letter, which identifies the failed call."""
 
 
 class GradedCaption(BaseModel):
@@ -49,7 +49,7 @@ class GradedCaption(BaseModel):
     judge: str
     """Model name; judge and verifier are joined by ` + `."""
     assertions: CaptionAssertions | None = None
-    """Assertions that caption and reference make; None if not judged, or if the caption has no words."""
+    """Assertions of caption and reference; None if not judged or if the caption has no words."""
     dropped: tuple[str, ...] = ()
     """Assertions that the judge listed but the caption does not make; they are ignored."""
     dropped_of_reference: tuple[str, ...] = ()

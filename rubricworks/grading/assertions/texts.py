@@ -1,11 +1,11 @@
 """Test whether a text makes the assertions that a judge lists for it.
 
 A judge that invents an easy claim, or lists one ten times, would raise the precision of a caption, or lower its recall.
-The test is simple and lenient, and ours: a text makes an assertion if it contains at least a share of the assertion's
-content words, by stem, half of them unless said otherwise. Content words exclude function words and words about
-pictures ("the image shows ..."); an assertion without content words is matched by all its words. A stem is a word
-without its English ending, so that "rides" and "riding" are the same; other languages are compared word by word, and
-scripts without spaces character by character.
+The test is our own and lenient: a text makes an assertion if it contains a share of the assertion's content words,
+compared by stem (default: half). Content words exclude function words and words about pictures ("the image shows ...");
+an assertion without content words is matched by all its words. A stem is a word without its English ending, so that
+"rides" and "riding" are the same; other languages are compared word by word, and scripts without spaces character by
+character.
 """
 
 import re
@@ -39,7 +39,7 @@ def has_words(text: str) -> bool:
 
 
 def first_reference(references: Sequence[str]) -> str:
-    """Reference caption for recall: the first with words; empty if there is none."""
+    """Reference caption for recall: the first that has words, or an empty string."""
     return next((text for text in references if has_words(text)), "")
 
 

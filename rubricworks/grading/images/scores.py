@@ -1,8 +1,8 @@
 """One number for a generated image and its prompt, from an endpoint: the contract of peer rewards and image scorers.
 
 An endpoint is an OpenAI-compatible server. It gets a chat request whose user message holds the prompt between prompt
-tags and the image as a data URL, and answers `{"score": <number>}`. So a multimodal model that rates images works as it
-is, and a scorer that is no chat model (CLIPScore, HPSv2, an aesthetic predictor) needs a small server
+tags and the image as a data URL, and answers `{"score": <number>}`. So a multimodal model that rates images works
+unchanged. A scorer that is not a chat model (CLIPScore, HPSv2, an aesthetic predictor) needs a small server
 (`examples/clip_score_server.py`). The scale is the scorer's own. A failed call is an error, never a number.
 """
 
@@ -40,7 +40,7 @@ class ScoreEndpoint(Endpoint):
 
 
 class ScorerAnswer(BaseModel):
-    """Answer of a server that scores; one that holds an error is none, whatever numbers are beside it."""
+    """Response of a scoring server. A response with an error is a failure even if it contains numbers."""
 
     @model_validator(mode="before")
     @classmethod

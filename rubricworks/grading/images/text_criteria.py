@@ -1,7 +1,7 @@
 """Criteria about text in an image, decided by reading it: the words in quotes must be there, letter by letter.
 
-A reader is not swayed by what the image says, and spells better than a judge that expects a word. Only criteria of the
-key `ocr_alignment` with quoted words and no negation are decided here; all others are the judge's.
+A reader cannot be instructed by the image's text, and it spells better than a judge that expects a word. Only criteria
+of the key `ocr_alignment` with quoted words and no negation are decided here; all others are the judge's.
 """
 
 import re

@@ -23,7 +23,7 @@ from rubricworks.verifiers import text_verify
 RAPIDOCR = "rapidocr"
 RapidOcr = Literal["rapidocr"]
 _MAX_IMAGES = 4096
-"""Images whose regions are remembered: those of a step, for its statistics."""
+"""Number of images whose regions are cached: one step's, for its statistics."""
 
 
 class TextRegion(NamedTuple):
@@ -48,7 +48,7 @@ class TextReader(Protocol):
         ...
 
     def covered(self, response: Response) -> float | None:
-        """Share of the pixels that text covers, of an image read before; None of another one."""
+        """Share of the pixels covered by text, for an image that was read before; None for any other."""
         ...
 
 
@@ -190,7 +190,7 @@ class ModelReader:
 def open_text_reader(
     choice: RapidOcr | Endpoint | None, make_client: Callable[[Endpoint], ChatClient]
 ) -> TextReader | None:
-    """Reader by its name or endpoint; None for none.
+    """Return the reader with this name or endpoint; None without one.
 
     Raises:
         UserError: RapidOCR is not installed.
@@ -258,7 +258,7 @@ def same_text(text: str, other: str) -> bool:
 
 
 def text_similarity(text: str, target: str) -> float:
-    """Likeness of a text that was read and the one that was asked for, in [0, 1]; 1 for equal once normalised."""
+    """Similarity of the text that was read to the requested one, in [0, 1]; 1 if they are equal after normalisation."""
     return text_verify(text, target=target, ignore_space=True, ignore_punc=True, ignore_case=True, ignore_st=True)
 
 

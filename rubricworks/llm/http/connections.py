@@ -232,7 +232,7 @@ class Connections:
         )
 
     def _failure(self, error: Exception) -> RequestFailed | None:
-        """Failure of a request that an error of the exchange means; None for a fault of our own."""
+        """Request failure that corresponds to an error of the exchange; None for an error in our own code."""
         import aiohttp
         from aiohttp.http import HttpProcessingError
 
@@ -251,11 +251,11 @@ class Connections:
         return raw_text(self.hide_key(getattr(error, "received", b"")))
 
     def hide_key(self, payload: bytes) -> bytes:
-        """Return the payload with `***` for the API key, as far as it is a secret; for what is stored or shown."""
+        """Return the payload with the API key, if it is secret, replaced by `***`, for storage or display."""
         return payload if self._key is None else self._key.sub(b"***", payload)
 
     def good_answer(self, payload: bytes) -> bytes:
-        """Return a good answer without a key that can only have been echoed; one that is a word stays."""
+        """Return a valid response with an echoed API key removed, unless the key is an ordinary word."""
         return self.hide_key(payload) if self._key_is_no_word else payload
 
     def without_key(self, text: str) -> str:

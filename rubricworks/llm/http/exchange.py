@@ -58,7 +58,9 @@ class AnswerProtocol(ResponseHandler):
     """One connection."""
 
     _unread: Any = None
-    """Its socket, if that can be asked for what has come in: TLS sends records of its own, and Windows cannot."""
+    """Its socket, if that can be asked for what has come in: Not with TLS, which sends its own records, and not on
+    Windows.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

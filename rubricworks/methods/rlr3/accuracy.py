@@ -37,7 +37,8 @@ class Accuracies(NamedTuple):
     """Arm → step of its best milestone."""
     gains: Mapping[str, Interval]
     """Arm → macro average of its best milestone minus the base's, on the same questions; with two arms also
-    `rlr3 - rlvr`, best milestone against best milestone."""
+    `rlr3 - rlvr`, best milestone against best milestone.
+    """
 
     def accuracy(self, arm: str, step: int | None = None) -> Accuracy:
         """Accuracy of an arm at a step, by default of its best milestone."""

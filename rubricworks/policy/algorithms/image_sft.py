@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rubricworks.training.generators.peers import SupervisedPeer
 
 _BATCH = 128
-"""Images that are sampled at once, unless `rows_per_pass` says otherwise."""
+"""Number of images sampled at once; `rows_per_pass` overrides it."""
 
 
 class PictureSft(ImageSftConfig, Algorithm):

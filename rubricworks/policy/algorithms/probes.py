@@ -1,7 +1,7 @@
 """Held-out probes: a judge that does not reward scores the policy on samples that it is not trained on.
 
-The hacking alarm compares the score with the reward. The judge should be of another family than the one that rewards,
-so that what sways one does not sway the other.
+The hacking alarm compares the score with the reward. The judge should be of a different model family than the rewarding
+judge, so that they do not share weaknesses.
 """
 
 import asyncio

@@ -39,7 +39,8 @@ class RewriteSft(SftConfig, Algorithm):
     """Rewritings of one caption at most; of several captions that miss a criterion, the best is learnt."""
     follows_instructions: bool = True
     """The student reads its caption and the criteria and rewrites; otherwise it draws another caption, which suits a
-    tiny student that knows one prompt."""
+    tiny student that knows one prompt.
+    """
     temperature: float = Field(default=1.0, gt=0)
     max_new_tokens: int = Field(default=1024, ge=1)
     drafts_per_batch: int = Field(default=64, ge=1)

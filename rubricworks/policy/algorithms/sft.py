@@ -36,8 +36,9 @@ class Sft(SftConfig, Algorithm):
 
     type: Literal["sft"]
     captioner: ImageEndpoint | None = None
-    """Model whose captions are learnt; those of a committee's teacher are not asked for again. By default the captions
-    that came with the images."""
+    """Model whose captions are learnt. Captions of a committee's teacher are reused. By default the captions that came
+    with the images.
+    """
 
     def train(self, stage: PolicyStage) -> None:
         train_on_captions(stage, self.captions(stage), self)
@@ -45,7 +46,7 @@ class Sft(SftConfig, Algorithm):
     def captions(self, stage: PolicyStage) -> dict[str, tuple[str, ...]]:
         """sample_id → the captions of a training sample that the policy learns.
 
-        Where a run has rubrics, only samples with one are learnt, as by its RL.
+        If a run has rubrics, only samples with a rubric are learnt, as in its RL.
 
         Raises:
             UserError: there is none.

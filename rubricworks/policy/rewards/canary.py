@@ -1,6 +1,6 @@
-"""Canary of a policy's judge: the same responses graded again every so many steps (`policy.reward.canary`).
+"""Canary of a policy's judge: regrades the same responses at regular intervals (`policy.reward.canary`).
 
-The policy changes during training, so its rewards cannot tell that the judge has changed. The canary's responses, the
+The policy changes during training, so its rewards cannot reveal a change of the judge. The canary's responses, the
 committee's captions of a few training samples, stay; their first grading is the measure. If nothing could be graded at
 the start, it is that of the first step at which something can. Each grading has a seed of its own, so that the run's
 cache does not answer. A change beyond chance raises an alarm: the interval of the mean difference does not hold 0, or

@@ -94,7 +94,8 @@ class CaptionScoresReward(Reward):
     """Test that an assertion must pass in addition to being true; `off` is the paper's ablation."""
     min_overlap: float = Field(MIN_OVERLAP, ge=0, le=1)
     """Share of an assertion's content words that its text must contain, or else the assertion is dropped; 0 drops none,
-    as in the paper (`grading.assertions.texts`)."""
+    as in the paper (`grading.assertions.texts`).
+    """
     weights: Weights = Weights()
     """Weight of each score (BalCapRL, equation 2.5)."""
     length: Annotated[LengthGate | LinearLength, Field(discriminator="type")] | None = LengthGate(type="gate")

@@ -45,12 +45,14 @@ class ImageRubricReward(Reward):
     """1 or 0 for a criterion, as in the paper, or a number between."""
     text_reader: RapidOcr | ImageEndpoint | None = None
     """Reader of the text in images, `rapidocr` or a model: it decides the criteria of the key `ocr_alignment` that
-    quote text, by comparison, and the alarm watches the share of pixels that text covers."""
+    quote text, by comparison, and the alarm watches the share of pixels that text covers.
+    """
     mask_text: bool = False
     """Blank the text that the reader finds, except quoted text, before the judge sees an image."""
     audit: AuditOption | None = None
     """Audit of the rubrics by images of the generator before its training, `warn` or `refuse`, by the judges; none by
-    default."""
+    default.
+    """
 
     @model_validator(mode="after")
     def _reader_finds_the_text(self) -> "ImageRubricReward":

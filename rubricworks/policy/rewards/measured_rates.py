@@ -1,7 +1,7 @@
 """Error rates of a policy's judge from a file of `rubricworks agreement --json` (`policy.reward.noise_correction`).
 
-Rates hold for the judge that they were measured on: its name, its revision, what its answers state as its model, and
-the version of its prompt. All of that stands in the file. A training with another judge is refused, and a report that
+Rates apply only to the judge that they were measured on: its name, revision, the model that its responses report, and
+the version of its prompt. The file records all of these. A training with another judge is refused, and a report that
 names such a file says so (`report.agreement`).
 """
 
@@ -35,7 +35,8 @@ class MeasuredRates(BaseModel):
     agreement: str = Field(min_length=1)
     """File that `rubricworks agreement --json` wrote, of labels and of this judge's verdicts: a path, such as one below
     a folder of `cluster.config_map_files`, `s3://bucket/agreement.json`, or `org/name@COMMIT/agreement.json` of a data
-    set of the Hub."""
+    set of the Hub.
+    """
     by_weight: bool = False
     """Use the rates per weight that `agreement --rubrics` reports, instead of one pair."""
 

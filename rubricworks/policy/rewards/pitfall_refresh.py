@@ -1,7 +1,7 @@
 """Pitfalls from the current policy's failures (`policy.reward.refresh.pitfalls`): what a refresh adds to the rubrics.
 
-The policy draws captions of each sample as in training, the judges grade them by the sample's rubric, and the writer
-is shown the worst two and the committee's captions. What it proposes is tested by the same judges before it is used
+The policy draws captions of each sample as in training, the judges grade them by the sample's rubric, and the writer is
+shown the worst two and the committee's captions. The same judges test the proposed pitfalls before they are used
 (`synthesis.pitfalls`).
 """
 
@@ -43,8 +43,9 @@ class PitfallRefresh:
     def __init__(
         self, options: PitfallOptions, writer: ChatClient, grader: Grader | Cascade, *, temperature: float
     ) -> None:
-        """ Args: grader: the policy's judges, which grade the captions and test the pitfalls. temperature: that of the
-        policy's rollouts. """
+        """Args: grader: the policy's judges, which grade the captions and test the pitfalls. temperature: that of the
+        policy's rollouts.
+        """
         self._options, self._temperature = options, temperature
         self._grader = grader
         self._writer = PitfallWriter(writer, grader, most=options.most)

@@ -1,4 +1,4 @@
-"""Reward of a policy training: its settings, and what they become when the training starts."""
+"""Reward of a policy training: its settings, and the reward built from them when training starts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

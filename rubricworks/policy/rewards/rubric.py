@@ -66,7 +66,8 @@ class RubricReward(Reward):
     noise_correction: NoiseRates | MeasuredRates | dict[float, NoiseRates] | None = None
     """Corrects rewards for the judge's error rates, as `rubricworks agreement` reports them: one pair, a pair per
     weight, or `agreement:` with the file of `agreement --json`. Off by default. One pair for all criteria leaves
-    normalised advantages unchanged."""
+    normalised advantages unchanged.
+    """
     canary: CanaryConfig | None = None
     """Regrading of fixed responses during training, which detects that the judge has changed; none by default."""
     refresh: RefreshOptions | None = None

@@ -93,7 +93,8 @@ class RubricRefresh:
 
     def _read(self, file: Path | None) -> None:
         """Read the rubrics from a file of the main process and broadcast them, since other processes may not have its
-        folder."""
+        folder.
+        """
         self.rubrics = broadcast(json.loads(file.read_text()) if is_main() and file else {})
 
     def _rewrite(self, of: Sequence[CaptionedSample], generate: "Generate") -> list[tuple[str, str]]:

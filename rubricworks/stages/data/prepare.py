@@ -42,14 +42,16 @@ _OPENED_AT_ONCE = 64
 class Config(StageConfig):
     source: str
     """A folder of images, a Parquet file or folder, a Hugging Face dataset on disk, or a WebDataset tar; `urls:` and a
-    text file with one URL a line. Parquet and datasets may hold URLs, too."""
+    text file with one URL a line. Parquet and datasets may hold URLs, too.
+    """
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that images may be fetched from: `images.example.org`, `*.example.org`, `host:8080`. None by default."""
     prompt: str = CAPTION_PROMPT
     """Prompt for every image."""
     own_prompts: bool = False
     """Use the prompt that the source gives with an image, in `prompt` of its metadata line, column or JSON; the images
-    without one get `prompt`."""
+    without one get `prompt`.
+    """
     held_out: int = Field(default=500, ge=1)
     """Samples kept for evaluation."""
     train_only: bool = False

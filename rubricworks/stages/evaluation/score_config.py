@@ -86,10 +86,12 @@ class TextEvaluation(Evaluation):
     """Engine that writes the responses of model directories: `{kind: vllm}` on GPUs."""
     select_by: str | None = None
     """Figure that chooses the best of the milestones that the trainings kept; by default their ends are scored. Of a
-    set of benchmarks it is the macro mean."""
+    set of benchmarks it is the macro mean.
+    """
     select_by_reported: bool = False
     """Allow `select_by` the set that is reported, as RLR³ does with its 15 benchmarks: the chosen one looks better than
-    it is."""
+    it is.
+    """
 
     @model_validator(mode="after")
     def _selects_by_another_set(self) -> "TextEvaluation":

@@ -88,7 +88,8 @@ def _promote(
     api: ApiClient | None,
 ) -> tuple[GateResult, bool]:
     """Hold a version that passed over its base against the champion, and promote it, or request that from the API of
-    an installation; return the whole result, and whether it is the champion."""
+    an installation; return the whole result, and whether it is the champion.
+    """
     champion = registry.champion(connection, config.model_name)
     if champion and champion.version == version.version:
         return over_base, True  # promoted by an earlier attempt

@@ -26,7 +26,8 @@ class Config(StageConfig):
     agreement: str | None = Field(default=None, min_length=1, exclude_if=lambda file: file is None)
     """File that `rubricworks agreement --json` wrote of this run's judge, for the page: a path, `s3://bucket/file`, or
     `org/name@COMMIT/file` of a data set of the Hub. By default the one of `policy.reward.noise_correction`, if that
-    names one."""
+    names one.
+    """
 
     @cached_property
     def agreement_bytes(self) -> bytes | None:

@@ -23,7 +23,8 @@ class Config(StageConfig):
     """Captions drawn from each teacher; above 1, give the teachers a temperature."""
     prompt: str | None = Field(default=None, min_length=1)
     """Request to the teachers; by default each sample's own prompt, the one that the student reads (`data.prompt`).
-    A tiny student is best given a short one, and its teachers a longer one here."""
+    A tiny student is best given a short one, and its teachers a longer one here.
+    """
     shard_size: int = Field(default=64, ge=1)
 
 

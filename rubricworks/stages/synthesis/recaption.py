@@ -92,7 +92,8 @@ class Config(StageConfig):
     """Captioners, each with its share of the images."""
     prompt: str | None = Field(default=None, min_length=1)
     """Request to all captioners. Default: the prompt that the first captioner trained here was trained on, by its model
-    card; without one that of the samples, or one for detail."""
+    card; without one that of the samples, or one for detail.
+    """
     own_prompts: bool = False
     """Use the prompt that a source has for an image, if any."""
     splits: tuple[str, ...] = ()

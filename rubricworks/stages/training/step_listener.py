@@ -19,7 +19,8 @@ def step_listener(
 ) -> "Callable[[StepLog], None]":
     """A trainer's `on_log`.
 
-    Args: choose: selects the metrics of a line to log. """
+    Args: choose: selects the metrics of a line to log.
+    """
     curves = TrainerCurves(job.run, job.stage)
 
     def listen(line: "StepLog") -> None:

@@ -40,7 +40,7 @@ class TinyFlowConfig(BaseModel):
     layers: int = Field(3, ge=1)
     heads: int = Field(4, ge=1)
     text_layers: int = Field(1, ge=0)
-    """Layers of the text encoder; with 0 the words are embedded alone."""
+    """Layers of the text encoder; with 0, words are only embedded."""
     patch: int = Field(12, ge=1)
     """Side of a patch in pixels. A grid of patches that cuts objects is learned several times slower."""
     latent: int | None = Field(None, ge=1)
@@ -49,7 +49,7 @@ class TinyFlowConfig(BaseModel):
     max_prompt_tokens: int = Field(64, ge=4)
     sampling_steps: int = Field(8, ge=1)
     shift: float = Field(3.0, ge=1)
-    """Share of the noise levels that is spent at high noise, where it is decided what is drawn."""
+    """Share of the noise levels spent at high noise, where the content of the image is decided."""
     steps: int = Field(1200, ge=1)
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
@@ -126,8 +126,9 @@ class DiffusionNftConfig(PolicyConfig):
     """Updates during which the sampling policy is the trained one."""
     ema_decay: float | None = Field(0.9, ge=0, lt=1)
     """Decay of the moving average of the trained weights, which is the model that is saved, after a warm-up; null saves
-    the last weights."""
+    the last weights.
+    """
 
     def decay_at(self, step: int) -> float:
-        """Decay after so many updates (RubricRL, equation 11)."""
+        """Decay after a number of updates (RubricRL, equation 11)."""
         return min(max(step - self.decay_start, 0) * self.decay_rate, self.decay_cap)

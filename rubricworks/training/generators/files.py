@@ -1,4 +1,4 @@
-"""Files by which a folder of a generator is known."""
+"""Files that identify the folder of a generator."""
 
 ADAPTER = "adapter"
 """Folder of a pipeline's trained adapter, beside the model that it is merged into."""

@@ -21,7 +21,8 @@ _SIDE = 256
 """Images are scaled down to this side, so that a statistic costs no more than the reward."""
 _SHIFT, _COLLAPSE = 0.33, 0.38
 """Weights by which odds that change 2.2 times, or a diversity that halves, reach the alarm's limit by themselves. They
-were not measured: simulated policies write texts."""
+were not measured: simulated policies write texts.
+"""
 _GROUP_SIDE = 32
 """Side at which the images of a group are compared."""
 

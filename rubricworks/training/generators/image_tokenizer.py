@@ -35,7 +35,7 @@ class ImageTokenizer(Protocol):
 
 
 class StoredCodec(ImageTokenizer, Protocol):
-    """Codec that lies beside the model instead of inside it."""
+    """Codec that is stored next to the model instead of inside it."""
 
     def save(self, folder: Path) -> None:
         """Write it into a folder."""

@@ -1,6 +1,6 @@
 """Janus (Transformers' `JanusForConditionalGeneration`) as an autoregressive image generator.
 
-Codes have embeddings and a head of their own beside the vocabulary, and the model brings its VQ decoder. An image
+Codes have their own embeddings and head, separate from the vocabulary, and the model includes its VQ decoder. An image
 follows `boi_token`. For guidance Janus replaces the prompt by padding that it attends to, and keeps the first token and
 `boi_token`; so do we. What understands images is frozen, and so is the VQ model.
 """

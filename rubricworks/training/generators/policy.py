@@ -213,7 +213,7 @@ def _is_whole(weight: Tensor) -> bool:
 
 
 def image_responses(images: Iterable[Pixels | None]) -> list[Response]:
-    """Responses of RGB images, as PNG; one that the decoder failed on is what no grader reads.
+    """Responses of RGB images, as PNG. An image that the decoder failed on becomes a response that no grader can read.
 
     Raises:
         UserError: the images have several sizes.

@@ -1,4 +1,5 @@
-"""Reward-hacking alarm: fires when the reward has risen and what it should stand for is lost, over two looks.
+"""Reward-hacking alarm: fires when the reward has risen while the quality that it should measure has fallen, over two
+looks.
 
 A look compares the steps since the last look with the best of all looks before it, by losses that add up: how far the
 held-out judge's scores fell, sample by sample; how much less responses tell their image from other images; how much
@@ -23,7 +24,7 @@ from rubricworks.training.policy.response_statistics import TEXT_STATISTICS, Sta
 LOOK = 10
 """Steps between two looks, where no probe sets them."""
 PATIENCE = 2
-"""Looks over which the losses are averaged: one alone may be chance."""
+"""Number of looks over which the losses are averaged, since a single one may be chance."""
 LIMIT = 0.26
 """Averaged sum of the losses beyond which the alarm fires."""
 GAIN = 0.02
@@ -77,15 +78,16 @@ class HackingAlarm:
 
     @property
     def outcome(self) -> Alarm:
-        """The alarm, or that it is silent, or that the training is too short to tell."""
+        """The alarm, silence, or a training that is too short to decide."""
         if self.alarm is not None:
             return self.alarm
         return Alarm(state="silent" if len(self.looks) > PATIENCE else "too_short")
 
     @property
     def best_step(self) -> int | None:
-        """Number of steps after which a policy was last at its best, by the held-out judge, or else by the first
-        weighed statistic; None if nothing tells."""
+        """Last step at which the policy was best by the held-out judge, or else by the first weighted statistic; None
+        without either.
+        """
         if self._probes:
             return _last_best({step: _mean(scores) for step, scores in self._probes.items()})
         weighed = next((statistic for statistic in self.statistics if statistic.rule != "shown"), None)
@@ -189,7 +191,7 @@ def _mean(scores: Sequence[float | None]) -> float:
 
 
 def _last_best(scores: Mapping[int, float]) -> int | None:
-    """Last step of the highest score; None if there is none."""
+    """Last step with the highest score; None without scores."""
     present = {step: score for step, score in scores.items() if not math.isnan(score)}
     return max(present, key=lambda step: (present[step], step)) if present else None
 
@@ -204,7 +206,7 @@ def _rank(value: float) -> float:
 
 
 def read_step(row: Mapping[str, Any]) -> StepStats:
-    """Statistics of a step from a line of `steps.jsonl`; what is no number there counts as missing."""
+    """Statistics of a step from a line of `steps.jsonl`. Values that are not numbers count as missing."""
     scores = row.get("held_out")
     held_out = tuple(_number(score) for score in scores) if isinstance(scores, list) else ()
     figures = {

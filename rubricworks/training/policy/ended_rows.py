@@ -108,7 +108,9 @@ def ended_rows_of_vllm(llm: Any, on_ended: OnEnded) -> Iterator[None]:
 
 @contextmanager
 def _replaced(owner: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
-    """Give an object a method of its own; one that it had, such as FSDP's `generate`, comes back afterwards."""
+    """Temporarily override a method of an object; a previous override, such as FSDP's `generate`, is restored
+    afterwards.
+    """
     own = vars(owner).get(name)
     setattr(owner, name, method)
     try:

@@ -18,7 +18,7 @@ _TIMEOUT_S = 300.0
 
 
 class SleepingJudges(TrainerCallback):
-    """The judges that this process's stage serves with sleep mode; on one process of a training alone."""
+    """The judges that this stage serves with sleep mode; empty in all but one process of a training."""
 
     def __init__(self, is_main: bool) -> None:
         urls = os.environ.get(SLEEPING_ENV, "").split()

@@ -1,8 +1,8 @@
 """Prompts without a signal give way to others before a step (DAPO, section 3.2; a peer in RubricRL's table 5).
 
 A group whose rollouts all pass, all fail or all earn the same teaches nothing. It is dropped and another prompt is
-drawn in its place, for a bounded number of rounds. What is still missing then is not trained on. Every rollout is
-logged. The prompts come from the seed and the step alone, so that a resumed training draws the same.
+drawn in its place, for a bounded number of rounds. Groups that are still missing then are not trained on. Every rollout
+is logged. The prompts depend only on the seed and the step, so a resumed training draws the same ones.
 """
 
 import random

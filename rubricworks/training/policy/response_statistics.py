@@ -1,4 +1,4 @@
-"""Statistics of responses for the reward-hacking alarm. Each method names its own; these are those of texts.
+"""Statistics of responses for the reward-hacking alarm. Each method names its own; this module has those of texts.
 
 A statistic is one number per response or per step. The alarm weighs those that a better response does not lose, and
 shows the others.
@@ -36,7 +36,8 @@ class Statistic(NamedTuple):
     """(response, its tokens) → value."""
     rule: Literal["fall", "rise", "shift", "shown"]
     """fall: logarithm of the ratio to the highest look; rise: difference to the lowest; shift: change of a share's
-    log-odds since the first look, either way; shown: no loss."""
+    log-odds since the first look, either way; shown: no loss.
+    """
     weight: float = 1.0
     """Factor of the loss."""
     of_groups: Callable[[Sequence[Sequence[Response]]], float] | None = None

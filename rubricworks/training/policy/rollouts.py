@@ -247,7 +247,7 @@ class PolicyTrainer(GRPOTrainer):
             return super()._generate_single_turn(*args, **kwargs)
 
     def _ended_rows(self) -> AbstractContextManager[None]:
-        """Start the calls for rollouts that end while the block samples, where the sampler tells."""
+        """Start the calls for rollouts that end while the block samples, if the sampler reports them."""
         has_parser = any(getattr(self._tokenizer, name, None) for name in ("response_template", "response_schema"))
         if self._early is None or has_parser:
             return nullcontext()
@@ -416,7 +416,7 @@ class PolicyTrainer(GRPOTrainer):
         return [group for group in groups if group.has_signal], [group for group in groups if not group.has_signal]
 
     def _compared(self, rewards_NK: Tensor) -> list[list[float | None]]:
-        """Rewards from whose differences advantages come: each function's where they are decoupled, or their sums."""
+        """Rewards that advantages are computed from: those of each function if decoupled, or else their sums."""
         if self.multi_objective_aggregation != "normalize_then_sum":
             return [_values(self._weighted(rewards_NK))]
         judged_NK = rewards_NK.cpu().double()

@@ -1,4 +1,4 @@
-"""Frame of a policy training, whatever trainer it has: its folder, checkpoint, statistics, alarm and result."""
+"""Common frame of policy trainings: folder, checkpoint, statistics, alarm and result."""
 
 import logging
 import sys

@@ -39,7 +39,7 @@ def select_rows(
 
 
 def keep_rows(batch: Mapping[str, Any], rows: Sequence[int], count: int) -> dict[str, Any]:
-    """Copy of TRL's batch of `count` rollouts with these rows alone.
+    """Copy of TRL's batch of `count` rollouts with only these rows.
 
     Every tensor with a row per rollout is sliced; pixels, which have a row per patch, are split by the images' grids.
 

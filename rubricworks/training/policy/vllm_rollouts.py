@@ -1,6 +1,6 @@
 """Rollouts by vLLM that are the policy's: prompts with images, the encoder cache, and the alarm for both.
 
-Mended around TRL's `VLLMGeneration`, until TRL does it (beside `image_token_bias`):
+Workarounds for TRL's `VLLMGeneration` until TRL has them (besides `image_token_bias`):
 
 - In colocate mode TRL passes prompts whose image tokens are expanded to vLLM, which expands them again (trl#6294). Each
   image's run is collapsed to the one token that vLLM expands. In server mode TRL sends image features, for which the
@@ -36,7 +36,8 @@ PATIENCE = 5
 
 @cache
 def keep_weights_on_cpu() -> None:
-    """Let vLLM on a CPU take new weights: its kernels pack a layer's weights, and new ones would be lost in the packed.
+    """Let vLLM on a CPU load new weights. Its kernels use packed copies of the weights, which new weights would not
+    reach.
 
     Linear layers multiply by the weights as they are; experts, of widths divisible by 32, are packed for each call.
     """

@@ -82,7 +82,7 @@ class PolicyWatch(TrainerCallback):
 
     @property
     def roll_back_to(self) -> Path | None:
-        """Checkpoint of the policy at its best, one step after its probe; None unless the alarm rolls back."""
+        """Checkpoint of the best policy, one step after its probe; None unless the alarm rolls back."""
         fired = broadcast(self.alarm.alarm)
         if self.config.watch.on_alarm != "roll_back" or fired is None or fired.onset is None:
             return None

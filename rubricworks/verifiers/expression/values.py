@@ -55,7 +55,8 @@ class Listing:
 
     kind: str
     """"bare", "{}", "and" (of relations), "or" (letters, unknowns), "cases", "family" (for every integer), unordered;
-    "()" (tuples, intervals), "[]"."""
+    "()" (tuples, intervals), "[]".
+    """
     items: tuple["Answer", ...]
 
 

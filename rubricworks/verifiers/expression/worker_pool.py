@@ -33,7 +33,8 @@ _LONG_BUSY = 0.5
 _START_SECONDS = 120.0
 _PATIENCE, _GRACE = 10.0, 2.0
 """Time is the processor's. A worker that needs so many times as much by the clock, and seconds on top, is broken: it
-was stopped, or the machine stands still."""
+was stopped, or the machine stands still.
+"""
 _REMEMBERED = 4096
 """Outcomes, and formulas that were late."""
 _PROGRAM = """

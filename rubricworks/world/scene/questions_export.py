@@ -54,7 +54,8 @@ RESPONSE_NOISE = Faults(
 """Perception faults behind the worked answers; a third of them leave out the last object."""
 GUESS_SHARE = 0.6
 """Share of answers that ignore the picture: a guess in a box, and no step. They are the majority, so that a student
-warmed up on them guesses at first and has something to unlearn."""
+warmed up on them guesses at first and has something to unlearn.
+"""
 UNSOUND_SHARE = 0.05
 """Share of worked answers whose box contradicts their own steps: right steps do not always end right."""
 

@@ -1,5 +1,6 @@
 """Calls that NetworkPolicies allow, by the rules of networking.k8s.io/v1: a pod that no policy selects is open,
-one that is selected takes what any of its policies allows, and a call needs both its ends to allow it."""
+one that is selected takes what any of its policies allows, and a call needs both its ends to allow it.
+"""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network

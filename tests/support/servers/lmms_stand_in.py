@@ -1,7 +1,8 @@
 """A stand-in for `python -m lmms_eval`: it asks the endpoint about a local Parquet file, and writes the files that
 lmms-eval 0.7.3 writes. The text of `FAULT` in its folder makes it fail as the real one does: with exit code 0. The keys
 that it was given are in `keys.json` there, and with USE_LLM_JUDGE it asks the judge of every answer, as a failed call
-or an unreadable answer of whom it counts 0."""
+or an unreadable answer of whom it counts 0.
+"""
 
 import argparse
 import importlib.util

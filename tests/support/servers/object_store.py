@@ -64,7 +64,8 @@ def environment(endpoint: str, access: str = ACCESS, secret: str = SECRET) -> di
 Fault = Callable[["Request"], "str | tuple[int, str] | None"]
 """Request → None (let it through), a status and S3 code to answer, or what to do to it: `drop` (close the connection
 at once), `drop answer` (do it, and close), `cut` (half of the answer's body), `damage` (another byte in it), `gzip`
-(say that the object is gzip-encoded)."""
+(say that the object is gzip-encoded).
+"""
 
 
 class Request:

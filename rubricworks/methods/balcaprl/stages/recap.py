@@ -27,10 +27,12 @@ class Config(StageConfig):
     """A strong vision-language model; without one the samples keep the captions that came with the images."""
     splits: tuple[Split, ...] = Field(default=_SPLITS, min_length=1)
     """Splits to recaption. `[held_out]` trains on the original captions and evaluates against the new ones, so that
-    runs with weak references can be compared with others."""
+    runs with weak references can be compared with others.
+    """
     prompt: str | None = None
     """Prompt of the captioner; by default each sample's own: `data.prompt`, or the one that the image came with where
-    `data.own_prompts` says so, as in the paper."""
+    `data.own_prompts` says so, as in the paper.
+    """
     shard_size: int = Field(default=64, ge=1)
 
 

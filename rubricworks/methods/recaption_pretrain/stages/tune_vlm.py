@@ -28,7 +28,8 @@ class Instructions(BaseModel):
     type: Literal["instructions"]
     source: str
     """Parquet, .json or .jsonl whose rows have `conversations`, as LLaVA-NeXT's instructions; images in the rows or
-    beside them."""
+    beside them.
+    """
 
     def write(self, job: Job, folder: Path) -> None:
         write_instructions(job, folder, self.source, "tuning.examples.source")

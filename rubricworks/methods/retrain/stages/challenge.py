@@ -23,7 +23,8 @@ from rubricworks.tracking.lineage import read_lineage
 class Config(StageConfig):
     gate: Gate | None = None
     """Gate that the challenger must pass against the champion; by default the gate of the champion's recipe, but for
-    its rule on the judge's audit: a retraining keeps the judge, and does not audit it again."""
+    its rule on the judge's audit: a retraining keeps the judge, and does not audit it again.
+    """
     approval: Literal["person", "gate"] = "person"
     """Approver of a challenger that passes: a person, with `rubricworks promote`, or the gate itself."""
 

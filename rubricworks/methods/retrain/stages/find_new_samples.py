@@ -49,7 +49,8 @@ class Config(StageConfig):
     """Changes to the champion's recipe, `stage.field` → value, such as `train_policy.algorithm.steps: 100`."""
     admit: Admission = Admission()
     """What the champion's recipe, which comes from the registry, may reach: hosts with the environment variables that
-    are sent to each, and Python functions. Not asked of a recipe that is signed with RUBRICWORKS_LINEAGE_KEY."""
+    are sent to each, and Python functions. Not asked of a recipe that is signed with RUBRICWORKS_LINEAGE_KEY.
+    """
 
 
 def run(config: Config, job: Job) -> None:

@@ -58,7 +58,8 @@ class Config(StageConfig):
     shard_size: int = Field(default=32, ge=1)
     false_positives_at_most: float | None = Field(default=None, ge=0, le=1)
     """Largest rate of false positives, shown texts as in training, in the failure mode where the judge is worst, by the
-    high end of its interval. A judge above it stops the run before the policy is trained on it."""
+    high end of its interval. A judge above it stops the run before the policy is trained on it.
+    """
 
     @model_validator(mode="after")
     def _complete(self) -> "Config":

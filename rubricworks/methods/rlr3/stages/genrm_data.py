@@ -57,7 +57,8 @@ class Config(StageConfig):
     """Labelled responses of the test split."""
     reasoning: bool = True
     """Keep the teachers' thought and rationales in the labels, which SFT imitates; RLVR rewards credits and values
-    alone. Off, both are empty, for a GenRM too small to write them."""
+    alone. Off, both are empty, for a GenRM too small to write them.
+    """
     balance: bool = True
     """Equally many responses that lose credit and that do not, by dropping surplus ones."""
     shard_size: int = Field(default=32, ge=1)

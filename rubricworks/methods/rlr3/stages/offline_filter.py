@@ -64,7 +64,8 @@ class Config(StageConfig):
     max_new_tokens: int = Field(default=6144, ge=1)
     max_prompt_tokens: int | None = Field(default=2048, ge=1)
     """Longest prompt with its image, in tokens of the base model. The paper uses 4,096 for DeepVision, whose inputs are
-    long, with 12,288 for responses."""
+    long, with 12,288 for responses.
+    """
     batch_size: int = Field(default=64, ge=1)
     """Responses per generation batch."""
     engine: EngineOptions = EngineOptions()

@@ -49,10 +49,12 @@ Model = Literal["base", "sft", "rlvr"]
 class Config(StageConfig):
     student: str
     """`tiny_text`, a model directory, or a model's name on the Hugging Face Hub. It is trained on text alone; one that
-    can see can also be audited with the image."""
+    can see can also be audited with the image.
+    """
     instructions: bool = False
     """Put the whole scoring prompt before the request, for instruct models; a model trained from scratch learns without
-    it, and leaves it out where it is served, too."""
+    it, and leaves it out where it is served, too.
+    """
     tiny: TinyTextConfig = TinyTextConfig()
     """Shape of the tiny student."""
     base: SftConfig | None = None

@@ -29,7 +29,8 @@ class Config(StageConfig):
     verifiers: dict[str, tuple[str, ...]] = Field(default={OTHER_TASKS: tuple(VERIFIERS)})
     """Task → verifiers that its checklists may use, `*` for all other tasks, which are shown all. Each is reserved for
     a kind of target (text and lists for what is read in the image, boxes and points for grounding), and its entry in
-    the prompt says so; a task with none has references in words alone."""
+    the prompt says so; a task with none has references in words alone.
+    """
     trust_answers: bool = True
     """The samples' answers are right: the writers and the examiner check criteria against them."""
     examiner: Endpoint | None = None

@@ -26,7 +26,8 @@ class Config(StageConfig):
     """Prompts: `.txt`, `.jsonl` or Parquet with `prompt`, or with `prompts` of several lengths."""
     held_out_source: str | None = None
     """Held-out prompts in a file of their own, such as GenEval's evaluation_metadata.jsonl; by default `held_out`
-    prompts of the source."""
+    prompts of the source.
+    """
     held_out: int = Field(default=500, ge=1)
     """Prompts kept for evaluation, of the source or at most of the held-out source."""
     images_per_prompt: int = Field(default=4, ge=1, le=64)

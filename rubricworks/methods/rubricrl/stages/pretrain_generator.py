@@ -35,7 +35,8 @@ TINY_AR, TINY_FLOW = "tiny_ar", "tiny_flow"
 class Config(StageConfig):
     generator: str
     """`tiny_ar`, `tiny_flow`, or a generator (a model or a diffusers pipeline): its folder, here or in a store (s3://…),
-    or its name on the Hugging Face Hub, with its commit: org/name@COMMIT."""
+    or its name on the Hugging Face Hub, with its commit: org/name@COMMIT.
+    """
     tiny_ar: TinyArConfig = TinyArConfig()
     """Shape and pretraining of the tiny generator."""
     tiny_flow: TinyFlowConfig = TinyFlowConfig()

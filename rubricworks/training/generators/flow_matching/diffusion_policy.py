@@ -5,8 +5,8 @@ trained form to the images at some noise levels: towards those with a reward abo
 below (`rl.diffusion_nft_loss`). Afterwards the sampling form follows the trained one by a moving average. Checkpoints
 hold both forms, the average that is saved, and the optimizer; on a CPU a resumed training ends with the same weights.
 
-Each process keeps a copy of the model, draws its share of a step's groups and fits its share of their images. What is
-drawn depends on the seed and the step alone: several processes take the step of one.
+Each process keeps a copy of the model, draws its share of a step's groups and fits its share of their images. The drawn
+samples depend only on the seed and the step, so several processes take the same step as one.
 """
 
 import random
@@ -390,7 +390,7 @@ class _Follow(TrainerCallback):
 
 
 class _PromptOrder(Sampler[int]):
-    """Prompts of all steps; each generation's come once for each of its steps. A function of the seed alone."""
+    """Prompts of all steps; each generation's come once for each of its steps. Depends only on the seed."""
 
     def __init__(self, count: int, config: DiffusionNftConfig, seed: int) -> None:
         self.count, self.seed, self.repeats = count, seed, config.generation_every

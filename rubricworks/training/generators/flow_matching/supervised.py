@@ -1,7 +1,7 @@
 """Supervised training of a flow-matching generator: the velocity towards given images, at random noise levels.
 
-It is the peer of RL that trains on captioned pictures, or on the best of its own (Best-of-N). It resumes from its last
-checkpoint with the same result.
+It is RL's baseline that trains on captioned images, or on the best of its own images (Best-of-N). It resumes from its
+last checkpoint with the same result.
 """
 
 from collections.abc import Callable, Sequence

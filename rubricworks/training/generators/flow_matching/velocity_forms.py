@@ -39,11 +39,8 @@ class VelocityForms(nn.Module):
         ema_decay: float | None = None,
         seed: int = 0,
     ) -> None:
-        """
-        Args:
-            lora: adapters to train; all weights without.
-            keep_initial: keep the initial form, which costs a copy unless there are adapters.
-            ema_decay: decay of the average that is saved; None saves the trained form.
+        """Args: lora: adapters to train; None trains all weights. keep_initial: keep the initial form, which costs a
+        copy unless there are adapters. ema_decay: decay of the average that is saved; None saves the trained form.
         """
         super().__init__()
         self.lora, self._generator = lora, [generator]  # in a list, as it is no module
@@ -114,7 +111,7 @@ class VelocityForms(nn.Module):
             old.lerp_(trained.to(old.dtype), 1 - decay)
 
     def update_average(self, step: int) -> None:
-        """Move the average that is saved, after the update of so many steps."""
+        """Update the saved average after a number of steps."""
         if self._average is not None:
             self._average.optimization_step = step - 1  # a checkpoint holds no count of its own
             self._average.step(self._trained)
