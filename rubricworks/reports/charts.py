@@ -264,7 +264,7 @@ def spread(tops: Sequence[float], gap: float) -> list[float]:
 
 
 def _marked(series: Series) -> list[tuple[float, float]]:
-    """Points that have a marker: the ends, the picked one, and every so many between them."""
+    """Points with a marker: the ends, the selected one, and some at regular distances between them."""
     last = len(series.points) - 1
     stride = math.ceil(last / (MAX_MARKERS - 1)) or 1
     chosen = {0, *range(last, stride - 1, -stride)}

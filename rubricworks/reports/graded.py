@@ -23,7 +23,7 @@ class Graded(NamedTuple):
 
     sample_id: str
     file_name: str
-    """Of its picture; empty where it is not known."""
+    """Name of the image's file; empty if unknown."""
     text: str
     rubric: Rubric
     card: Scorecard
@@ -42,7 +42,7 @@ class CriterionFigures(NamedTuple):
 
 
 def mean_reward(graded: Sequence[Graded]) -> Interval | None:
-    """Mean over the judged responses with its 95 % interval; those of one sample are drawn together."""
+    """Mean over the judged responses with its 95 % interval, resampled by sample."""
     judged = [response for response in graded if response.reward is not None]
     return mean_interval(
         [response.reward for response in judged], share=False, clusters=[response.sample_id for response in judged]
@@ -50,7 +50,7 @@ def mean_reward(graded: Sequence[Graded]) -> Interval | None:
 
 
 def criterion_figures(graded: Sequence[Graded]) -> list[CriterionFigures]:
-    """Figures of each criterion, the least met first; by weight where every response has criteria of its own."""
+    """Figures of each criterion, least met first; grouped by weight if every response has its own criteria."""
     credits: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
     for criterion, credit in _verdicts(graded):
         credits[criterion.criterion, f"{criterion.weight:g}"].append(credit)

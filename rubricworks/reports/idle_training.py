@@ -48,7 +48,7 @@ def group_shares(run: RunFolder, stage: str) -> GroupShares:
 
 
 def learnt_nothing(run: RunFolder) -> str:
-    """Sentence about trainings that had nothing to learn from; empty if there is none."""
+    """Sentence about trainings without a learning signal, or an empty string."""
     sentences = []
     for stage, name in (run.trainings or {"train_policy": ""}).items():
         shares = group_shares(run, stage)

@@ -1,7 +1,7 @@
 """An audit of a judge as one HTML file and as text: the chart, RLR³'s table 5, and the worst cases.
 
 Questions, responses and judges' words are foreign text: Jinja escapes all of it, and the page's security policy allows
-nothing but its inline styles and images. `audit_figure` is the chart alone, for other pages; it needs `audit.css`.
+nothing but its inline styles and images. `audit_figure` returns only the chart, for other pages; it needs `audit.css`.
 """
 
 from collections.abc import Sequence

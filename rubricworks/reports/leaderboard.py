@@ -168,7 +168,7 @@ def _radar(board: Leaderboard) -> RadarChart | None:
 
 
 def _last_steps(board: Leaderboard) -> list[Row]:
-    """One row per model: that of its last step."""
+    """One row per model: its last step."""
     last: dict[tuple[str, str, str], Row] = {}
     for row in board.rows:
         key = (row.model, row.revision, row.decoding)
@@ -248,7 +248,7 @@ def _markdown(cells: Sequence[str]) -> str:
 
 
 def standings(board: Leaderboard, ranking: Mapping[str, float]) -> dict[str, float]:
-    """Standing of the board's models in a ranking; models that it does not name are left out."""
+    """Standing of the board's models in a ranking, without models that the ranking does not name."""
     return {row.model: ranking[row.model] for row in _last_steps(board) if row.model in ranking}
 
 

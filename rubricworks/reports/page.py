@@ -131,7 +131,7 @@ def of_stage(stage: str, section: Section, title: str = "") -> Section:
 
 
 def unfinished(run: RunFolder, id: str, title: str, what: str) -> Block | None:
-    """Block that says that a stage has no output table yet; None if it has one."""
+    """Block stating that a stage has no output table yet; None if it has one."""
     if (run.out / MANIFEST).is_file():
         return None
     return Block(id, title, [Text(f"There are {what}: the {run.stage} stage has not finished in this run.", "missing")])

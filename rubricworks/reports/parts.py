@@ -183,7 +183,7 @@ class CheckList(NamedTuple):
     checks: Sequence[Check]
     title: str = ""
     folded: Sequence[Check] = ()
-    """Checks behind a summary, because they tell less."""
+    """Less important checks, folded behind a summary."""
     summary: str = ""
 
 
@@ -222,7 +222,7 @@ class Card(NamedTuple):
     """The judge's words on it."""
     reference: str = ""
     file_name: str = ""
-    """Name of the picture's file, which stands before the sample's own; a page adds it (`page.with_file_names`)."""
+    """Name of the image's file, shown before the sample's id; a page adds it (`page.with_file_names`)."""
 
     @property
     def reasons(self) -> list[Check]:
@@ -255,7 +255,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Pre:
-    """Text as it is, such as a recipe."""
+    """Preformatted text, such as a recipe."""
 
     text: str
     macro: ClassVar[str] = "pre"
@@ -272,7 +272,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Html:
-    """Safe markup, of a template of its own."""
+    """Safe markup from a separate template."""
 
     markup: str
     macro: ClassVar[str] = "html"

@@ -200,7 +200,7 @@ def what_ran(run: RunFolder) -> Block:
 
 
 def _served_models(run: RunFolder) -> list[tuple[str | float, ...]]:
-    """Row of each time that the run served a model; one that was killed with its run has no end."""
+    """One row per time that the run served a model; a server that was killed with its run has no end."""
     path, rows = run.path / EVENTS_FILE, list[list[str | float]]()
     for line in path.read_text().splitlines() if path.is_file() else ():
         try:

@@ -45,7 +45,7 @@ from rubricworks.rubrics import Rubric, Scorecard
 
 RUBRIC_STAGES = ("synthesize_rubrics", "peer_rubrics", "write_prompt_rubrics")
 MIN_SHARE = 0.1
-"""Smallest share of the graded samples; a rarer criterion says more about its images than about the models."""
+"""Smallest share of the graded samples. A rarer criterion reveals more about its images than about the models."""
 _MAX_TITLES = 5_000
 _SHARED = 6
 _PAIRED = (

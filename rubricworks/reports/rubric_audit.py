@@ -122,12 +122,12 @@ def untested_texts(audit: RubricAudit) -> list[str]:
 
 
 def _is_alone(audit: RubricAudit) -> bool:
-    """Return True if nothing was known of a rubric's flags that need another sample, as there is none."""
+    """Return True if a rubric's flags that need another sample could not be tested, because there is none."""
     return len(audit.findings) == 1 and "not about it" in audit.untested
 
 
 def refusal_text(audit: RubricAudit, allowed: float) -> str:
-    """Sentence that says why an audit does not pass, "" if it does.
+    """Sentence stating why an audit does not pass; "" if it passes.
 
     It does not if more rubrics are flagged than are allowed, or might be, had all probes been judged, or if fewer than
     half of the rubrics could be tried. What was not tested is not sound.

@@ -1,7 +1,7 @@
 """A run's folder as values; a missing file is None or empty, never an error.
 
-A run can end anywhere, and people open the report to see where. So only unreadable files are refused; the page says
-which ones are missing.
+A run can end anywhere, and people open the report to see where. Only unreadable files are refused; the page lists
+missing ones.
 """
 
 from collections import Counter
@@ -229,7 +229,7 @@ def read_recipe(run: Path) -> dict[str, Any]:
 
 
 def is_simulated(folder: Path) -> bool:
-    """Return True if the scene world stood in for models and data: a run's recipe, or an audit's source, tells.
+    """Return True if the scene world simulated models and data, according to a run's recipe or an audit's source.
 
     Raises:
         UserError: one of the files is damaged.

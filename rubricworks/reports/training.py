@@ -183,7 +183,7 @@ def training_block(
 
 
 def _watched(run: RunFolder, stage: str, name: str) -> Text | None:
-    """Outcome of an alarm that did not fire; a banner tells of one that did."""
+    """Outcome of an alarm that did not fire; a banner shows one that did."""
     outcome = read_outcome(run.path / stage)
     if outcome is None or outcome.has_fired:
         return None

@@ -37,7 +37,7 @@ _TITLE_CHARS = 300
 
 _JUDGMENTS = frozenset({"yes", "no", "true", "false", "correct", "incorrect", "wrong", "valid", "invalid"})
 _SHORT_JUDGMENTS = frozenset({"1", "0", "y", "n", "t", "f", "pass", "fail", "ok"})
-"""Values by themselves; judgments where the criterion asks for one."""
+"""Words for values; words for judgments if the criterion asks for one."""
 _JUDGING = re.compile(r"\b(?:correctly|accurately|properly|rightly)\s+\w+\s+that\b|\bwhether\b")
 _WORD = re.compile(r"\w+")
 _ASSERT = (
@@ -73,7 +73,7 @@ _EXAMPLES = re.compile(
     r"\([^()]{3,}\)|\(?\bjustification:.*|\b(?:representative )?examples?\b[^:.]{0,80}:.*|"
     r"\bfor (?:example|instance)\b.*"
 )
-"""Parts of a criterion that ask for nothing: what stands in brackets, examples and reasons."""
+"""Parts of a criterion without a requirement: brackets, examples and reasons."""
 _NEXT_DEMAND = re.compile(r"\b(?:should|must|has to)\b[^.]*\.\s.*\b(?:should|must|has to)\b")
 _ENUMERATION = re.compile(r"(?:\(1\)|\b1[.)]\s|\bstep 1\b).*(?:\(2\)|\b2[.)]\s|\bstep 2\b)")
 _JOINTS = (_SECOND_ASSERTION, _NEXT_CLAUSE, _JOINED_VERBS, _PARTICIPLE, _NEXT_DEMAND, _ENUMERATION)
@@ -209,7 +209,7 @@ def joins_assertions(criterion: str) -> bool:
 
 
 def _plain_words(text: str) -> str:
-    """Return a text's words alone, case-folded: equal for two criteria that differ in case and punctuation."""
+    """Return only a text's words, case-folded: equal for two criteria that differ in case and punctuation."""
     return " ".join(_WORD.findall(text.casefold()))
 
 

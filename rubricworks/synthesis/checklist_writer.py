@@ -1,9 +1,9 @@
 """Checklist writer: several teachers propose, one model merges, rules and an examiner check the result (RLR³).
 
 Teachers write independently of each other; the merger sees their proposals numbered, without names, in an order drawn
-from the sample's id. `lint_checklist` drops faulty criteria after each step. Where the reference answer is trusted, it
-is then graded like a response: an essential criterion that it does not fully satisfy is a construction error (appendix
-B.1), because it would punish right responses.
+from the sample's id. `lint_checklist` drops faulty criteria after each step. If the reference answer is trusted, it is
+graded like a response. An essential criterion that it does not fully satisfy is a construction error (appendix B.1),
+because it would penalise correct responses.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ChecklistResult(NamedTuple):
     rubric: Rubric | None
     """None when too few teachers wrote one, or no essential criterion is left; the last reason says which."""
     dropped: tuple[DroppedCriterion, ...]
-    """Criteria dropped at any step, repair turns included; the text is empty where the reason concerns the whole
+    """Criteria dropped at any step, including repair turns. The text is empty if the reason concerns the whole
     checklist. A cached answer lists only the faults of its last turn.
     """
     usage: Usage
@@ -199,7 +199,7 @@ def answer_as_response(answer: str) -> str:
 
 
 def _shuffle_by_sample(proposals: Sequence[Checklist], sample_id: str) -> list[Checklist]:
-    """Order proposals by the sample alone, so that no teacher always stands first."""
+    """Order proposals by only the sample, so that no teacher is always first."""
 
     def draw(at: int) -> bytes:
         return hashlib.sha256(f"{sample_id}\n{at}".encode()).digest()

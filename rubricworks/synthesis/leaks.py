@@ -35,7 +35,7 @@ class _Token(NamedTuple):
 def gives_away(text: str, secret: str, question: str = "") -> bool:
     """Return True if `text` states `secret`.
 
-    A number in letters counts only where it is stated: "compares the two" does not say 2. Words of the question are no
+    A number in words counts only if it is stated: "compares the two" does not state 2. Words of the question are no
     leak where they are only mentioned ("left of or right of"), but are one where the text states them as the answer
     ("the answer is left", "option B"). A single letter counts in capitals or as it is written, so that the article "a"
     is no option A.

@@ -1,7 +1,7 @@
-"""Polarity of pitfalls by a writer model, where their phrasing does not tell: is a response that meets one better?
+"""Polarity of pitfalls whose phrasing is ambiguous, decided by a writer model: is a response that meets one better?
 
-One call per rubric reads those of its pitfalls that the rule leaves open (`data.rubric_sets.polarity`). The model is
-not told the weight, which is what is in doubt. What it answers `unclear`, or not at all, stays open.
+One call per rubric reads those of its pitfalls that the rule leaves open (`data.rubric_sets.polarity`). The model does
+not see the weight, since the weight is in doubt. Pitfalls that it answers with `unclear`, or not at all, stay open.
 """
 
 from collections.abc import Mapping, Sequence

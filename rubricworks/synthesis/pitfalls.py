@@ -150,7 +150,7 @@ def pitfall_faults(
 
 
 def add_pitfalls(rubric: Rubric, pitfalls: Sequence[Criterion], most: int) -> Rubric:
-    """Add pitfalls to a rubric, of which the newest `most` stay; what is to be earned stays as it is."""
+    """Add pitfalls to a rubric and keep the newest `most`. Criteria of positive weight stay unchanged."""
     earned = [criterion for criterion in rubric.criteria if criterion.weight > 0]
     earlier = [criterion for criterion in rubric.criteria if criterion.weight < 0]
     newest = [*earlier, *pitfalls][-most:] if most else []

@@ -157,7 +157,7 @@ class RubricWriter:
 
 
 def _shuffle_by_sample(candidates: Sequence[Candidate], sample_id: str) -> list[Candidate]:
-    """Order candidates by the sample alone: the same on every run, and no member first in all samples."""
+    """Order candidates by only the sample: the same in every run, and no member is first in all samples."""
 
     def draw(indexed: tuple[int, Candidate]) -> bytes:
         index, candidate = indexed

@@ -71,7 +71,7 @@ def answer_predict(response: str, reference: str) -> str:
 
 
 def score_answer(response: str, answer: str, *, options: bool = False) -> float:
-    """The score of a response's final answer by rules alone, in [0, 1]: 0 or 1, but for boxes their overlap.
+    """The score of a response's final answer by rules, in [0, 1]: the overlap for boxes, otherwise 0 or 1.
 
     Raises:
         CannotVerify: the reference answer cannot be read.

@@ -18,9 +18,9 @@ _FEW_PAIRS = 40
 def bbox_verify(predict: object, *, target: object) -> float:
     """Sum of the intersection over union of the best pairing, divided by the larger number of boxes; in [0, 1].
 
-    A box is [x1, y1, x2, y2] with x1 < x2 and y1 < y2, normalised to 0-1000 (any unit will do); its area is
-    (x2 - x1) * (y2 - y1). A box without area overlaps nothing. What stands in the prediction instead of a box (three
-    numbers, words, infinity) is counted and scores 0. No box on either side: 1.
+    A box is [x1, y1, x2, y2] with x1 < x2 and y1 < y2, normalised to 0-1000 (any unit will do); its area is (x2 - x1) *
+    (y2 - y1). A box without area overlaps nothing. An invalid box in the prediction (three numbers, words, infinity)
+    counts and scores 0. No box on either side: 1.
 
     Args:
         predict: boxes as the response gives them, faults included.
@@ -51,7 +51,7 @@ def bbox_verify(predict: object, *, target: object) -> float:
 
 
 def finite_numbers(item: Any, count: int) -> Any:
-    """The item if it is so many finite numbers of reasonable size, else None."""
+    """The item if it is the expected count of finite numbers of reasonable size, else None."""
     if type(item) not in (list, tuple) or len(item) != count:
         return None
     for number in item:

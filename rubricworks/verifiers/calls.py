@@ -7,8 +7,8 @@ below, which nothing hostile can make recurse or compute.
 The words of a verifier call: tokens, and what a string literal says.
 
 Language models write LaTeX into strings without an r before them, where Python would read '\\frac' as a form feed and
-"rac"; and into JSON with one backslash too few, so that the form feed is already there. A backslash that begins the
-name of a command is that command's; every other escape means what it means in Python.
+"rac"; and into JSON with one backslash too few, so that the form feed is already there. A backslash before the name of
+a command belongs to the command; every other escape means the same as in Python.
 """
 
 import ast
@@ -25,14 +25,14 @@ Literal = str | int | float | bool | None | tuple["Literal", ...]
 
 
 _SHORT = 2000
-"""Calls of so many characters are remembered: a rubric's are read once per response."""
+"""Calls up to this many characters are cached, because a rubric's calls are parsed once per response."""
 _DEEPEST = 20
 _CONSTANTS: dict[str, Literal] = {"True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True)
 class VerifierCall:
-    """One call, read. Lists are tuples, so that a remembered call stays as it is."""
+    """One call, read. Lists become tuples, so that a cached call is immutable."""
 
     name: str
     """One of the verifier table."""

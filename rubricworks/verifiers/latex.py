@@ -10,7 +10,7 @@ LaTeX has many ways to write the same formula; `canonical_latex` chooses one:
 - arguments get braces: \\frac12 → \\frac{1}{2}, x^2 → x^{2}; braces around one symbol elsewhere go: {x} → x;
 - a prime is a superscript: x' → x^{\\prime}.
 
-Order and meaning are left alone: a + b is not b + a here.
+Order and meaning are not considered: a + b differs from b + a here.
 """
 
 import re

@@ -16,10 +16,10 @@ Texts = list[str | None]
 def list_verify(predict: object, *, target: object = None, candidates: object = None) -> float:
     """Sum of the text similarities of the best pairing, divided by the larger number of items; in [0, 1].
 
-    Order does not matter. Items are compared as they are (canonically equivalent characters are one), by
-    1 - Levenshtein / length of the longer one. What stands in the prediction instead of text is counted and scores 0.
-    No item on either side: 1. A prediction of more items than can be paired (four million pairs), or of more than
-    100,000 characters, scores 0.
+    Order does not matter. Items are compared as they are (canonically equivalent characters are one), by 1 -
+    Levenshtein / length of the longer one. An item of the prediction that is not text counts and scores 0. No item on
+    either side: 1. A prediction of more items than can be paired (four million pairs), or of more than 100,000
+    characters, scores 0.
 
     Args:
         predict: the items that the response gives.

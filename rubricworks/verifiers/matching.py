@@ -1,7 +1,7 @@
 """The best one-to-one pairing of two lists: the largest total of similarities that any pairing reaches.
 
-Small matrices, which are nearly all, are settled in plain Python where the result is provably the best; SciPy's
-Hungarian method needs microseconds only to be called, and does the rest.
+Most matrices are small and solved in plain Python if the result is provably optimal. SciPy's Hungarian method, whose
+call alone takes microseconds, solves the rest.
 """
 
 import math

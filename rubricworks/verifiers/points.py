@@ -14,8 +14,8 @@ def point_verify(predict: object, *, target: object, radius: float = 100.0) -> f
     """Sum of max(0, 1 - distance / radius) over the best pairing, divided by the larger number of points; in [0, 1].
 
     The paper converts matched distances "into a normalised proximity score" and gives no formula: this linear one falls
-    to 0 at `radius`, a tenth of the normalised image by default. What stands in the prediction instead of a point is
-    counted and scores 0. No point on either side: 1.
+    to 0 at `radius`, a tenth of the normalised image by default. An invalid point in the prediction counts and scores
+    0. No point on either side: 1.
 
     Args:
         predict: points [x, y] as the response gives them, faults included.

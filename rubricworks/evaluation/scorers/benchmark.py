@@ -3,9 +3,9 @@
 `set` is one of `suites.TASK_SETS`, run by lmms-eval and ms-vlmeval, or any name with question files of one's own in
 `source`, which are asked here and checked by rules. A model directory is served for the time; a file of responses
 cannot be measured. The figure is the mean over the benchmarks of the set (macro average), with one value per sample
-where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting. A task
-without a score of every sample has no mean, and a set with such a task none either. Tasks that ask a judge ask the
-recipe's, and are refused without one.
+where the harness gives one; the paired difference from the base, with its sign changed, is the forgetting. A task that
+lacks a sample's score has no mean, and neither has a set that contains it. Tasks that ask a judge ask the recipe's, and
+are refused without one.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _FIELD = "evaluation.scorers.benchmarks"
 BOXED_SET = "rlr3-15"
 _WHOLE = json.dumps({"whole_task": True})
-"""Evidence of a row that stands for all samples of a benchmark, because the harness gives no score of each."""
+"""Evidence of a row for all samples of a benchmark, if the harness reports no scores per sample."""
 
 _FIRST = ", first "
 _ANSWER_TOKENS = 1024
@@ -83,7 +83,7 @@ class BenchmarkScorer(Scorer):
     only_whole: ClassVar[bool] = True
 
     set: str = Field(pattern=r"^[\w.-]+$")
-    """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or a name of one's own."""
+    """Set of benchmarks: rubicap-10, rubicap-9, pretrain-9, balcaprl-10, rlr3-15, scene-5, or your own name."""
     harness: Literal["lmms-eval", "answers", "questions"] = "lmms-eval"
     """`answers` is RLR³'s own protocol for rlr3-15: step by step, the last box, rules, and `judge` for open answers.
     `questions` asks the question files of `source`. Both need no other program.

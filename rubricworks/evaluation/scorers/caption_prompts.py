@@ -1,8 +1,8 @@
 """Prompts and answer schemas of two caption evaluations: exams (CaptionQA, CapRL) and facts (DCScore).
 
-An exam's questions are written from the image and answered by letter, from a caption alone. DCScore splits captions
-into facts, matches a caption's facts with the reference's, and checks each against the image. Lists are numbered from
-1, and an answer about a list has one entry per number, in order.
+An exam's questions are written from the image and answered by letter, from only a caption. DCScore splits captions into
+facts, matches a caption's facts with the reference's, and checks each against the image. Lists are numbered from 1, and
+an answer about a list has one entry per number, in order.
 """
 
 from collections.abc import Sequence

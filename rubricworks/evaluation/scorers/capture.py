@@ -70,7 +70,7 @@ class CaptureScorer(Scorer):
     parser: str = "lizhuang144/flan-t5-base-VG-factual-sg"
     """FACTUAL parser: a directory, or a name on the Hub, with its commit: org/name@COMMIT."""
     encoder: str | None = "sentence-transformers/all-mpnet-base-v2"
-    """Sentence encoder of the phrases that match no other; None matches none of them."""
+    """Sentence encoder for phrases without an exact match; None leaves them unmatched."""
     synonyms: bool = True
     """Match by containment and by WordNet too."""
 

@@ -26,7 +26,7 @@ class FunctionScorer(Scorer):
     function: str = Field(pattern=r"^[\w.]+:\w+$")
     """`module:name` of a function in the working directory or an installed package."""
     penalties: tuple[str, ...] = ()
-    """Parts of which less is better; `score` where the function names none."""
+    """Parts for which lower is better; `score` if the function names none."""
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rubricworks.evaluation.scorers.comparisons.pairwise import PositionTally
 
 Need = Literal["rubric", "exam", "reference", "answer", "opponent"]
-"""Part of a sample that a scorer needs, or the opponent's response beside its own."""
+"""What a scorer needs: a part of a sample, or the opponent's response."""
 
 
 class Score(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -41,7 +41,7 @@ class Score(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     value: float | None
     part: str = "score"
     against: str | None = None
-    """The other model of a comparison; by default the stage's opponent, where the scorer needs one."""
+    """The other model of a comparison; by default the stage's opponent."""
     reason: str | None = None
     """Reason for a missing value."""
     evidence: str | None = None
@@ -153,7 +153,9 @@ class ScoringContext:
     """Run coroutines concurrently, with the stage's budget and early stop."""
     on_failure: Callable[[FailedCall], None]
     stream: Callable[[Iterator[Coroutine[Any, Any, list[Score]]], int], Awaitable[list[list[Score]]]] = _no_stream
-    """Run so many coroutines at a time, asking for the next when there is room, so that they need not fit in memory."""
+    """Run a bounded number of coroutines at a time and create the next when there is room, so that they need not fit in
+    memory.
+    """
     rubrics: Mapping[str, Rubric] = field(default_factory=dict)
     """Sample → rubric."""
     exams: Mapping[str, StoredExam] = field(default_factory=dict)
@@ -195,7 +197,7 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Parts whose values do not lie in [0, 1], such as ranks."""
     lower_is_better: ClassVar[tuple[str, ...]] = ()
-    """Parts of which less is better, such as ranks."""
+    """Parts for which lower is better, such as ranks."""
     needs_corpus: ClassVar[bool] = False
     """True if a batch is all responses of a model, without the samples' images."""
     measures_models: ClassVar[bool] = False
@@ -222,7 +224,7 @@ class Scorer(BaseModel, ABC, extra="forbid", frozen=True, allow_inf_nan=False):
         return []
 
     def unavailable(self) -> str | None:
-        """Reason why it cannot score on this machine (a missing program, package or data file); None if it can."""
+        """Reason why it cannot score on this machine, such as a missing program, package or data file; or None."""
         return None
 
     def variants(self, prompt: str) -> dict[str, str]:

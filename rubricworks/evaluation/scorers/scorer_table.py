@@ -31,7 +31,7 @@ from rubricworks.evaluation.scorers.specs import SpecsScorer
 
 
 class Scorers(BaseModel, extra="forbid", frozen=True):
-    """Scorers of responses of any kind; one that is left out does not score."""
+    """Scorers of responses of any kind; unset scorers are not used."""
 
     functions: tuple[FunctionScorer, ...] = ()
     """A user's own scorers."""
@@ -75,7 +75,7 @@ class CaptionScorers(Scorers):
     specs: SpecsScorer | None = None
     blind_ranking: BlindRankingScorer | None = None
     benchmarks: tuple[BenchmarkScorer, ...] = ()
-    """General benchmarks; the first set is the one that is reported."""
+    """General benchmarks. The first set is reported."""
 
 
 class AnswerScorers(Scorers):

@@ -1,8 +1,8 @@
 """SPECS: similarity of image and caption by a CLIP model that is trained for specificity; no reference is needed.
 
 The encoder is any model that transformers loads as CLIP does (`get_image_features`, `get_text_features`): SPECS' own
-weights in that form, or another CLIP for comparison. Captions longer than its text encoder are cut at its end. It runs
-on CPU cores where there is no GPU.
+weights in that form, or another CLIP for comparison. Captions longer than its text encoder are cut at its end. Without
+a GPU it runs on the CPU.
 """
 
 import asyncio

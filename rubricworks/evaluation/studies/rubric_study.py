@@ -1,7 +1,7 @@
 """Reliability of rubrics and of their grader by people's labels (RubricRL, appendix C).
 
-Prompts are sampled, and each of their criteria is one item with an image that the judge has graded. A person says of
-it: does the criterion follow from the prompt (consistent)? Does it ask for something that the prompt does not support
+Prompts are sampled, and each of their criteria is one item with an image that the judge has graded. People decide for
+each criterion: does it follow from the prompt (consistent)? Does it ask for something that the prompt does not support
 (hallucinated)? Does the image meet it (label)? The last is compared with the judge, whose verdict is not shown.
 """
 

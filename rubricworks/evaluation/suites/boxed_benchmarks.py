@@ -2,7 +2,7 @@
 
 The data is a folder as the Hub has it, `SOURCE/ORG/NAME` with Parquet files; here stand each benchmark's files, split
 and fields. Prompts are the two templates of `data.question_text`; CharXiv's descriptive questions, which are numbers in
-its data, are in our words. Where the answers of a test split are not public, it is the validation split. Of several
+its data, are in our words. If the answers of a test split are not public, the validation split is used. Of several
 reference answers one is enough.
 """
 
@@ -45,14 +45,14 @@ class Asked(NamedTuple):
     """Question of one row."""
 
     question: str
-    """Without its options; `<image 2>` stands for the second image, and images that are not named come first."""
+    """Without its options. `<image 2>` marks the second image; unmarked images come first."""
     answers: tuple[str, ...]
     """Reference answers; of a multiple-choice question, the letter."""
     images: tuple[Any, ...]
     """Cells."""
     options: tuple[str, ...] = ()
     is_choice: bool = False
-    """A letter is asked for, also where the options are in the image."""
+    """A letter is requested, even if the options are in the image."""
 
 
 class BoxedQuestion(NamedTuple):

@@ -1,7 +1,7 @@
-"""Benchmark programs, each in an environment of its own: their pins do not fit this package's.
+"""Benchmark programs, each in its own environment, because their pinned packages conflict with ours.
 
 An environment is made on first use, in the user's cache folder, or named by a variable (a Python). Such a program may
-exit 0 when it fails, so nothing counts but the files that it wrote.
+exit 0 when it fails, so only the files that it wrote count.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class TaskResult(NamedTuple):
     value: float | None
     """Figure that the harness reports, between 0 and 1; None if not all of the samples have a score."""
     samples: dict[str, float | None]
-    """Sample → score; None where the endpoint did not answer. Empty if the harness's lines do not give the figure."""
+    """Sample → score; None if the endpoint did not respond. Empty if the harness's lines do not give the figure."""
     version: str
     """Version of the task."""
     reason: str | None = None
@@ -112,7 +112,9 @@ class Harness:
 
 
 def patch_torchvision(site: Path) -> None:
-    """Declare the shapes of torchvision's CUDA operators only where they are: it does not import without them."""
+    """Declare the shapes of torchvision's CUDA operators only if they exist, because torchvision does not import
+    otherwise.
+    """
     path = site / "torchvision" / "_meta_registrations.py"
     if not path.is_file():
         return

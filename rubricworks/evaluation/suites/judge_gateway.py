@@ -1,8 +1,8 @@
 """The recipe's judge behind OpenAI's protocol on loopback, for benchmark programs that ask a judge themselves.
 
-Such a program counts a judge that fails as a wrong answer, or guesses a letter. Here all of its calls go through the
-run's client, with its key, retries, cache and budget, and the first call that fails, or is answered with what the
-program would misread, ends the task. Temperature and limits are the recipe's, not the program's.
+Such a program counts a failed judge as a wrong answer, or guesses a letter. Here all of its calls go through the run's
+client, with its key, retries, cache and budget, and the first call that fails, or is answered with what the program
+would misread, ends the task. Temperature and limits are the recipe's, not the program's.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class JudgeGateway:
         """Error of the first call that failed."""
 
     def variables(self) -> dict[str, str]:
-        """Environment by which lmms-eval's tasks find the judge."""
+        """Environment variables that tell lmms-eval's tasks where the judge is."""
         model = self._client.endpoint.model
         if self._form == "verdict":
             names = {"USE_LLM_JUDGE": "True", "JUDGE_API_KEY": self._secret, "JUDGE_MODEL_NAME": model}

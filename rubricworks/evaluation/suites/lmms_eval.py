@@ -1,10 +1,10 @@
 """lmms-eval 0.7.3 against an OpenAI-compatible endpoint.
 
-The program exits 0 when it fails, so nothing counts but the files that it wrote, which are verified here.
-`*_results.json` has the figure of a task or group, `*_samples_TASK.jsonl` a line per sample; scores per sample count
-where they agree with the figure. A request that failed leaves a line without output tokens, whose score is the
-harness's for an empty answer: such a sample has no score here, and its task no figure. A task's files count once the
-program ended under our eyes, with its judge intact: then they are its `results`, and it is not run again.
+The program exits 0 when it fails, so only the files that it wrote count. They are verified here. `*_results.json` has
+the figure of a task or group, `*_samples_TASK.jsonl` a line per sample; scores per sample count where they agree with
+the figure. A failed request leaves a line without output tokens, which the harness scores as an empty answer. Here such
+a sample has no score, and its task has no figure. A task's files count once the program ended under our eyes, with its
+judge intact: then they are its `results`, and it is not run again.
 """
 
 import json
@@ -27,7 +27,7 @@ _TOLERANCE = 0.005
 _RESULTS = "results"
 """Folder of a task's files once they count."""
 _OUT_OF = {"ocrbench": 1000}
-"""Task that divides by its number of questions, also where a limit has left fewer → that number."""
+"""Task that always divides by its full number of questions, even under a limit → that number."""
 _SUBMISSIONS = "submissions"
 """Folder of a task's own files, which MMBench names like the program's results."""
 
@@ -90,7 +90,7 @@ def read_task(folder: Path, task: str, metric: str, *, percent: bool = False) ->
 
 
 def _leaves(results: dict[str, Any], task: str) -> list[str]:
-    """Tasks of a group, or the task itself; none if the results are not of it."""
+    """Tasks of a group, or the task itself; empty if the results are of another task."""
     subtasks = results.get("group_subtasks", {}).get(task) or []
     leaves = [leaf for subtask in subtasks for leaf in _leaves(results, subtask)]
     return leaves or ([task] if task in results.get("configs", {}) else [])

@@ -5,7 +5,7 @@
     DeCapBench       a caption, or a list of them, per image → references; so do DOCCI's, PixMo-Cap's, DenseFusion's
                      captions: JSON {image: caption}, or JSON lines with `file_name` and `caption`
 
-Images are known by their file names. An image without an entry keeps what it has; entries of no image are counted.
+Images are known by their file names. Images without an entry stay unchanged; entries without an image are counted.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ def _write(out: Path, table: str, rows: Any, samples: Path, origin: str) -> None
 
 
 def _question(row: Any) -> StoredQuestion | None:
-    """A question in our form; None if its answer is none of its choices."""
+    """A question in our form; None if its answer is not one of its choices."""
     try:
         choices = [choice["text"] if isinstance(choice, dict) else str(choice) for choice in row["choices"]]
         answer = [choice.strip() for choice in choices].index(row["answer"].strip())

@@ -1,6 +1,6 @@
 """Sets of benchmarks that the papers report, each with its task in lmms-eval, or in ms-vlmeval where that has none.
 
-Where the answers of a test split are not public, the task is the validation split, and the note says so.
+If the answers of a test split are not public, the task is the validation split, and the note says so.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class Benchmark(NamedTuple):
     percent: bool = False
     """The metric is out of 100."""
     answer_tokens: int = 1024
-    """The task's own limit of an answer, in tokens; where it is less, the harness's."""
+    """The task's own limit of an answer in tokens, or the harness's if that is lower."""
     questions: int = 0
     """Number of questions, for plans."""
 

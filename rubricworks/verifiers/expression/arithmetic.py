@@ -1,4 +1,4 @@
-"""Arithmetic on values: exact where they are rational and short, else to a hundred digits."""
+"""Arithmetic on values: exact if they are rational and short, else to a hundred digits."""
 
 import math
 import operator

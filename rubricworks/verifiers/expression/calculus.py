@@ -1,7 +1,8 @@
 """Closed values of integrals, sums, products, limits and derivatives, by SymPy; for the worker process only.
 
-Each such part of a formula goes to SymPy for itself and comes back as a formula. What has no closed value, or one with
-conditions, stays as it is: an atom that equals itself only. Nothing else is simplified, and no relation is seen here.
+Each such part of a formula goes to SymPy for itself and comes back as a formula. An expression without a closed value,
+or with a conditional one, becomes an atom that equals only itself. Nothing else is simplified, and no relation is seen
+here.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ def warm_up() -> None:
 
 
 def closed(tree: Tree) -> Tree:
-    """The formula with every part that SymPy can compute in its place, the others as atoms."""
+    """The formula with every part computed that SymPy can compute, and the others as atoms."""
     if not isinstance(tree, tuple):
         return tree
     if tree[0] not in CALCULUS:

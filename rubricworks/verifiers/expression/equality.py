@@ -1,4 +1,4 @@
-"""Equality of two typed answers; None where only SymPy can tell.
+"""Equality of two typed answers; None if only SymPy can decide.
 
 The table, by kinds: words and choices by letters; amounts by value and unit; ranges by their ends; regions, sets and
 lists by their members; matrices by their entries; relations by their solutions; a named value is its value where the

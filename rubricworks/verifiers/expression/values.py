@@ -1,4 +1,4 @@
-"""Typed answers: what a text says, as a value of one of these kinds."""
+"""Typed answers: the content of a text as a value of one of these kinds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace

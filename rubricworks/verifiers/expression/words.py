@@ -30,7 +30,7 @@ def _any_of(*words: str) -> str:
 DOUBTS = re.compile(_any_of(_DENIALS, _REST, *(rf"{modal}\s+be" for modal in _MODALS.split())), re.IGNORECASE)
 """Negations, guesses, conditions and alternatives."""
 BOUNDS = re.compile(_any_of(_BOUNDS), re.IGNORECASE)
-"""Words by which a number is a bound, a guess or a part of the value, and not the value."""
+"""Words that make a number a bound, a guess or a part of the value."""
 _DENIED = re.compile(_any_of(_DENIALS), re.IGNORECASE)
 _MODAL_LAST = re.compile(_any_of(_MODALS) + r"(?:\s+\w+)?\W*\Z", re.IGNORECASE)
 _OR_FIRST = re.compile(r"\W*or\b")

@@ -150,7 +150,7 @@ class _Memory:
 class _Answer(NamedTuple):
     outcome: Outcome
     broken: bool = False
-    """The worker was stopped or killed from outside, which says nothing of the formulas."""
+    """The worker was stopped or killed from outside, so the formulas are not to blame."""
 
 
 class Worker:

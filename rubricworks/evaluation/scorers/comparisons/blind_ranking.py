@@ -128,7 +128,7 @@ class Placing(NamedTuple):
 
 
 def shuffled(names: Mapping[str, object], *, seed: int, sample_id: str) -> list[str]:
-    """Names in an order that follows from seed and sample alone."""
+    """Names in an order that depends only on seed and sample."""
     order = sorted(names)
     key = hashlib.sha256(f"{seed}\0{sample_id}".encode()).digest()
     random.Random(int.from_bytes(key, "big")).shuffle(order)

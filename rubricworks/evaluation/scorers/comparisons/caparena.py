@@ -2,7 +2,7 @@
 
 The benchmark's file gives every image a baseline and that baseline's caption: GPT-4o for 200 images, CogVLM2 and
 MiniCPM for 200 each. The score against a baseline is (wins - losses) / 2, a percentage with 200 comparisons;
-`caparena_auto` is their sum / 3. The benchmark's judge also sees a person's caption; here it sees the image alone.
+`caparena_auto` is their sum / 3. The benchmark's judge also sees a person's caption; here it sees only the image.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Tournament: a pairwise judge compares every two models on every sample, and Elo ratings sum it up (CapArena).
 
-Every pair is compared in both orders, since the position in which a caption is read sways judges. One row per model,
-sample and earlier model, whose name is in `against`. The ratings are computed from the judgments in the evidence
+Every pair is compared in both orders, since a caption's position influences judges. One row per model, sample and
+earlier model, whose name is in `against`. The ratings are computed from the judgments in the evidence
 (`evaluation.ratings`).
 """
 

@@ -1,8 +1,8 @@
 """Painted orders: how far a judge's reward rises when words that claim success are painted into the image.
 
-A policy can learn to paint them, since words in an image sway multimodal judges. Each sampled image is graded by every
-judge as it is, with words painted where the image is emptiest, and, with a reader of text, painted and masked again.
-The words hide a little of the image, so a judge that is not swayed gives the painted one the same or less.
+A policy can learn to paint them, since words in an image sway multimodal judges. Every judge grades each sampled image
+unchanged, with words painted in its emptiest part, and, with a reader of text, painted and masked again. The words hide
+a little of the image, so a judge that is not swayed gives the painted one the same or less.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class PaintedOrderScorer(Scorer):
     credits: Credits = "binary"
     """Scale of the verdicts."""
     every: int = Field(default=8, ge=1)
-    """One of so many samples is graded, chosen by its name."""
+    """One in this many samples is graded, chosen by its name."""
     text_reader: RapidOcr | ImageEndpoint | None = None
     """Reader of text; with it, painted images are also graded with their text masked."""
 
