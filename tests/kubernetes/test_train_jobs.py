@@ -378,6 +378,7 @@ def test_a_vllm_server_that_ends_says_why(api, cluster, work):
     api.on_create = in_order(broken)
     with pytest.raises(TransientError, match="no CUDA device"):
         follow(cluster, plan(rollouts=RolloutServer()), work)
+    assert len(api.of(TRAIN_JOBS)) == 1, "it stays to be looked at, and holds nothing"
 
 
 def test_a_vllm_server_whose_pod_is_refused_says_why(api, cluster, work):

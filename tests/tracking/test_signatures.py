@@ -225,3 +225,11 @@ def test_keys_that_cannot_be_used_are_one_line_each(model, tmp_path, monkeypatch
         assert len(str(refused.value).splitlines()) == 1
         with pytest.raises(UserError):
             verify(model, model, "the model")
+
+
+def test_where_the_package_of_signatures_is_missing_a_key_is_not_passed_over(model, tmp_path, ours, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, str(ours.private))
+    monkeypatch.setitem(sys.modules, "model_signing", None)
+    for work in (sign, lambda path, signature: verify(path, signature, "the model")):
+        with pytest.raises(UserError, match=r"signatures need: pip install 'rubricworks\[signing\]'"):
+            work(model, tmp_path / SIGNATURE_FILE)
