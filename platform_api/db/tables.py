@@ -172,6 +172,7 @@ class Run(Table):
     """Tags separated by commas, copied from `run_tags`."""
     __table_args__ = (
         Index("ix_runs_changed_name", "changed", "name"),
+        Index("ix_runs_state", "state"),  # for counts: a third of the width of the one below
         # One for each column that lists are sorted by: among equal values, the last changed comes first.
         *(
             Index(f"ix_runs_by_{name}", name, "changed", "name")

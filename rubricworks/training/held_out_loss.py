@@ -124,7 +124,8 @@ def _loss(trainer: Trainer, examples: Sequence[Any]) -> float:
         for start in range(0, len(examples), size):
             batch = trainer._prepare_inputs(collate(examples[start : start + size]))
             count = int((batch["labels"][:, 1:] != -100).sum())
-            total += float(trainer.compute_loss(model, batch)) * count
+            loss: Any = trainer.compute_loss(model, batch)
+            total += float(loss) * count
             tokens += count
     model.train(was_training)
     return total / tokens

@@ -72,7 +72,7 @@ RISING = {"steps": 60, "batch_size": 6, "learning_rate": 1e-2, "log_every": 2}
 
 
 @pytest.mark.slow
-def test_training_stops_when_the_held_out_loss_rises_with_the_weights_of_its_minimum(student, tmp_path):
+def test_training_stops_when_held_out_loss_rises_with_the_weights_of_its_minimum(student, tmp_path):
     measures = {}
 
     def listen(log):
@@ -114,7 +114,7 @@ def test_killed_training_stops_at_the_same_minimum(student, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_whose_held_out_loss_falls_has_the_weights_of_one_without_measures(student, tmp_path):
+def test_training_whose_held_out_loss_falls_has_the_same_weights_as_unmeasured(student, tmp_path):
     config = sft_config(steps=8, batch_size=5, log_every=2, lora=LoraOptions(rank=2, dropout=0.1))
     plain = train_sft(student, squares(), tmp_path / "plain", config)
     measured = train_sft(student, squares(), tmp_path / "measured", config, held_out=squares())

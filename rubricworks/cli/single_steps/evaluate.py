@@ -19,6 +19,7 @@ from rubricworks.data.manifest import MANIFEST, read_manifest
 from rubricworks.data.rubric_sets import read_rubric_set
 from rubricworks.data.source_entries import file_name
 from rubricworks.data.tables import read_rows, read_rubrics
+from rubricworks.environment import fill
 from rubricworks.errors import UserError
 from rubricworks.evaluation.models import ModelSource
 from rubricworks.evaluation.scoreboard import LENGTH, Scoreboard, read_scoreboard
@@ -37,7 +38,7 @@ from rubricworks.reports.leaderboard import build_board, write_board
 from rubricworks.reports.run_folder import SOURCE, is_simulated
 from rubricworks.runs.folder_lock import lock_folder
 from rubricworks.runs.input_tables import input_tables, is_run
-from rubricworks.runtime.config import canonical_json
+from rubricworks.runtime.config import canonical_json, endpoints_in
 from rubricworks.runtime.job import DONE
 from rubricworks.runtime.launch import launch
 from rubricworks.stages.data import prepare, prepare_questions
@@ -153,6 +154,9 @@ def evaluate(
                 "seed": seed,
             }
         )
+        for where, endpoint in endpoints_in(config):
+            for url in endpoint.urls:
+                fill(url, f"the URL of {where}")  # before anything is paid for
         simulated = any(map(is_simulated, (place, Path(samples).absolute().parent)))
         write_atomic(out / SOURCE, json.dumps({"samples": samples, "simulated": simulated}).encode())
         folder = Path(launch("score", canonical_json(config), str(out), inputs, view=str(out / "scores.html")))

@@ -97,12 +97,14 @@ def run(config: Config, job: Job) -> None:
 
 def _loss_listener(job: Job, listen: "Callable[[StepLog], None]") -> "Callable[[StepLog], None]":
     """A trainer's `on_log` that keeps the last loss, and the lowest on held-out samples, among the stage's figures."""
+    lowest = float("inf")
 
     def keep_loss(line: "StepLog") -> None:
+        nonlocal lowest
         if (loss := line.metrics.get("loss")) is not None:
             job.figures["loss"] = loss
         if (measured := line.metrics.get("held_out_loss")) is not None:
-            job.figures["held_out_loss"] = min(measured, job.figures.get("held_out_loss", measured))
+            job.figures["held_out_loss"] = lowest = min(measured, lowest)
         listen(line)
 
     return keep_loss

@@ -99,6 +99,16 @@ def test_responses_to_other_samples_are_one_line_and_no_dash(tell, samples, tmp_
     assert "it names elsewhere, they are a (" in done.err
 
 
+def test_scorers_whose_judge_has_no_address_here_are_refused_before_a_model_is_asked(tell, samples, tmp_path):
+    """The scorers of the quickstart are judged by the scene world, which runs with that recipe."""
+    server = ScriptedServer([say("a big red thing")])
+    done = tell("evaluate", f"m=some@{server.url}", "--on", samples, "--with", "quickstart", "--out", tmp_path / "out")
+    server.close()
+    assert done.code == 2
+    assert "RUBRICWORKS_WORLD_URL is not set; it holds the URL of scorers." in done.err
+    assert len(server.chats) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

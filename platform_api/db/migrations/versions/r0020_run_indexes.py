@@ -1,4 +1,4 @@
-"""Index of the runs' names by their parts, on Postgres: a search for `0123` reads no other names.
+"""Indexes of runs: narrow ones by state, for counts, and on Postgres by the parts of their names, for searches.
 
 Revision ID: 0020
 Revises: 0019
@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 
 
 def upgrade() -> None:
-    """Add the index where the server has the extension pg_trgm and this role may create it."""
+    """Add them; that of names where the server has the extension pg_trgm and this role may create it."""
+    op.create_index("ix_runs_state", "runs", ["state"])
     connection = op.get_bind()
     if connection.dialect.name != "postgresql":
         return
