@@ -163,4 +163,3 @@ def test_arms_of_another_start_or_other_settings_are_not_compared(tell, place):
     write_captions(place / "seed-1-linear", "no_length")
     result = tell("arms", LAPTOP, "--arm", "linear", "--only-report")
     assert 'different settings (arm: "linear" → "no_length"' in result.err
-
