@@ -67,10 +67,6 @@ class GateReading(BaseModel):
     def value_text(self) -> str:
         return "none" if self.value is None else f"{self.value:.3f}"
 
-    @property
-    def text(self) -> str:
-        return f"{self.gate.title}: {self.value_text}, {self.gate.bounds_text}"
-
 
 GATES = {
     gate.id: gate
@@ -80,7 +76,7 @@ GATES = {
             title="base captions beside references, in tokens",
             low=0.5,
             high=0.7,
-            source="BalCapRL, Table 1: 131 of about 220 tokens",
+            source="BalCapRL, Table 1: 131 tokens of the base, 220 of GPT-5.4",
         ),
         Gate(
             id="gate-shut",

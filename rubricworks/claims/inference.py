@@ -133,6 +133,7 @@ def judge_claims(
     seeds: Iterable[int],
     *,
     failed_gates: Collection[str] = (),
+    unmeasured_gates: Collection[str] = (),
     pilot: bool = False,
 ) -> list[Finding]:
     """Judge every claim of a registration.
@@ -141,6 +142,7 @@ def judge_claims(
         scores: seed → scores of its arms.
         seeds: that the registration asks for; a missing one leaves a claim incomplete.
         failed_gates: ids of the gates that the world does not pass.
+        unmeasured_gates: ids of those that no run measured; a claim whose seeds are complete cannot wait for them.
         pilot: the seeds are fewer than those registered; no claim gets a verdict.
     """
     seeds = list(seeds)
@@ -148,7 +150,11 @@ def judge_claims(
         claim.id: {seed: seed_difference(claim, scores.get(seed, {})) for seed in seeds}
         for claim in registration.claims
     }
-    blocked = {claim.id: _blocked(registration, claim, failed_gates) for claim in registration.claims}
+    blocked = {}
+    for claim in registration.claims:
+        is_complete = all(seen.value is not None for seen in observed[claim.id].values())
+        blocking = {*failed_gates, *unmeasured_gates} if is_complete else set(failed_gates)
+        blocked[claim.id] = _blocked(registration, claim, blocking)
     tests: dict[str, Evidence] = {}
     for claim in registration.claims:
         differences = [seen.value for seen in observed[claim.id].values() if seen.value is not None]
@@ -263,7 +269,7 @@ def _blocked(registration: Registration, claim: Claim, failed: Collection[str]) 
     if claim.cannot_run:
         return claim.cannot_run
     fails = [gate for gate in (*registration.gates, *claim.gates) if gate in failed]
-    return f"gates that fail: {', '.join(fails)}" if fails else ""
+    return f"gates that do not pass: {', '.join(fails)}" if fails else ""
 
 
 def _mean(values: Values) -> float:

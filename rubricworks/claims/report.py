@@ -108,7 +108,7 @@ def text(report: ClaimsReport) -> str:
     lines = [*textwrap.wrap(SIMULATED, 100), ""]
     lines += [f"registration {report.registration}, commit {report.commit or 'none'}, {report.seeds} seeds", ""]
     for gate in report.gates:
-        lines.append(f"  {gate.state:<14}{gate.gate.id:<20}{gate.text}")
+        lines.append(f"  {gate.state:<14}{gate.gate.id:<20}{gate.value_text:<8}{gate.gate.bounds_text}")
     width = max(len(finding.claim.id) for finding in report.findings)
     for source, findings in groupby(report.findings, key=lambda finding: finding.claim.source):
         lines.append(source)

@@ -234,6 +234,7 @@ def _report(method: str, store: "ResultFolder", seeds: int | None, as_json: bool
                 scores,
                 range(1, number + 1),
                 failed_gates={gate.gate.id for gate in gates if gate.state == "fails"},
+                unmeasured_gates={gate.gate.id for gate in gates if gate.value is None},
                 pilot=number < planned,
             )
         ),

@@ -151,9 +151,17 @@ def test_failed_gate_leaves_only_the_claims_that_depend_on_it_untestable():
     failed = {"cap", "unused"}
     findings = judge_claims(registration, scores(*[0.5] * SEEDS), range(1, SEEDS + 1), failed_gates=failed)
     assert [finding.verdict for finding in findings] == ["holds", "not testable here"]
-    assert findings[1].reason == "gates that fail: cap"
+    assert findings[1].reason == "gates that do not pass: cap"
     both = registration.model_copy(update={"gates": ("cap",)})
     assert verdicts(both, scores(*[0.5] * SEEDS), failed_gates=failed) == ["not testable here"] * 2
+
+
+def test_gate_that_no_run_measured_gives_no_verdict_either():
+    registration, results = registered(claim(gates=("cap",))), scores(*[0.5] * SEEDS)
+    assert verdicts(registration, results, unmeasured_gates={"cap"}) == ["not testable here"]
+    assert verdicts(registration, results, unmeasured_gates={"other"}) == ["holds"]
+    del results[2]
+    assert verdicts(registration, results, unmeasured_gates={"cap"}) == ["incomplete"]
 
 
 def test_difference_is_paired_by_sample_and_unjudged_pairs_are_no_zeros():

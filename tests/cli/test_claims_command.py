@@ -93,7 +93,7 @@ def test_report_counts_programmed_claims_apart_and_writes_page_csv_and_json(tell
     assert max(map(len, done.out.splitlines())) <= 100
     lines = {line.split()[-1]: line for line in done.out.splitlines() if line.startswith("  ")}
     assert "holds" in next(line for line in done.out.splitlines() if " improves-dc " in line)
-    assert "gates that fail: cap" in done.out
+    assert "gates that do not pass: cap" in done.out
     words = " ".join(done.out.split())
     assert (
         "2 claims: 1 holds, 1 not testable here (1 conclusive). 1 claims that follow from a programmed table" in words
