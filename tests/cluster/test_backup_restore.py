@@ -203,12 +203,12 @@ def test_a_full_disk_undoes_a_migration_and_with_room_it_is_carried_out(postgres
 def test_a_migration_that_fails_half_way_changes_nothing_and_is_carried_out_later(old_database: str) -> None:
     """The whole migration is one transaction."""
     with psycopg.connect(old_database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE ix_runs_state (x int)")  # in the way of an index
-    with pytest.raises(Exception, match="ix_runs_state"):
+        connection.execute("CREATE TABLE installation (project int)")  # in the way of a later statement
+    with pytest.raises(Exception, match="installation"):
         migrate(old_database)
     with psycopg.connect(old_database, autocommit=True) as connection:
         columns = "SELECT count(*) FROM information_schema.columns WHERE column_name IN ('dollars', 'person')"
         assert connection.execute(columns).fetchone() == (0,)
         assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (migration.REVISIONS[0],)
-        connection.execute("DROP TABLE ix_runs_state")
+        connection.execute("DROP TABLE installation")
     assert migrate(old_database) == migration.REVISIONS[-1]
