@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(missing_history() is not None, reason=str(missing_history())),
 ]
+_FIRST_WITH_INDEX_VERSIONS = "0019"
 REQUEST = """
 from rubricworks.tracking.installation import ApiClient, request_promotion
 url, token, model, version = sys.argv[1:]
@@ -38,7 +39,7 @@ print(request_promotion(ApiClient(url, token), model, int(version), "run today-1
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory) -> Earlier:
-    return Earlier(tmp_path_factory.mktemp("earlier") / "code", REVISIONS[-1])
+    return Earlier(tmp_path_factory.mktemp("earlier") / "code", _FIRST_WITH_INDEX_VERSIONS)
 
 
 class Upgrade:

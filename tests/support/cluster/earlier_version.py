@@ -18,10 +18,12 @@ class Earlier:
             revision: the newest version without this migration is taken.
         """
         self.folder, self.chart = folder, folder / "charts" / "rubricworks"
-        (migration,) = CHECKOUT.glob(f"{_MIGRATIONS}/r{revision}_*.py")
-        path = migration.relative_to(CHECKOUT)
         commits = _git("rev-list", "--first-parent", "HEAD").split()
-        self.commit = next(commit for commit in commits if not _git("ls-tree", "--name-only", commit, "--", str(path)))
+        self.commit = next(
+            commit
+            for commit in commits
+            if f"/r{revision}_" not in _git("ls-tree", "--name-only", commit, "--", f"{_MIGRATIONS}/")
+        )
         folders = ("rubricworks", "charts", *_AT_THE_TOP)
         archive = subprocess.run(
             ["git", "archive", self.commit, *folders], cwd=CHECKOUT, capture_output=True, check=True
