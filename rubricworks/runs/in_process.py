@@ -6,6 +6,7 @@ For many short runs of one recipe, whose libraries are then imported once. A run
 makes, so that it can be resumed, and its stages reused.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -44,6 +45,7 @@ def run_in_process(
         given = {name: outputs[producer] for name, producer in inputs[stage].items()}
         with _output_to(run / "log"):
             outputs[stage] = launch(stage, parameter_json(configs[stage]), str(run), given)
+        gc.collect()  # a trainer and its model refer to each other; hundreds of them must not pile up
 
 
 def stage_inputs(method: str, without: Collection[str] = ()) -> dict[str, dict[str, str]]:
