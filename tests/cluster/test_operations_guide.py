@@ -215,7 +215,7 @@ def test_changes_of_a_cluster_name_what_the_chart_renders(programs, service, tmp
 def test_alert_rules_are_checked_by_the_guides_command(tmp_path):
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed; tests/cluster/install.sh does it")
-    assert "SUCCESS" in carry_out(blocks()["Watch it"][0], {}, GUIDE.parents[1])
+    assert "SUCCESS" in carry_out(blocks()["Monitor it"][0], {}, GUIDE.parents[1])
 
 
 def test_keys_sign_a_model_and_its_public_half_fetches_it(tmp_path, monkeypatch):
