@@ -28,7 +28,7 @@ MOST = {"tell": 0.9, "stand": 0.3, "alone": 0.6, "go on": 0.1, "that of, those o
 QUOTED = "results.md"
 """Its tables are recorded figures, whose titles stay as they were measured."""
 LONGEST_MEAN = 20
-SIZE = 254_000
+SIZE = 257_000
 """Bytes of docs/*.md without the results and the reference."""
 _FENCE = re.compile(r"(?ms)^ *```.*?^ *```$")
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+")

@@ -1,7 +1,8 @@
 """`rubricworks init`: a recipe for images and an endpoint of one's own.
 
 The recipe is a built-in one, filled in: `one-endpoint` for a student that needs a GPU, `one-endpoint-laptop` for the
-tiny student and for a small model directory. What such a run would lack is said here, before anything is paid for.
+tiny student and for a small model directory. The command prints what such a run would lack, before anything is paid
+for.
 """
 
 import asyncio

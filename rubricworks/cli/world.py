@@ -104,7 +104,8 @@ def serve(folder: Path, host: str, port: int) -> None:
 
 @contextmanager
 def serve_world(config: "WorldConfig", folder: Path, others: Sequence[Path] = ()) -> Iterator[None]:
-    """Draw the scenes, if they are not there, and serve them while the block runs; set the two variables.
+    """Draw the scenes if they are missing, serve them while the `with` block runs, and set RUBRICWORKS_WORLD_URL and
+    RUBRICWORKS_WORLD_DIR.
 
     Args:
         others: folders of worlds to copy the scenes from, if one was drawn by the same settings.

@@ -49,7 +49,9 @@ def first_start(entries: Iterable[Entry]) -> datetime | None:
 
 
 def last_change(run: Path) -> datetime:
-    """Time at which a run's last stage ended; the date of its files where no line has a time."""
+    """Time at which a run's last stage ended; if the ledger has no time, the latest modification of its ledger and
+    recipe files.
+    """
     if ends := stage_ends(read_ledger(run)):
         return max(ends.values())
     files = [path for path in (run / LEDGER_FILE, run / "recipe.yaml") if path.is_file()]

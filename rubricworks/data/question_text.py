@@ -111,7 +111,7 @@ def answer_letter(answer: str, options: Sequence[str]) -> str | None:
 
 
 def option_by_letter(letter: str, options: Sequence[str]) -> str | None:
-    """Option of a letter, or None."""
+    """Option that a letter stands for, or None if there is none."""
     index = LETTERS.find(letter.strip().upper()) if len(letter.strip()) == 1 else -1
     return options[index] if 0 <= index < len(options) else None
 

@@ -29,7 +29,7 @@ class CriterionCheck(NamedTuple):
 
 
 class AnswerCheck(NamedTuple):
-    """Check of one output."""
+    """Result of checking one output of the GenRM: its form, and each criterion."""
 
     valid: bool
     """The output is one JSON object with all fields of the expected types, and nothing else."""

@@ -157,7 +157,7 @@ def items_of(request: AnyRequest) -> tuple[tuple[AnyItem, ...], tuple[AnyItem, .
 
 
 def verifier_of(item: AnyItem) -> str | None:
-    """Name of an item's verifier, or None if the model gives credit."""
+    """Name of the verifier that checks an item, or None if a model judges it."""
     return None if isinstance(item, JudgeItem) else item.verifier
 
 

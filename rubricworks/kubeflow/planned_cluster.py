@@ -21,7 +21,7 @@ def planned_cluster(recipe: Recipe, cluster: ClusterConfig) -> ClusterConfig:
 
 
 def placement_warnings(recipe: Recipe) -> list[str]:
-    """Warnings of placements that do not fit the recipe's stages, and of memory that they will lack."""
+    """Warnings about placements that do not fit the recipe's stages: accelerators, workspaces, memory."""
     warnings = (
         accelerator_warning(recipe),
         idle_accelerator_warning(recipe),

@@ -124,7 +124,9 @@ class Endpoint(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False, hide
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Servers, model and key. Endpoints with equal values differ only in the settings of their requests."""
+        """Servers, model and the name of the key's variable. Endpoints with equal values differ only in the settings of
+        their requests.
+        """
         return (self.urls, self.model, self.api_key_env)
 
     def connect_urls(self) -> list[URL]:

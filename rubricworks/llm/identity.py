@@ -79,7 +79,7 @@ def read_identities(file: Path) -> dict[str, list[PinnedEntry]]:
 
 
 def read_identity(file: Path, endpoint: Endpoint) -> PinnedEntry | None:
-    """Entry of one endpoint, or None."""
+    """Pinned identity of an endpoint, or None if the file has none."""
     return _read(file).get(_key(endpoint))
 
 

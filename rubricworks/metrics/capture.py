@@ -1,10 +1,11 @@
 """CAPTURE: F1 of the objects, attributes and relations of two scene graphs (foundation-multimodal-models/CAPTURE).
 
-Phrases match greedily, in the order of the lists: first equal ones; then, with synonyms, those of which one contains
-the other ("cat" and "caterpillar") or that share a WordNet synonym. With vectors, each phrase that is left on one side
-gains the cosine of the nearest phrase left on the other side; a negative cosine lowers the score. Attributes match as
-one list over all objects. Every denominator carries 1e-6. The score is (0.5 object F1 + 0.5 attribute F1 + 0.2 relation
-F1) / 1.2. A scene graph comes from a parser of the caller's choice; the paper uses FACTUAL's.
+Phrases match greedily, in the order of the lists. Equal phrases match first. If synonyms are given, phrases match next
+if one contains the other ("cat" and "caterpillar") or both share a WordNet synonym. If vectors are given, each
+unmatched phrase adds its cosine with the nearest unmatched phrase of the other side; a negative cosine lowers the
+score. Attributes match as one list over all objects. Every denominator carries 1e-6. The score is (0.5 object F1 + 0.5
+attribute F1 + 0.2 relation F1) / 1.2. A scene graph comes from a parser of the caller's choice; the paper uses
+FACTUAL's.
 """
 
 from collections.abc import Callable, Mapping, Sequence

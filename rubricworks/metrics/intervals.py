@@ -136,9 +136,9 @@ def share_interval(
 ) -> Interval:
     """`bootstrap_interval` of values in [0, 1], with Wilson's bounds where all of them are 0 or all are 1.
 
-    Wilson's number of trials is then that of the values. Of clustered values it is the number of clusters: values that
-    all agree do not tell how far those of a cluster go together. Of K strata of n_k values it is K² / sum of 1 / n_k,
-    which has the variance of the mean of their means.
+    Wilson's number of trials is then the number of values. For clustered values it is the number of clusters, because
+    values that all agree do not show how strongly the values of a cluster are correlated. For K strata of n_k values
+    each it is K² / sum of 1 / n_k: a plain sample of this size has the same variance as the mean of the strata's means.
 
     Raises:
         ValueError: as `bootstrap_interval`.

@@ -22,7 +22,7 @@ from rubricworks.rubrics import Response
 
 
 class OwnRewards(NamedTuple):
-    """A study's tasks with rewards, and the models without any."""
+    """Tasks of a preference study with the reward of each image, and the models whose runs reward no images."""
 
     tasks: list[PreferenceTask]
     unknown: list[str]

@@ -72,7 +72,7 @@ def _is_of_same_model(path: Path, recipe: Recipe) -> bool:
 
 
 def benchmark_lines(recipe: Recipe, items: int, speeds: Speeds | None, gpu_hour: float | None) -> Iterator[str]:
-    """Yield lines of the plan; none for an evaluation without benchmarks.
+    """Yield the plan's lines about benchmarks; none if the evaluation has no benchmarks.
 
     Args:
         items: images in the source, or questions.

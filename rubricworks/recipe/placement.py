@@ -30,7 +30,7 @@ def _parse_duration(value: Any) -> Any:
 
 
 def pattern_validator(pattern: str, message: str) -> AfterValidator:
-    """Validator of a text that must match the whole pattern, with a message for people."""
+    """Pydantic validator of a text that must match the whole pattern; `message` is its error."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:

@@ -153,7 +153,7 @@ def with_file_names(run: RunFolder, blocks: Sequence[Block]) -> list[Block]:
 
 
 def without_cards(blocks: Sequence[Block]) -> list[Block]:
-    """Replace the cards of blocks by a sentence that counts them."""
+    """Replace the cards of each block by a sentence with their number, so that the page fits the Kubeflow UI."""
 
     def reduced(part: Part) -> Part:
         if not isinstance(part, Cards):

@@ -23,7 +23,7 @@ class Pair(BaseModel):
 
 
 class FigureSummary(Pair):
-    """A pair with the candidate's gain."""
+    """One figure of base and candidate, with the candidate's gain."""
 
     gain: Interval | None = None
     """Candidate minus base, on the same samples."""

@@ -39,7 +39,7 @@ _GPUS = ("nvidia[0-9]*", "kfd", "dxg")
 
 
 class StageServer:
-    """Context manager of the server's process."""
+    """Context manager that starts and ends the process from which stages are forked."""
 
     def __init__(self, log: IO[str]) -> None:
         """`log` receives the output of libraries while they are imported."""

@@ -54,10 +54,9 @@ def run_check(name: str, require: Callable[[], str]) -> Check:
 
 
 def require_parts(stages: Sequence[str], namespace: str | None) -> str:
-    """Return the version of the cluster, on which these stages are divided into parts.
+    """Return the Kubernetes version of the cluster on which `fan_out` divides these stages into parts.
 
-    Raises:
-        UserError: the cluster does not answer, or is too old to try each part alone.
+    Raises: UserError: the cluster does not answer, or its Kubernetes is too old for `fan_out`.
     """
     from rubricworks.kubernetes.connection import OLDEST, connect, report_api_errors
 

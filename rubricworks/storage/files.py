@@ -80,7 +80,7 @@ def link(place: Path, target: Path) -> None:
     """Make `place` a link to the folder `target`, replacing a link, a file or a folder.
 
     A store has no links, so a run that is downloaded from one has a folder in the link's place. A link or a file is
-    replaced atomically; for a folder there is a moment with neither.
+    replaced atomically. While a folder is replaced, `place` does not exist for a moment.
 
     Raises:
         UserError: `place` cannot be written.

@@ -4,7 +4,7 @@ The contract is RubiCap's rubric writer (section 3.2; Appendix B, Prompts 1 and 
 and the anonymous candidates go in; consensus, deficiencies and weighted binary criteria come out, with the same JSON
 fields. Additions of this project: the consensus threshold as a setting (the paper's section says ceil(K/2), its prompt
 says two), several student captions, `coverage: full` (the whole consensus becomes criteria) and the standing guards
-against padding a caption with guesses; `docs/world.md` measures the effect of the last two.
+against padding a caption with guesses; `docs/results.md` measures the effect of the last two.
 """
 
 from collections.abc import Sequence

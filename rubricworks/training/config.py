@@ -238,7 +238,7 @@ VllmOptions = Annotated[ColocatedVllm | VllmServer, Field(discriminator="mode")]
 
 
 class EngineOptions(_Options):
-    """Engine that writes a model's texts outside of training."""
+    """Options of the engine that generates a model's texts outside of training."""
 
     kind: Literal["generate", "vllm"] = "generate"
     """`generate` of Transformers, one batch after the other, or vLLM, which takes all prompts of a shard at once."""

@@ -76,7 +76,7 @@ def load_engine(model: str | Path, options: EngineOptions, *, batch_size: int) -
 
 
 class GenerateEngine:
-    """`generate` of Transformers."""
+    """Engine that writes texts with the method `generate` of Transformers."""
 
     def __init__(self, model: str | Path, batch_size: int) -> None:
         self._model: PreTrainedModel | None = None

@@ -29,7 +29,7 @@ def needed(module: str, package: str) -> ModuleType:
 
 
 def text_of(value: object) -> str | None:
-    """The text of a literal: numbers count as written without quotes; None for what is neither text nor number."""
+    """Text of a literal: a text as it is, a number as its digits; None for any other type."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,6 +1,6 @@
 """`rubricworks tokens`: API tokens, made and revoked on the server's machine or through an installation's API.
 
-Where RUBRICWORKS_API names an installation, its tokens are meant, unless --runs names a folder.
+If RUBRICWORKS_API names an installation, the commands act on its tokens, unless --runs names a folder.
 """
 
 import asyncio

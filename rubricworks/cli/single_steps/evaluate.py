@@ -60,7 +60,7 @@ def _scorer_lines() -> str:
     for kind, scorers in _KINDS.items():
         names = ", ".join(name for name in scorers.model_fields if name not in ("functions", "benchmarks"))
         lines.append(textwrap.fill(f"{kind}: {names}", width=78, subsequent_indent=" " * (len(kind) + 2)))
-    return "\b\n" + "\n".join(["Scorers (docs/evaluation.md says what each measures):", *lines])
+    return "\b\n" + "\n".join(["Scorers (what each measures: docs/reference/scorers.md):", *lines])
 
 
 @click.command(epilog=_scorer_lines())

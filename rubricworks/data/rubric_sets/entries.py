@@ -230,7 +230,7 @@ def description(criterion: Criterion) -> str:
 
 
 def required(row: Mapping[str, object], name: str, where: str) -> Any:
-    """Field of a row.
+    """Value of a field that the row must have.
 
     Raises:
         UserError: the row has no such field.

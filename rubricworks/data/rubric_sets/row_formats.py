@@ -323,7 +323,7 @@ def plain_number(weight: float) -> float | int:
 
 
 def name_of(row: Row, field: str, number: int, where: str) -> str:
-    """Name of a row's sample, or its number."""
+    """Name of a row's sample from `field`; `row-NUMBER` if the row has none."""
     return text_of(row.get(field), field, where) or row_name(number)
 
 

@@ -105,7 +105,7 @@ PAPER_PATTERNS = (
 
 
 class SearchResult(NamedTuple):
-    """Best patterns of a search, and the results of all of them."""
+    """Best attack patterns of a red-team search, and the result of every pattern that it tried."""
 
     best: tuple[AttackPattern, ...]
     results: tuple[PatternResult, ...]

@@ -51,7 +51,7 @@ ATTACK_NAMES: Mapping[str, str] = {
 
 
 class Case(NamedTuple):
-    """Labelled regular response, from which abnormal ones are written."""
+    """Labelled response of a model, from which the audit's generator writes abnormal responses."""
 
     sample_id: str
     question: str

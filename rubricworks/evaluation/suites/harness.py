@@ -41,7 +41,9 @@ class TaskResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Harness:
-    """One program: its distribution on PyPI and the variable that names an environment with it."""
+    """Benchmark program: its distribution on PyPI, and the environment variable with the path of a Python that has it
+    installed.
+    """
 
     package: str
     version: str

@@ -91,7 +91,9 @@ class Corpus(NamedTuple):
     source: str
 
     def entries(self) -> Iterator[QuestionEntry | RejectedEntry]:
-        """Entries whose keys differ from those of the other corpora."""
+        """Entries of this corpus; from the second corpus on, their keys begin with its number, so that keys of two
+        corpora never coincide.
+        """
         for entry in question_entries(self.source, self.given.columns):
             if self.number and isinstance(entry, QuestionEntry):
                 image = dataclasses.replace(entry.image, key=f"{self.number}:{entry.image.key}")

@@ -272,12 +272,10 @@ class _Responder:
 def read_responses(path: str, model: str | None = None, decoding: str | None = None) -> dict[str, _Given]:
     """Read sample id or file name → response from JSON lines, Parquet or a `responses` table.
 
-    A row with a sample id and a place is known by its file name as well, unless two rows have the name.
+    A row that has a sample id and a place is also found by its file name, unless two rows share that name.
 
-    Args:
-        model, decoding: those to take from a table of several.
-    Raises:
-        UserError: the file is missing or damaged, has no column of names or of texts, or a sample twice.
+    Args: model, decoding: rows to read from a table with several models or decodings. Raises: UserError: the file is
+        missing or damaged, has no column of names or of texts, or a sample twice.
     """
     responses: dict[str, _Given] = {}
     file_names: dict[str, list[_Given]] = {}

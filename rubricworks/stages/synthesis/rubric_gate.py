@@ -41,7 +41,7 @@ class AuditGate(BaseModel):
     flagged: float = Field(default=0.2, ge=0, le=1)
     """Share of flagged rubrics that is accepted; one that was not wholly tested counts as flagged."""
     sample: int = Field(default=100, ge=2)
-    """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to seventeen calls."""
+    """Rubrics to audit, drawn by the seed from those of the training samples; each takes up to eighteen calls."""
     judges: tuple[Endpoint, ...] = ()
     """Judges of the audit; by default the policy's, with its `combine` and `call_per`."""
     combine: Combine = "majority"

@@ -33,7 +33,7 @@ class Config(StageConfig):
     coverage: Literal["discriminative", "full"] = "discriminative"
     """Criteria only where the student fails (as in the paper), or for everything that the committee agrees on."""
     guards: bool = False
-    """Add fixed criteria against padding a caption with guesses. Not in the paper; docs/world.md shows their effect."""
+    """Add fixed criteria against guesses in captions. Not in the paper; docs/results.md shows their effect."""
     consensus: int | None = Field(default=None, ge=1)
     """Number of candidates that must state an element; half of them, rounded up, by default."""
     min_candidates: int = Field(default=2, ge=1)

@@ -1,4 +1,4 @@
-"""Image generators by their folders: autoregressive ones, and flow models.
+"""Loading of image generators, autoregressive and flow-matching, from their folders.
 
 A folder with `model_index.json` is a diffusers pipeline; one with `config.json`, a generator of this project or a model
 with image codes in its vocabulary.

@@ -7,7 +7,7 @@ more they repeat themselves. Each loss counts from that statistic's own best loo
 first is watched from there. The held-out fall counts only where its paired interval lies above 0, at a level that
 allows for all looks. Length and the number of objects named are shown and not weighed: good policies change both.
 
-The weights and the limit were fixed on one half of simulated trainings (`benchmarks.hacking_alarm`); docs/hacking.md
+The weights and the limit were fixed on one half of simulated trainings (`benchmarks.hacking_alarm`); docs/results.md
 has the rates on the other half.
 """
 

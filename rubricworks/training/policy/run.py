@@ -1,4 +1,4 @@
-"""Common frame of policy trainings: folder, checkpoint, statistics, alarm and result."""
+"""Code that all policy trainings share: folder, checkpoint, statistics, alarm and result."""
 
 import logging
 import sys

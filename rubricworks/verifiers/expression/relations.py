@@ -80,7 +80,9 @@ def as_relation(answer: Assignment) -> Relation | None:
 
 
 def as_relations(region: Region) -> tuple[Answer, ...]:
-    """a < x < b as two relations."""
+    """Convert an interval of one unknown, such as a < x < b, to a relation for each of its ends; empty for anything
+    else.
+    """
     if len(region.pieces) != 1 or region.unknown is None:
         return ()
     (piece,), unknown = region.pieces, ("s", region.unknown)

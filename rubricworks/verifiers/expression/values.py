@@ -1,4 +1,4 @@
-"""Typed answers: the content of a text as a value of one of these kinds."""
+"""Typed answers: classes of values that a text can hold, such as numbers, sets and words."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace

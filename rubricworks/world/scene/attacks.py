@@ -40,7 +40,9 @@ class Attack(NamedTuple):
         return f"{caption}\n{self.text}" if self.after_caption else self.text
 
     def honest_part(self, caption: str) -> str:
-        """The part that describes the image: a faultless judge gives the response this part's credit."""
+        """Part of the response that describes the image; a faultless judge grades the response as if it were this part
+        alone.
+        """
         return caption if self.after_caption else ""
 
 

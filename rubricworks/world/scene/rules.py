@@ -176,7 +176,7 @@ def holds(rule: Rule, caption: str) -> bool:
 
 
 def count_unsupported(stated: Mentions, supported: tuple[Mention, ...], words: tuple[str, ...]) -> int:
-    """Count the stated objects and words that are not among the supported ones; each of these can be used once.
+    """Count the stated objects and words that nothing supports; a supported object or word supports one statement only.
 
     A mention fits a supported object unless it contradicts it: leaving out the size invents nothing.
     """

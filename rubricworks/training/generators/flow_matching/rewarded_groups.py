@@ -62,7 +62,9 @@ class RewardedGroups(NamedTuple):
 
 
 class GroupDraws:
-    """Draws and rewards groups by the sampling form of a generator; a context manager around its use."""
+    """Context manager that draws groups of images with the sampling policy of a flow-matching generator, and computes
+    their rewards.
+    """
 
     def __init__(
         self,
