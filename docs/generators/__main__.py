@@ -1,5 +1,6 @@
-"""Write the reference pages that are made from the code: `python docs/generators` (`make reference`)."""
+"""Write the reference pages that are made from the code: `python docs/generators [FOLDER]` (`make reference`)."""
 
+import sys
 from pathlib import Path
 
 from api_page import api_page
@@ -20,5 +21,6 @@ PAGES = {
 }
 
 if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE
     for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page(), encoding="utf-8")
+        (folder / name).write_text(page(), encoding="utf-8")

@@ -99,8 +99,11 @@ def test_responses_to_other_samples_are_one_line_and_no_dash(tell, samples, tmp_
     assert "it names elsewhere, they are a (" in done.err
 
 
-def test_scorers_whose_judge_has_no_address_here_are_refused_before_a_model_is_asked(tell, samples, tmp_path):
+def test_scorers_whose_judge_has_no_address_here_are_refused_before_a_model_is_asked(
+    tell, samples, tmp_path, monkeypatch
+):
     """The scorers of the quickstart are judged by the scene world, which runs with that recipe."""
+    monkeypatch.delenv("RUBRICWORKS_WORLD_URL", raising=False)
     server = ScriptedServer([say("a big red thing")])
     done = tell("evaluate", f"m=some@{server.url}", "--on", samples, "--with", "quickstart", "--out", tmp_path / "out")
     server.close()

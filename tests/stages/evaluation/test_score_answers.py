@@ -288,7 +288,10 @@ def test_benchmarks_of_all_milestones_share_one_start_of_the_engine(inputs, tmp_
     held_out = [sample for sample in read_samples(inputs["samples"], "held_out") if sample.task == "word"]
     rows = [{"image": sample.image, "question": sample.question, "answer": "cat"} for sample in held_out]
     source = write(tmp_path / "questions", rows)
-    sets = [{"set": name, "harness": "questions", "source": source, "max_new_tokens": 8} for name in ("one", "two")]
+    sets = [  # different limits, so that no set is answered by the cache of the other
+        {"set": name, "harness": "questions", "source": source, "max_new_tokens": limit}
+        for name, limit in (("one", 8), ("two", 9))
+    ]
     out = score(tmp_path, inputs, None, scorers={"answers": {}, "benchmarks": sets})
     given = defaultdict(list)
     for row in read_rows(out):
