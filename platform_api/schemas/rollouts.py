@@ -145,8 +145,12 @@ class CriterionBody(Body):
     graded: int = Field(examples=[960])
     pass_rate: float = Field(description="Mean credit", examples=[0.71])
     variance: float = Field(examples=[0.2])
-    first: float | None = Field(description="Mean credit in the first 10 steps; null if ungraded there", examples=[0.4])
-    last: float | None = Field(description="Mean credit in the last 10 steps; null if ungraded there", examples=[0.9])
+    first: float | None = Field(
+        description="Mean credit in the first 10 steps (half of a shorter run); null if ungraded", examples=[0.4]
+    )
+    last: float | None = Field(
+        description="Mean credit in the last 10 steps (half of a shorter run); null if ungraded", examples=[0.9]
+    )
     state: Literal["always", "never", "varies"] = Field(description="Always and never met criteria give no gradient")
 
 

@@ -7,12 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.decorators import FC
 
 from rubricworks import __version__
 from rubricworks.errors import UserError
@@ -28,6 +29,10 @@ DRAWN = "drawn.json"
 """File beside complete scenes: the settings that they were drawn by."""
 
 
+def _share(name: str, meaning: str) -> Callable[[FC], FC]:
+    return click.option(name, default=0.0, show_default=True, type=click.FloatRange(0, 1), help=meaning)
+
+
 @click.group()
 def world() -> None:
     """The embedded scene world: simulated images and scripted models (see docs/world.md)."""
@@ -37,27 +42,9 @@ def world() -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--scenes", default=1280, show_default=True, help="Images to draw.")
 @click.option("--questions", default=0, show_default=True, help="Questions about each image.")
-@click.option(
-    "--commentary",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1),
-    help="Share of the captions that end with a sentence of commentary.",
-)
-@click.option(
-    "--repetition",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1),
-    help="Share of the captions that say one of their sentences twice.",
-)
-@click.option(
-    "--brevity",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1),
-    help="Share of the captions that stop after the first half of their sentences.",
-)
+@_share("--commentary", "Share of the captions that end with a sentence of commentary.")
+@_share("--repetition", "Share of the captions that say one of their sentences twice.")
+@_share("--brevity", "Share of the captions that stop after the first half of their sentences.")
 @click.option("--pictures", default=0, show_default=True, help="Captioned pictures for text-to-image, with prompts.")
 @click.option("--benchmarks", default=0, show_default=True, help="Questions in each of five small benchmarks.")
 @click.option("--seed", default=1, show_default=True)
